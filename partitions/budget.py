@@ -1,0 +1,75 @@
+"""A bounded amount of bytes that producers share. Who finds no room waits in line, and is told so when time is up.
+
+Invariant: `used ≤ limit`, except that one taker is always let in when nothing is used, however large it is.
+"""
+
+import asyncio
+from collections import deque
+
+from raftlog.errors import Overloaded
+from raftlog.partitions.deadline import NEVER, Deadline
+
+
+class Budget:
+    """Takers are served in the order in which they came."""
+
+    __slots__ = ("_line", "limit", "name", "used")
+
+    def __init__(self, limit: int, name: str) -> None:
+        self.limit = limit
+        self.name = name
+        self.used = 0
+        self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def maybe_take(self, size: int) -> bool:
+        """Take `size` bytes if they are free and nobody waits for them."""
+        used = self.used
+        if self._line or (used and used + size > self.limit):
+            return False
+        self.used = used + size
+        return True
+
+    async def take(self, size: int, deadline: Deadline) -> None:
+        """Take `size` bytes, waiting for them until the deadline; raises `Overloaded`."""
+        if self.maybe_take(size):
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._line.append((size, turn))
+        timer = loop.call_at(deadline, self._expire, turn) if deadline != NEVER else None
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._serve()
+            else:  # let in at the same moment as the caller went away
+                self.give(size)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def give(self, size: int) -> None:
+        """Give bytes back, and let in whoever fits now."""
+        self.used -= size
+        assert self.used >= 0, f"{self.name}: gave back {-self.used} bytes more than were taken"
+        if self._line:
+            self._serve()
+
+    def _serve(self) -> None:
+        while self._line:
+            size, turn = self._line[0]
+            if not turn.done():
+                if self.used and self.used + size > self.limit:
+                    return
+                self.used += size
+                turn.set_result(None)
+            self._line.popleft()
+
+    def _expire(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_exception(Overloaded(
+                f"{self.name}: {self.used} of {self.limit} bytes wait for the disk, and no room came free in time; "
+                "send more slowly and try again"
+            ))
+            self._serve()

@@ -1,0 +1,32 @@
+"""Plain integers that the hot path adds to; they become metrics only when somebody asks."""
+
+
+class Counters:
+    """Totals since the start of the process."""
+
+    __slots__ = (
+        "appends", "batches_in", "bytes_in", "bytes_out", "fetches", "produce_failures", "produce_unknown",
+        "produces", "records_in", "scrubbed_bytes", "segments_bytes_deleted", "throttled",
+    )
+
+    def __init__(self) -> None:
+        self.produces = 0
+        """Produce calls that reached a partition."""
+        self.records_in = 0
+        """Records appended."""
+        self.bytes_in = 0
+        """Bytes of the batches appended."""
+        self.batches_in = 0
+        """Batches appended."""
+        self.appends = 0
+        """Appends to a log; each is one group of produce calls that share a sync."""
+        self.produce_failures = 0
+        """Produce calls that definitely failed after they were queued."""
+        self.produce_unknown = 0
+        """Produce calls whose outcome is unknown."""
+        self.throttled = 0
+        """Produce calls that had to wait for room."""
+        self.fetches = 0
+        self.bytes_out = 0
+        self.segments_bytes_deleted = 0
+        self.scrubbed_bytes = 0

@@ -1,0 +1,65 @@
+"""Which partition a record goes to. murmur2 is what Kafka's clients do, so keys land where those clients expect them."""
+
+import zlib
+from collections.abc import Callable, Mapping
+
+from raftlog.errors import InvalidArgument
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+HashKey = Callable[[bytes], int]
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 as `org.apache.kafka.common.utils.Utils.murmur2` computes it: a signed 32-bit number."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h >> 31 else h
+
+
+def _murmur2_positive(key: bytes) -> int:
+    return murmur2(key) & _POSITIVE
+
+
+PARTITIONERS: Mapping[str, HashKey] = {"murmur2": _murmur2_positive, "crc32": zlib.crc32}
+"""The hash of a key by the name of the partitioner; the partition is the hash modulo the number of partitions."""
+
+
+def hash_by_name(name: str) -> HashKey:
+    """Raises `InvalidArgument` for a name that is not known."""
+    try:
+        return PARTITIONERS[name]
+    except KeyError:
+        raise InvalidArgument(f"unknown partitioner {name!r}; it can be {', '.join(PARTITIONERS)}") from None
+
+
+class Partitioner:
+    """Chooses among the partitions of one topic: by key, and in turn for records without one."""
+
+    __slots__ = ("_count", "_hash", "_turn")
+
+    def __init__(self, hash_key: HashKey, partition_count: int) -> None:
+        self._hash = hash_key
+        self._count = partition_count
+        self._turn = -1
+
+    def choose(self, key: bytes | None) -> int:
+        """The partition for a record with this key."""
+        if self._count == 1:
+            return 0
+        if key is not None:
+            return self._hash(key) % self._count
+        self._turn = (self._turn + 1) % self._count
+        return self._turn

@@ -1,0 +1,67 @@
+"""What the broker's façade takes and answers. Every value here keeps its meaning when Raft stands behind the façade."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset
+
+Acks: TypeAlias = Literal[-1, 0, 1]
+ALL: Acks = -1
+"""Answer when the record is as durable as the topic's flush policy says; the meaning of every produce."""
+
+
+class RecordResult(NamedTuple):
+    """What became of one record: its offset, or the error. With `acks=0` neither is known."""
+
+    partition: int | None
+    offset: int | None
+    error: RaftlogError | None
+
+
+class Produced(NamedTuple):
+    """Where the batches of one request stand; `base_offset` is -1 with `acks=0`."""
+
+    base_offset: Offset
+    next_offset: Offset
+    leader_epoch: int
+    high_watermark: Offset
+
+
+class Fetched(NamedTuple):
+    """Stored batches as they stand, each a view of one batch, and the bounds of the log when they were read."""
+
+    batches: list[memoryview]
+    high_watermark: Offset
+    log_start_offset: Offset
+    leader_epoch: int
+
+
+class OffsetRange(NamedTuple):
+    """The first offset that is there and the offset that the next record will get."""
+
+    beginning: Offset
+    end: Offset
+
+
+class PartitionDescription(NamedTuple):
+    """One partition as clients see it; `problem` says why it cannot be written or read."""
+
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    problem: str | None
+
+
+class TopicDescription(NamedTuple):
+    """One topic; `config` holds every setting, `overrides` only those that were set on the topic."""
+
+    name: str
+    topic_id: str
+    replication_factor: int
+    config: Mapping[str, str]
+    overrides: Mapping[str, str]
+    created_ms: int
+    is_internal: bool
+    partitions: Sequence[PartitionDescription]

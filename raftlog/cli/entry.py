@@ -1,0 +1,76 @@
+"""The command's root: which verbs there are, and how an error becomes a line and an exit code."""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from raftlog.cli.lazy import LazyGroup, Verb
+from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, say_error
+from raftlog.errors import RaftlogError
+
+VERBS = {
+    "serve": Verb("raftlog.cli.serve", "serve", "Run a broker."),
+    "demo": Verb("raftlog.cli.demo", "demo", "Show a broker at work, kill it, and prove that nothing is lost."),
+    "topic": Verb("raftlog.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
+    "produce": Verb("raftlog.cli.produce", "produce", "Write lines, JSON lines or files to a topic."),
+    "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
+    "group": Verb("raftlog.cli.group", "group", "Show and commit the offsets of consumer groups."),
+    "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
+}
+
+
+def _version() -> str:
+    from_root = sys.modules["raftlog"].__version__
+    return str(from_root)
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=VERBS,
+    context_settings={"auto_envvar_prefix": "RAFTLOG", "help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(_version(), prog_name="raftlog")
+def raftlog() -> None:
+    """A durable log on HTTP: one process, nothing else to install.
+
+    Every flag can be given in the environment; `raftlog VERB --help` shows each one's variable and default.
+    Exit codes: 0 done, 1 failed, 2 wrong command line, 3 it may or may not have happened.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line and exit. Operating errors are one line on stderr; a traceback is a defect."""
+    try:
+        code = raftlog.main(prog_name="raftlog", standalone_mode=False) or 0
+    except click.UsageError as error:
+        say_error(f"{error.format_message()} (see {_help_of(error)})")
+        code = error.exit_code
+    except click.ClickException as error:
+        say_error(error.format_message())
+        code = error.exit_code
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        say_error("interrupted")
+        code = EXIT_FAILED
+    except CommandFailed as error:
+        say_error(str(error))
+        code = error.exit_code
+    except RaftlogError as error:
+        say_error(str(error))
+        code = exit_code_of(error)
+    except BrokenPipeError:
+        # Whoever read our output has gone, which is its right. Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        code = EXIT_FAILED
+    sys.exit(code)
+
+
+def _help_of(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx is not None else "raftlog"
+    return f"{path} --help"

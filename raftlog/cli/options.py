@@ -1,0 +1,81 @@
+"""Options that several verbs share, and the readers of their values."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Every option of this command shows its default and its environment variable.
+option = partial(click.option, show_default=True, show_envvar=True)
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:8082"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def bootstrap_option(function: F) -> F:
+    """`--bootstrap HOST:PORT,…` as a list of addresses."""
+    return option(  # type: ignore[no-any-return]
+        "--bootstrap",
+        envvar="RAFTLOG_BOOTSTRAP",
+        default=BOOTSTRAP_DEFAULT,
+        metavar="HOST:PORT,…",
+        callback=lambda _context, _parameter, text: [part for part in text.split(",") if part.strip()],
+        help="Brokers to ask; the first that answers is used.",
+    )(function)
+
+
+def json_option(help_text: str) -> Callable[[F], F]:
+    """`--json`, for programs."""
+    return option("--json", "as_json", is_flag=True, help=help_text)  # type: ignore[no-any-return]
+
+
+def settings_option(help_text: str, *names: str) -> Callable[[F], F]:
+    """A repeatable `key=value`, read into a dict."""
+    return option(  # type: ignore[no-any-return]
+        *names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text
+    )
+
+
+def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def read_separator(_context: click.Context, _parameter: click.Parameter, text: str | None) -> bytes | None:
+    """A separator as bytes; backslash escapes such as \\t are understood, because shells make tabs hard to type."""
+    if text is None:
+        return None
+    if not text:
+        raise click.BadParameter("the separator cannot be empty")
+    return unescape(text).encode("utf-8", "surrogateescape")
+
+
+def unescape(text: str) -> str:
+    """`\\t`, `\\n`, `\\r`, `\\0` and `\\\\` as the characters that they stand for; other backslashes stay."""
+    return re.sub(r"\\([tnr0\\])", lambda match: _ESCAPES[match[1]], text)
+
+
+def split_address(text: str, what: str) -> tuple[str, int]:
+    """`HOST:PORT` with `[…]` around an IPv6 host; port 0 takes a free one. Raises `UsageError`."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"{what} {text!r} is not HOST:PORT, such as 127.0.0.1:8082")
+    return host, int(port)
+
+
+def partition_place(text: str) -> tuple[str, int]:
+    """`topic/partition`; raises `UsageError`."""
+    topic, slash, number = text.rpartition("/")
+    if not slash or not topic or not number.isdecimal():
+        raise click.UsageError(f"{text!r} is not TOPIC/PARTITION, such as orders/0")
+    return topic, int(number)

@@ -1,0 +1,26 @@
+"""How a verb ends when it does not end well."""
+
+import click
+
+from raftlog.errors import RaftlogError
+
+EXIT_FAILED = 1
+EXIT_UNKNOWN = 3
+
+
+class CommandFailed(Exception):
+    """A verb that could not do its work, said in one line for whoever typed it."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def exit_code_of(error: RaftlogError) -> int:
+    """3 when the operation may have happened, otherwise 1."""
+    return EXIT_UNKNOWN if error.outcome == "unknown" else EXIT_FAILED
+
+
+def say_error(message: str) -> None:
+    """One line on stderr, whatever the message held."""
+    click.echo(f"error: {' '.join(message.split())}", err=True)

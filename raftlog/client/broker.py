@@ -1,0 +1,227 @@
+"""One broker, or any of several, as an object: topics, offsets, stored batches, group offsets.
+
+Every call raises the error that the broker reported (`raftlog.errors`), `Unavailable` when no broker could be
+reached, and `OutcomeUnknown` when a change was sent and its answer lost. Nothing is retried behind the caller's back
+except what changes nothing. Times are in milliseconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import orjson
+
+from raftlog.client.answers import Fetched, OffsetRange, Produced, TopicDescription
+from raftlog.client.failures import failure_of
+from raftlog.client.transport import Answer, Transport
+from raftlog.errors import InvalidTopic, RaftlogError, Unavailable
+from raftlog.types import Buffer, Offset, TopicPartition
+
+BATCHES = "application/vnd.raftlog.batches"
+ANSWER_MS = 10_000
+"""How long a broker may take, where the caller does not say."""
+GRACE_MS = 5_000
+"""How much longer than the broker's own deadline a client waits for the answer."""
+
+_JSON = {"Content-Type": "application/json"}
+_CLUSTER = "/v3/clusters/-"
+
+
+class BrokerClient:
+    """Made inside a running event loop: `async with BrokerClient(["127.0.0.1:8082"]) as client`."""
+
+    def __init__(self, bootstrap: Sequence[str]) -> None:
+        self._transport = Transport(bootstrap)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def ready(self) -> bool:
+        """Whether some broker answers that it serves."""
+        try:
+            await self._get("/v1/status/ready")
+        except Unavailable:
+            return False
+        return True
+
+    # Topics
+
+    async def topics(self) -> list[str]:
+        """The names of all topics."""
+        return [str(name) for name in await self._get("/topics")]
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Partitions and settings of a topic; raises `UnknownTopic`."""
+        fields = await self._get(f"/topics/{_quoted(name)}")
+        partitions = fields["partitions"]
+        copies = max((len(partition["replicas"]) for partition in partitions), default=1)
+        return TopicDescription(fields["name"], len(partitions), copies, dict(fields["configs"]))
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        *,
+        timeout_ms: int = ANSWER_MS,
+    ) -> None:
+        """Create a topic; raises `InvalidTopic`, `InvalidArgument` or `TopicExists`."""
+        fields: dict[str, Any] = {"topic_name": name, "partitions_count": partitions}
+        if replication_factor is not None:
+            fields["replication_factor"] = replication_factor
+        if config:
+            fields["configs"] = [{"name": key, "value": value} for key, value in config.items()]
+        await self._change("POST", f"{_CLUSTER}/topics", fields, timeout_ms)
+
+    async def delete_topic(self, name: str, *, timeout_ms: int = ANSWER_MS) -> None:
+        """Delete a topic and its records; raises `UnknownTopic`."""
+        await self._change("DELETE", f"{_CLUSTER}/topics/{_quoted(name)}", None, timeout_ms)
+
+    async def alter_topic_config(
+        self, name: str, changes: Mapping[str, str | None], *, timeout_ms: int = ANSWER_MS
+    ) -> None:
+        """Set settings, or put them back to their defaults where the value is `None`."""
+        data = [
+            {"name": key, "operation": "DELETE"} if value is None else {"name": key, "value": value}
+            for key, value in changes.items()
+        ]
+        await self._change("POST", f"{_CLUSTER}/topics/{_quoted(name)}/configs:alter", {"data": data}, timeout_ms)
+
+    # Records
+
+    async def offsets(self, topic: str, partition: int) -> OffsetRange:
+        """First and next offset of a partition."""
+        fields = await self._get(f"{_partition_path(topic, partition)}/offsets")
+        return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
+
+    async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """Offset and timestamp of the first record with a timestamp at or after the given one."""
+        fields = await self._get(f"{_partition_path(topic, partition)}/offsets", {"timestamp": timestamp_ms})
+        offset = fields.get("offset")
+        return None if offset is None else (Offset(offset), int(fields["timestamp"]))
+
+    async def produce_batches(
+        self, topic: str, partition: int, body: Buffer, *, acks: str = "all", timeout_ms: int = ANSWER_MS
+    ) -> Produced:
+        """Append ready-made batches. With `acks="0"` the offsets in the answer are -1."""
+        answer = await self._transport.request(
+            "POST",
+            _partition_path(topic, partition),
+            query={"acks": acks, "timeout": timeout_ms},
+            body=body,
+            headers={"Content-Type": BATCHES},
+            timeout_s=_patience_s(timeout_ms),
+            repeatable=False,
+        )
+        return _produced(answer)
+
+    async def fetch_batches(
+        self, topic: str, partition: int, offset: int, *, timeout_ms: int = 0, max_bytes: int = 1 << 20
+    ) -> Fetched:
+        """Stored batches from the one that holds `offset`; waits up to `timeout_ms` for some to arrive."""
+        answer = await self._transport.request(
+            "GET",
+            f"{_partition_path(topic, partition)}/records",
+            headers={"Accept": BATCHES},
+            repeatable=True,
+            query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
+            timeout_s=_patience_s(timeout_ms),
+        )
+        headers = answer.headers
+        return Fetched(
+            answer.body,
+            Offset(int(headers["X-Raftlog-High-Watermark"])),
+            Offset(int(headers["X-Raftlog-Log-Start"])),
+        )
+
+    # Groups
+
+    async def groups(self) -> list[str]:
+        """The names of all groups that have committed something."""
+        fields = await self._get("/groups")
+        return [str(name) for name in (fields["groups"] if isinstance(fields, dict) else fields)]
+
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = ANSWER_MS
+    ) -> None:
+        """Move a group's offsets forward. A lower offset never moves one back, so repeating a commit is harmless."""
+        rows = [
+            {"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets.items()
+        ]
+        await self._change("POST", _group_path(group), {"offsets": rows}, timeout_ms, repeatable=True)
+
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        """What a group has committed."""
+        fields = await self._get(_group_path(group))
+        return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
+
+    async def _get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+        answer = await self._transport.request(
+            "GET", path, query=query, timeout_s=_patience_s(ANSWER_MS), repeatable=True
+        )
+        return _json(answer)
+
+    async def _change(
+        self, method: str, path: str, fields: object, timeout_ms: int, *, repeatable: bool = False
+    ) -> None:
+        await self._transport.request(
+            method,
+            path,
+            query={"timeout": timeout_ms},
+            timeout_s=_patience_s(timeout_ms),
+            repeatable=repeatable,
+            headers=_JSON if fields is not None else None,
+            body=orjson.dumps(fields) if fields is not None else None,
+        )
+
+
+def _patience_s(timeout_ms: int) -> float:
+    return (timeout_ms + GRACE_MS) / 1000
+
+
+def _quoted(name: str) -> str:
+    if name in ("", ".", ".."):
+        raise InvalidTopic(f"{name!r} cannot be the name of a topic")
+    return quote(name, safe="")
+
+
+def _partition_path(topic: str, partition: int) -> str:
+    return f"/topics/{_quoted(topic)}/partitions/{partition}"
+
+
+def _group_path(group: str) -> str:
+    return f"/groups/{_quoted(group)}/offsets"
+
+
+def _json(answer: Answer) -> Any:
+    try:
+        return orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
+
+
+def _produced(answer: Answer) -> Produced:
+    fields = _json(answer)
+    row = fields["offsets"][0]
+    if row["error_code"] is not None:
+        raise _record_failure(row)
+    base = row["offset"]
+    if base is None:
+        return Produced(Offset(-1), Offset(-1))
+    return Produced(Offset(base), Offset(fields["next_offset"]))
+
+
+def _record_failure(row: Mapping[str, Any]) -> RaftlogError:
+    code = int(row["error_code"])
+    status = code // 100 if code >= 10_000 else code
+    return failure_of(code, status, str(row["error"]), row.get("outcome", "failed"), row)

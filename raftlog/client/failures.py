@@ -1,0 +1,92 @@
+"""From an HTTP answer back to the error that the broker raised.
+
+The broker's own table (`raftlog.api.codes`) goes the other way; a test walks it and demands the same class here.
+Codes that this version does not know fall back on the status, and the body's `outcome` always has the last word.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    LogClosed,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    Overloaded,
+    RaftlogError,
+    RecordTooLarge,
+    RequestError,
+    StorageError,
+    StorageFull,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.types import Offset
+
+
+class NotListening(Unavailable):
+    """Every address refused the connection: no broker process is there, and whatever one was doing has ended."""
+
+
+_BY_CODE: Mapping[int, type[RaftlogError]] = {
+    40401: UnknownTopic,
+    40402: UnknownPartition,
+    40403: UnknownTopic,
+    413: RecordTooLarge,
+    41301: RecordTooLarge,
+    42901: Overloaded,
+    50303: LogClosed,
+    50401: DeadlineExceeded,
+    507: StorageFull,
+    50701: StorageFull,
+}
+_BY_STATUS: Mapping[int, type[RaftlogError]] = {
+    400: InvalidArgument,
+    413: RecordTooLarge,
+    429: Overloaded,
+    500: StorageError,
+    503: Unavailable,
+    504: DeadlineExceeded,
+    507: StorageFull,
+}
+
+
+def error_of(status: int, body: bytes) -> RaftlogError:
+    """The error behind an answer that is not a success."""
+    fields = _fields(body)
+    code = fields.get("error_code")
+    message = str(fields.get("message") or f"the broker answered HTTP {status} without saying why")
+    outcome = fields.get("outcome", "unknown" if status == 504 else "failed")
+    return failure_of(code if isinstance(code, int) else status, status, message, outcome, fields)
+
+
+def failure_of(code: int, status: int, message: str, outcome: object, fields: Mapping[str, Any]) -> RaftlogError:
+    """The error for a code, from a whole answer or from one record of it."""
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
+    if outcome == "unknown":
+        return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)
+    if {"beginning_offset", "end_offset"} <= fields.keys():
+        return _out_of_range(message, fields)
+    if kind is None or kind.outcome == "unknown":
+        kind = RequestError if 400 <= status < 500 else Unavailable
+    return kind(message)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+    error = OffsetOutOfRange(
+        int(fields.get("offset", -1)), Offset(int(fields["beginning_offset"])), Offset(int(fields["end_offset"]))
+    )
+    error.args = (message,)
+    return error

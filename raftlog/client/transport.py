@@ -1,0 +1,140 @@
+"""HTTP requests to the first broker that takes them.
+
+Addresses are tried in turn, beginning with the one that answered last. What may be tried again depends on how far a
+request got: before the connection stood, anything; after it was sent, only what changes nothing. A request that was
+sent, changes something and got no answer has an unknown outcome and is never repeated here.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from raftlog.client.failures import NotListening, error_of
+from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from raftlog.types import Buffer
+
+PORT_DEFAULT = 8082
+CONNECT_SECONDS_MAX = 5.0
+CONNECTIONS_MAX = 64
+
+
+class Answer(NamedTuple):
+    """A successful answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """Requests to one of several addresses. Made inside a running event loop; closed by its owner."""
+
+    def __init__(self, bootstrap: Sequence[str]) -> None:
+        self._addresses = [_checked_address(address) for address in bootstrap]
+        if not self._addresses:
+            raise InvalidArgument("no broker address was given; an address is HOST:PORT")
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
+            auto_decompress=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout_s: float,
+        repeatable: bool,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Buffer | None = None,
+    ) -> Answer:
+        """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
+        `OutcomeUnknown` when a request that changes something was sent and not answered."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        reasons, refused = [], True
+        for address in list(self._addresses):
+            try:
+                answer = await self._send(address, method, target, timeout_s, headers, body)
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                reason = f"{address}: {_reason(error, timeout_s)}"
+                if not repeatable and not _never_sent(error):
+                    raise OutcomeUnknown(f"{method} {path} was sent and not answered ({reason})") from error
+                reasons.append(reason)
+                refused = refused and _is_refusal(error)
+                continue
+            self._prefer(address)
+            if answer.status >= 400:
+                raise error_of(answer.status, answer.body)
+            return answer
+        raise (NotListening if refused else Unavailable)(
+            f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
+        )
+
+    async def _send(
+        self,
+        address: str,
+        method: str,
+        target: str,
+        timeout_s: float,
+        headers: Mapping[str, str] | None,
+        body: Buffer | None,
+    ) -> Answer:
+        url = URL(f"http://{address}{target}", encoded=True)
+        async with (
+            asyncio.timeout(timeout_s),
+            self._session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
+        ):
+            return Answer(response.status, response.headers, await response.read())
+
+    def _prefer(self, address: str) -> None:
+        if self._addresses[0] != address:
+            self._addresses.remove(address)
+            self._addresses.insert(0, address)
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Whether the connection did not stand yet."""
+    return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError)
+
+
+def _reason(error: BaseException, timeout_s: float) -> str:
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return f"no connection within {CONNECT_SECONDS_MAX:g} s"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "connection refused" if _is_refusal(error) else str(error.os_error)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed"
+    return str(error) or type(error).__name__
+
+
+def _checked_address(text: str) -> str:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon:
+        host, port = text.strip(), str(PORT_DEFAULT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or set(host) & set("/?#@ "):
+        raise InvalidArgument(f"{text!r} is not a broker address; an address is HOST:PORT, such as 127.0.0.1:8082")
+    return f"{host}:{int(port)}"

@@ -1,0 +1,123 @@
+"""Settings of logs and topics, under Kafka's names.
+
+A setting has one owner: `LogConfig` is what one log on disk needs, `TopicConfig` adds what only a topic has.
+`None` stands for "no bound" and is written `-1` in text, as Kafka does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+from raftlog.errors import InvalidArgument
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+DAY_MS = 24 * 60 * 60 * 1000
+
+CLEANUP_POLICIES = ("delete",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What one log needs. Sizes in bytes, times in milliseconds.
+
+    An embedded log keeps everything unless it is told otherwise: `retention_ms` and `retention_bytes` default to
+    `None`. Topics default to seven days (`TopicConfig`).
+    """
+
+    segment_bytes: int = GIB
+    """A segment rolls before it would exceed this."""
+    segment_ms: int = 7 * DAY_MS
+    """A segment rolls when its roll entry is this old."""
+    segment_index_bytes: int = 64 * MIB
+    """A segment rolls when its index has this many bytes (44 a batch)."""
+    retention_ms: int | None = None
+    """Closed segments whose newest record is older than this are deleted."""
+    retention_bytes: int | None = None
+    """The oldest closed segments are deleted while the log is larger than this."""
+    max_message_bytes: int = 8 * MIB
+    """The largest batch that is accepted."""
+    flush_messages: int = 1
+    """Records after which a sync is forced; 1 means that an append is answered only when it is durable."""
+    flush_ms: int | None = None
+    """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in _BOUNDS:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InvalidArgument(
+                    f"{kafka_name(name)}={value} is out of range: it must lie in {low} … {high}"
+                    + (", or be -1 for no bound" if name in _UNBOUNDED else "")
+                )
+        if self.flush_messages > 1 and self.flush_ms is None:
+            object.__setattr__(self, "flush_ms", 1000)
+
+    @classmethod
+    def from_strings(cls, settings: Mapping[str, str]) -> Self:
+        """Read `{"retention.ms": "60000"}`; raises `InvalidArgument` that names the setting and its bounds."""
+        return cls().updated(settings)
+
+    def updated(self, settings: Mapping[str, str]) -> Self:
+        """These settings with some of them replaced, given and checked as text."""
+        known = {kafka_name(field.name): field.name for field in fields(self)}
+        changes: dict[str, Any] = {}
+        for name, text in settings.items():
+            if name not in known:
+                raise InvalidArgument(f"unknown setting {name!r}; the settings are {', '.join(sorted(known))}")
+            changes[known[name]] = _parse(name, known[name], text)
+        return replace(self, **changes)
+
+    def as_strings(self) -> dict[str, str]:
+        """All settings as text, under Kafka's names."""
+        return {kafka_name(field.name): _print(getattr(self, field.name)) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig(LogConfig):
+    """What a topic can be told; the log of each of its partitions gets it as it is."""
+
+    retention_ms: int | None = 7 * DAY_MS
+    cleanup_policy: str = "delete"
+    """`delete`: old segments go by age and size."""
+    min_insync_replicas: int = 1
+    """Copies that an `acks=all` answer waits for, when that is more than a majority."""
+
+
+_UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms")
+_BOUNDS = (
+    ("segment_bytes", 4 * KIB, 64 * GIB),
+    ("segment_ms", 1, 10 * 365 * DAY_MS),
+    ("segment_index_bytes", 4 * KIB, GIB),
+    ("retention_ms", 0, 1000 * 365 * DAY_MS),
+    ("retention_bytes", 0, 1 << 60),
+    ("max_message_bytes", 1 * KIB, 256 * MIB),
+    ("flush_messages", 1, 1 << 40),
+    ("flush_ms", 1, DAY_MS),
+)
+
+
+def kafka_name(field_name: str) -> str:
+    """`retention_ms` → `retention.ms`."""
+    return field_name.replace("_", ".")
+
+
+def _print(value: Any) -> str:
+    return "-1" if value is None else str(value)
+
+
+def _parse(name: str, field_name: str, text: str) -> int | str | None:
+    if field_name == "cleanup_policy":
+        if text not in CLEANUP_POLICIES:
+            raise InvalidArgument(f"{name}={text!r} is not supported; it can be {', '.join(CLEANUP_POLICIES)}")
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise InvalidArgument(f"{name}={text!r} is not a whole number") from None
+    if field_name in _UNBOUNDED and number == -1:
+        return None
+    if field_name == "min_insync_replicas" and number < 1:
+        raise InvalidArgument(f"{name}={text} must be at least 1")
+    return number

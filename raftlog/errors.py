@@ -1,0 +1,143 @@
+"""Every operating error of raftlog, in one tree.
+
+    RaftlogError
+    ├── RequestError            the caller's fault; repeating the same call fails again
+    │   ├── InvalidArgument     a value, name or setting that cannot be used
+    │   │   └── InvalidTopic    a topic name that cannot be used
+    │   ├── InvalidBatch        a record batch that does not hold together (length, CRC, counts)
+    │   ├── RecordTooLarge      a record or batch above `max.message.bytes`
+    │   ├── UnknownTopic · UnknownPartition · TopicExists
+    │   ├── OffsetOutOfRange    carries the first and the end offset
+    │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
+    ├── Unavailable             not now; the same call may succeed later
+    │   ├── Overloaded          a bounded queue is full
+    │   ├── StorageFull         the disk has no room; reads and deletes go on
+    │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
+    │   └── LogClosed           closed, or stopped by a failed sync
+    ├── StorageError            what the disk holds or does is wrong
+    │   ├── CorruptBatch        file, position and offset of bytes that fail their checksum
+    │   ├── FormatError         another version, or not a raftlog directory
+    │   ├── DirectoryLocked     another process has the directory open
+    │   └── SyncFailed          an fsync failed; it is never retried
+    └── OutcomeUnknown          the operation may or may not have happened
+        └── DeadlineExceeded    no answer in time after the append
+
+`outcome` says what a caller may conclude: `failed` means it definitely did not happen, `unknown` means it may have.
+A broken invariant is an `AssertionError` and belongs to no branch: it is never caught below the process boundary.
+"""
+
+from typing import ClassVar, Literal
+
+from raftlog.types import Offset, Position
+
+Outcome = Literal["failed", "unknown"]
+
+
+class RaftlogError(Exception):
+    """Root of the tree; `outcome` is `failed` unless a branch says otherwise."""
+
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class RequestError(RaftlogError):
+    """The caller asked for something that cannot be done as asked."""
+
+
+class InvalidArgument(RequestError):
+    """A value, name or setting that cannot be used; the message says which values can."""
+
+
+class InvalidTopic(InvalidArgument):
+    """A topic name that cannot be used."""
+
+
+class InvalidBatch(RequestError):
+    """Bytes offered as a record batch that are not one."""
+
+
+class RecordTooLarge(RequestError):
+    """A record or batch above the topic's `max.message.bytes`."""
+
+
+class UnknownTopic(RequestError):
+    """No topic of that name."""
+
+
+class UnknownPartition(RequestError):
+    """The topic has no partition of that number."""
+
+
+class TopicExists(RequestError):
+    """A topic of that name exists already."""
+
+
+class OffsetOutOfRange(RequestError):
+    """An offset outside `[first, end]`; `end` is the offset that the next record will get."""
+
+    def __init__(self, offset: int, first: Offset, end: Offset) -> None:
+        super().__init__(f"offset {offset} is out of range: the log holds offsets {first} to {end} (exclusive)")
+        self.offset, self.first, self.end = offset, first, end
+
+
+class NotAtBatchBorder(RequestError):
+    """A cut at an offset inside a batch; `below` and `above` are the nearest offsets at which a cut is possible."""
+
+    def __init__(self, offset: int, below: Offset, above: Offset) -> None:
+        super().__init__(f"offset {offset} lies inside a batch; the log can be cut at offset {below} or {above}")
+        self.offset, self.below, self.above = offset, below, above
+
+
+class Unavailable(RaftlogError):
+    """The operation was refused for now."""
+
+
+class Overloaded(Unavailable):
+    """A bounded queue is full: slow down and try again."""
+
+
+class StorageFull(Unavailable):
+    """No space left on the device. Nothing of the refused append was kept."""
+
+
+class LogDamaged(Unavailable):
+    """The log holds damage and refuses appends; sound offsets stay readable."""
+
+
+class LogClosed(Unavailable):
+    """The log is closed."""
+
+
+class StorageError(RaftlogError):
+    """What the disk holds, or how it behaves, is wrong."""
+
+
+class CorruptBatch(StorageError):
+    """Stored bytes that fail their checks."""
+
+    def __init__(self, file: str, position: Position, offset: Offset, why: str) -> None:
+        super().__init__(f"{file}: corrupt batch at position {position}, offset {offset}: {why}")
+        self.file, self.position, self.offset, self.why = file, position, offset, why
+
+
+class FormatError(StorageError):
+    """A directory of another format version, or something that is not a raftlog directory."""
+
+
+class DirectoryLocked(StorageError):
+    """Another process has the directory open."""
+
+
+class SyncFailed(StorageError):
+    """A sync failed. What the kernel holds is now unknown, so the log stops instead of trying again."""
+
+    outcome: ClassVar[Outcome] = "unknown"
+
+
+class OutcomeUnknown(RaftlogError):
+    """It may have happened: the answer was lost, not the operation."""
+
+    outcome: ClassVar[Outcome] = "unknown"
+
+
+class DeadlineExceeded(OutcomeUnknown):
+    """The append was made, but its durability was not confirmed before the deadline."""

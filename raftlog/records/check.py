@@ -1,0 +1,77 @@
+"""What a stranger's batches must fulfil before they are stored. Cost is per batch; records are not opened."""
+
+from collections.abc import Iterator
+
+from raftlog.errors import InvalidBatch, RecordTooLarge
+from raftlog.records.compression import Compression
+from raftlog.records.header import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LENGTH_END,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    batch_crc,
+    read_header,
+)
+from raftlog.types import Buffer
+
+_CLIENT_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
+_RECORD_BYTES_MIN = 7
+"""The smallest record: length, attributes, two deltas, two null lengths, a header count, a byte each."""
+
+
+def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Walk batches that stand one after another; raises `InvalidBatch` when one is short or no v2 batch."""
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        left = len(view) - position
+        if left < HEADER_SIZE:
+            raise InvalidBatch(f"{left} bytes at position {position} are too few for a batch header of {HEADER_SIZE}")
+        header = read_header(view, position)
+        if header.magic != MAGIC:
+            raise InvalidBatch(f"magic {header.magic} at position {position}: only record batches v2 are accepted")
+        if not HEADER_SIZE <= header.size <= left:
+            raise InvalidBatch(
+                f"batchLength {header.batch_length} at position {position} does not fit: a batch has at least "
+                f"{HEADER_SIZE - LENGTH_END} bytes after that field, and {left - LENGTH_END} were sent"
+            )
+        yield header, view[position : position + header.size]
+        position += header.size
+
+
+def validate_client_batches(buffer: Buffer, max_message_bytes: int) -> list[tuple[BatchHeader, memoryview]]:
+    """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
+
+    Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1. Control and
+    transactional batches are refused: the first are the broker's own, the second have no coordinator here.
+    """
+    checked = []
+    for number, (header, batch) in enumerate(split_batches(buffer)):
+        if header.size > max_message_bytes:
+            raise RecordTooLarge(f"batch {number} has {header.size} bytes; max.message.bytes is {max_message_bytes}")
+        _check_client_batch(number, header, batch)
+        checked.append((header, batch))
+    if not checked:
+        raise InvalidBatch("no batch was sent")
+    return checked
+
+
+def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> None:
+    if batch_crc(batch) != header.crc:
+        raise InvalidBatch(f"batch {number}: the CRC does not match; it was damaged on the way")
+    if header.attributes & ~_CLIENT_ATTRIBUTES:
+        raise InvalidBatch(
+            f"batch {number}: attributes {header.attributes:#06x} are not accepted; "
+            "control and transactional batches are not a client's to write here"
+        )
+    if header.compression > Compression.ZSTD:
+        raise InvalidBatch(f"batch {number}: unknown compression codec {header.compression}")
+    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+        raise InvalidBatch(
+            f"batch {number}: recordCount is {header.record_count} and lastOffsetDelta {header.last_offset_delta}; "
+            "a batch holds at least one record, and recordCount = lastOffsetDelta + 1"
+        )
+    if not header.compression and header.record_count * _RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
+        raise InvalidBatch(f"batch {number}: {header.record_count} records cannot stand in {len(batch)} bytes")

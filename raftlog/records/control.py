@@ -1,0 +1,69 @@
+"""Control batches: entries of the log that are not client data.
+
+A control batch holds one record. Its key is Kafka's control key (version int16, type int16); types from 0x5200 up
+are raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It takes an index but no offset, so its
+`lastOffsetDelta` is −1 and its `baseOffset` is the next offset; a gap's delta spans what it replaces.
+Payloads are specified in docs/FORMATS.md; this module knows only the envelope.
+"""
+
+import struct
+from enum import IntEnum
+
+from crc32c import crc32c
+
+from raftlog.errors import InvalidBatch
+from raftlog.records.build import NewRecord, build_batch
+from raftlog.records.header import CONTROL_BIT, CRC_START, BatchHeader, read_header
+from raftlog.records.read import read_records
+from raftlog.types import Buffer, Offset
+
+_KEY = struct.Struct(">hh")
+_KEY_VERSION = 0
+_CRC = struct.Struct(">I")
+_ATTRIBUTES_AND_DELTA = struct.Struct(">hi")
+_CRC_AT = 17
+
+
+class ControlKind(IntEnum):
+    """What a control batch says. The numbers are part of the format and are never reused."""
+
+    ROLL = 0x5200
+    NO_OP = 0x5201
+    CONFIGURATION = 0x5202
+    TRIM = 0x5203
+    EXPIRE_PRODUCERS = 0x5204
+    COMPACTED_TO = 0x5205
+    SNAPSHOT = 0x5206
+    GAP = 0x5207
+
+
+def build_control_batch(
+    kind: ControlKind, payload: bytes, timestamp_ms: int, *, next_offset: Offset, offsets_spanned: int = 0
+) -> bytearray:
+    """One control batch at `next_offset`; only a gap spans offsets."""
+    assert offsets_spanned == 0 or kind is ControlKind.GAP, f"{kind.name} cannot span offsets"
+    batch = build_batch([NewRecord(payload, _KEY.pack(_KEY_VERSION, kind), timestamp_ms)])
+    struct.pack_into(">q", batch, 0, next_offset)
+    _ATTRIBUTES_AND_DELTA.pack_into(batch, CRC_START, CONTROL_BIT, offsets_spanned - 1)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
+def control_kind(batch: Buffer) -> ControlKind:
+    """The kind of a control batch; raises `InvalidBatch` for a type that this version does not know."""
+    return read_control(batch)[0]
+
+
+def read_control(batch: Buffer, header: BatchHeader | None = None) -> tuple[ControlKind, bytes]:
+    """Kind and payload of a control batch whose CRC has been checked; raises `InvalidBatch`."""
+    header = header or read_header(batch)
+    if not header.is_control or header.record_count != 1:
+        raise InvalidBatch(f"the batch at offset {header.base_offset} is not a control batch of one record")
+    record = next(read_records(batch))
+    if record.key is None or len(record.key) != _KEY.size or record.value is None:
+        raise InvalidBatch(f"the control batch at offset {header.base_offset} has no control key")
+    _, number = _KEY.unpack(record.key)
+    try:
+        return ControlKind(number), record.value
+    except ValueError:
+        raise InvalidBatch(f"control type {number} is not known to this version") from None

@@ -1,0 +1,107 @@
+"""The 61-byte header of a RecordBatch v2: read, checked and stamped in place.
+
+position  size  field                  inside the CRC
+       0     8  baseOffset             no: the leader stamps it
+       8     4  batchLength            no: bytes after this field
+      12     4  partitionLeaderEpoch   no: the leader stamps the term
+      16     1  magic (2)              no
+      17     4  crc (CRC-32C)          covers everything from position 21 to the end
+      21     2  attributes             yes, and so are all that follow:
+      23     4  lastOffsetDelta
+      27     8  baseTimestamp, 8 maxTimestamp, 8 producerId, 2 producerEpoch, 4 baseSequence
+      57     4  recordCount
+"""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.types import Buffer, Offset, Term
+
+HEADER_SIZE = 61
+LENGTH_END = 12
+"""`batchLength` counts the bytes after this position."""
+MAGIC = 2
+CRC_START = 21
+TERM_MAX = (1 << 31) - 1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_STAMP_OFFSET = struct.Struct(">q")
+_STAMP_EPOCH = struct.Struct(">i")
+assert _HEADER.size == HEADER_SIZE
+
+
+class BatchHeader(NamedTuple):
+    """A header as it stands in the bytes; nothing in it is checked yet."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return LENGTH_END + self.batch_length
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after this batch: baseOffset + lastOffsetDelta + 1, always."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+
+_make_header = BatchHeader._make
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header that starts at `position`. Raises `struct.error` when fewer than 61 bytes are left."""
+    return _make_header(_HEADER.unpack_from(buffer, position))
+
+
+def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
+    """Write `header` over the first 61 bytes, the CRC field as it is given."""
+    _HEADER.pack_into(buffer, 0, *header)
+
+
+def batch_crc(batch: Buffer) -> int:
+    """CRC-32C of one whole batch, from `attributes` to its end."""
+    return crc32c(memoryview(batch)[CRC_START:])
+
+
+def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether the bytes of exactly one batch fit the CRC in its header."""
+    return batch_crc(batch) == header.crc
+
+
+def stamp(batch: bytearray | memoryview, base_offset: Offset, term: Term) -> None:
+    """Write the two fields that the leader owns; both lie outside the CRC."""
+    assert 0 <= term <= TERM_MAX, f"term {term} does not fit partitionLeaderEpoch"
+    _STAMP_OFFSET.pack_into(batch, 0, base_offset)
+    _STAMP_EPOCH.pack_into(batch, LENGTH_END, term)

@@ -1,0 +1,65 @@
+"""A lone log's checkpoint: up to where everything is synced and checked, in two alternating slots.
+
+`{log}/.raftlog/checkpoint` has two slots of 4 KiB. Each write goes to the slot that is not the newest, so a torn
+write leaves the other one; the valid slot with the higher sequence holds. A lost checkpoint loses no data: recovery
+then reads everything. docs/FORMATS.md has the bytes.
+"""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.storage.disk import Disk, File
+
+SLOT_SIZE = 4096
+_MAGIC = b"RLCK"
+_VERSION = 1
+_SLOT = struct.Struct(">4sHHQqqQqQq")
+_CRC = struct.Struct(">I")
+
+
+class Checkpoint(NamedTuple):
+    """`segment` is the base offset of the file that holds the last checked batch, which ends at `end_position`.
+
+    `next_offset`, `last_index` and `max_timestamp` (of that segment) belong to that place. Everything below is
+    synced, `.index` included.
+    """
+
+    sequence: int
+    log_start_offset: int
+    segment: int
+    end_position: int
+    next_offset: int
+    last_index: int
+    max_timestamp: int
+
+
+class CheckpointFile:
+    """The two slots; the caller syncs `file` after `write`."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        is_new = not disk.exists(path)
+        self.file: File = disk.open(path, create=is_new)
+        if is_new:
+            self.file.write(0, [bytes(2 * SLOT_SIZE)])  # later writes need no space, so a full disk stops none
+        self.newest: Checkpoint | None = self._read()
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Write the slot that `checkpoint.sequence` selects; durable once `file` is synced."""
+        slot = _SLOT.pack(_MAGIC, _VERSION, 0, *checkpoint)
+        slot += _CRC.pack(crc32c(slot))
+        self.file.write(checkpoint.sequence % 2 * SLOT_SIZE, [slot.ljust(SLOT_SIZE, b"\0")])
+        self.newest = checkpoint
+
+    def _read(self) -> Checkpoint | None:
+        found = [read for number in (0, 1) if (read := self._read_slot(number)) is not None]
+        return max(found, key=lambda checkpoint: checkpoint.sequence, default=None)
+
+    def _read_slot(self, number: int) -> Checkpoint | None:
+        slot = self.file.read(number * SLOT_SIZE, _SLOT.size + _CRC.size)
+        if len(slot) < _SLOT.size + _CRC.size:
+            return None
+        magic, version, _, *fields = _SLOT.unpack_from(slot)
+        intact = _CRC.unpack_from(slot, _SLOT.size)[0] == crc32c(slot[: _SLOT.size])
+        return Checkpoint(*fields) if intact and magic == _MAGIC and version == _VERSION else None

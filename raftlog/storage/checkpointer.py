@@ -1,0 +1,135 @@
+"""When a lone log takes a checkpoint, and how it does so beside its flushes.
+
+First the `.index` files are synced, then the slot is written, then the slot is synced. What the checkpoint vouches for
+was durable, and its rows in the files, when it began.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
+from raftlog.storage.disk import Disk, File
+from raftlog.storage.segment import Segment
+from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+
+CHECKPOINT_BYTES = 64 << 20
+"""Durable bytes after which a checkpoint is due: about what recovery reads at most."""
+
+
+class Checkpointer:
+    """The checkpoints of one log. `failed` is called with what went wrong when one could not be taken."""
+
+    def __init__(
+        self, disk: Disk, log: SegmentedLog, slots: CheckpointFile, failed: Callable[[str, OSError], None]
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self._slots = slots
+        self._failed = failed
+        self._bytes = 0
+        """Bytes made durable since the last checkpoint began."""
+        self._is_asked_for = False
+        self._run = 0
+        """Number of the checkpoint under way; completions of an older one are void."""
+        self._is_running = False
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that was written."""
+        return self._slots.newest
+
+    def note_durable(self, count: int) -> None:
+        """So many more bytes became durable."""
+        self._bytes += count
+
+    def ask(self) -> None:
+        """Take a checkpoint at the next occasion."""
+        self._is_asked_for = True
+
+    def maybe_start(self) -> bool:
+        """Start a checkpoint when one is due and none is under way."""
+        if self._is_running or not (self._is_asked_for or self._bytes >= CHECKPOINT_BYTES):
+            return False
+        self._begin()
+        self._is_running = True
+        checkpoint = self._current()
+        self._disk.submit_sync(self._index_files(), [], partial(self._rows_synced, self._run, checkpoint))
+        return True
+
+    def take(self) -> None:
+        """Take a checkpoint of what is durable now, and wait for it; raises `OSError`."""
+        self._begin()
+        self._is_running = False
+        self._disk.sync(self._index_files())
+        self.store(self._current())
+
+    def store(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint and wait until it is synced; raises `OSError`."""
+        self._slots.write(checkpoint)
+        self._disk.sync([self._slots.file])
+
+    def at(self, segment: Segment, rows: int, next_offset: int) -> Checkpoint:
+        """A checkpoint at the end of the first `rows` batches of `segment`."""
+        last = segment.row(rows - 1)
+        sequence = self.newest.sequence + 1 if self.newest else 1
+        return Checkpoint(
+            sequence,
+            self._log.log_start_offset,
+            segment.base_offset,
+            last.end,
+            next_offset,
+            last.index,
+            segment.times.max_timestamp,
+        )
+
+    def cancel(self) -> Checkpoint | None:
+        """Give up a checkpoint that is under way; returns the newest that was written."""
+        self._run += 1
+        self._is_running = False
+        return self.newest
+
+    def close(self) -> None:
+        """Close the file; a checkpoint under way is given up."""
+        self.cancel()
+        self._slots.file.close()
+
+    def _begin(self) -> None:
+        self._run += 1
+        self._bytes, self._is_asked_for = 0, False
+
+    def _current(self) -> Checkpoint:
+        index = self._log.published_index
+        segment = self._log.segment_of_index(index)
+        return self.at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
+
+    def _index_files(self) -> list[File]:
+        """The `.index` files that may hold rows that no checkpoint synced."""
+        since = self.newest.segment if self.newest else 0
+        return [segment.files.index for segment in self._log.segments if segment.base_offset >= since]
+
+    def _rows_synced(self, run: int, checkpoint: Checkpoint, error: OSError | None) -> None:
+        if run != self._run:
+            return
+        if error is not None:
+            self._give_up("the index cannot be synced", error)
+            return
+        try:
+            self._slots.write(checkpoint)
+        except OSError as failed:
+            self._give_up("the checkpoint cannot be written", failed)
+            return
+        self._disk.submit_sync([self._slots.file], [], partial(self._slot_synced, run))
+
+    def _slot_synced(self, run: int, error: OSError | None) -> None:
+        if run != self._run:
+            return
+        self._is_running = False
+        if error is not None:
+            self._give_up("the checkpoint cannot be synced", error)
+
+    def _give_up(self, what: str, error: OSError) -> None:
+        """A full disk only delays the checkpoint; anything else stops the log."""
+        self._is_running = False
+        self.ask()
+        if error.errno not in FULL_ERRORS:
+            self._failed(what, error)

@@ -1,0 +1,131 @@
+"""Opening a lone log's directory: lock, meta file, first roll, recovery.
+
+A log exists from the moment its checkpoint does; a directory with a meta file and no checkpoint that holds nothing but
+its first roll was interrupted while it was made, and is made again.
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from raftlog.config import LogConfig
+from raftlog.errors import FormatError
+from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
+from raftlog.storage.directory import INTERNAL, META, internal, lock_directory, read_meta, write_meta
+from raftlog.storage.disk import DirectoryLock, Disk
+from raftlog.storage.recovery import Recovery, RecoveryReport, read_roll, segment_bases
+from raftlog.storage.roll import Roll
+from raftlog.storage.segment import Segment, open_segment_files
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Offset, Term
+
+KIND = "log"
+CHECKPOINT = "checkpoint"
+
+
+class OpenedLog(NamedTuple):
+    """Everything that opening a directory gives."""
+
+    group_id: uuid.UUID
+    lock: DirectoryLock
+    checkpoint: CheckpointFile
+    log: SegmentedLog
+    report: RecoveryReport
+
+
+def open_or_create(disk: Disk, path: str, config: LogConfig, clock: Callable[[], int], *, create: bool) -> OpenedLog:
+    """Lock and open the log in `path`, made when missing and `create`; raises `FormatError`, `DirectoryLocked`."""
+    _check_directory(disk, path, create)
+    disk.make_directory(internal(path))
+    lock = lock_directory(disk, path)
+    try:
+        return _open_locked(disk, path, clock, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _check_directory(disk: Disk, path: str, create: bool) -> None:
+    if not disk.exists(path):
+        if create:
+            return
+        raise FormatError(f"{path} does not exist")
+    if not disk.is_directory(path):
+        raise FormatError(f"{path} is not a directory")
+    names = disk.list_directory(path)
+    if INTERNAL not in names and (names or not create):
+        raise FormatError(f"{path} is not a raftlog log: it has no {INTERNAL} directory; choose an empty directory")
+
+
+def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: DirectoryLock) -> OpenedLog:
+    group_id = _read_or_write_meta(disk, path)
+    checkpoint = CheckpointFile(disk, internal(path, CHECKPOINT))
+    recovery = Recovery(disk, path, checkpoint.newest).run()
+    if not recovery.segments:
+        if checkpoint.newest:
+            raise FormatError(
+                f"{path} has lost its segment files: a checkpoint says that the log ends at offset "
+                f"{checkpoint.newest.next_offset}; restore the files from a copy"
+            )
+        return _create(disk, path, clock, OpenedLog(group_id, lock, checkpoint, _empty(disk, path), recovery.report))
+    first = recovery.segments[0]
+    start = checkpoint.newest.log_start_offset if checkpoint.newest else _start_from_rolls(recovery.segments)
+    log = SegmentedLog(disk, path, tuple(recovery.segments), Offset(max(start, first.base_offset)))
+    log.mark_durable(log.last_index)
+    return OpenedLog(group_id, lock, checkpoint, log, recovery.report)
+
+
+def _empty(disk: Disk, path: str) -> SegmentedLog:
+    return SegmentedLog(disk, path, (), Offset(0))
+
+
+def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) -> OpenedLog:
+    """Write the first roll and the first checkpoint, durably."""
+    log = opened.log
+    log.append_roll(Roll(opened.group_id, 1, 0, 0, -1, clock()), Term(0))
+    log.write()
+    disk.sync(*log.sync_targets())
+    log.mark_durable(log.last_index)
+    segment = log.active
+    disk.sync([segment.files.index], [path, _parent(path)])
+    opened.checkpoint.write(Checkpoint(1, 0, 0, segment.end_position, 0, 1, segment.times.max_timestamp))
+    disk.sync([opened.checkpoint.file], [internal(path)])
+    return opened
+
+
+def _parent(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
+    meta = read_meta(disk, path, KIND)
+    if meta is not None:
+        return uuid.UUID(meta["group_id"])
+    group_id = _group_from_first_roll(disk, path) or uuid.uuid4()
+    write_meta(disk, path, KIND, {"group_id": str(group_id)})
+    disk.sync([], [path])
+    return group_id
+
+
+def _group_from_first_roll(disk: Disk, path: str) -> uuid.UUID | None:
+    """The group id in the first segment: what a lost meta file said."""
+    bases = segment_bases(disk, path)
+    if not bases:
+        return None
+    segment = Segment(bases[0], 0, open_segment_files(disk, path, bases[0]))
+    try:
+        roll = read_roll(segment)
+    finally:
+        segment.close()
+    if roll is None:
+        raise FormatError(
+            f"{path} has segments but neither {internal(path, META)} nor a first entry that could be read; "
+            "restore the meta file from a copy"
+        )
+    return roll.group_id
+
+
+def _start_from_rolls(segments: list[Segment]) -> int:
+    """Without a checkpoint the newest roll says where the log started."""
+    starts = [roll.log_start_offset for segment in segments if (roll := read_roll(segment))]
+    return max(starts, default=segments[0].base_offset)

@@ -1,0 +1,91 @@
+"""The `.raftlog/` directory beside the data: meta file, lock, and the places where things are kept rather than lost.
+
+The meta file is one JSON object on one line, so that a person can read it, with a CRC-32C over the rest of it. It is
+written once, beside its final name, synced and renamed into place.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from crc32c import crc32c
+
+from raftlog.errors import DirectoryLocked, FormatError
+from raftlog.storage.disk import DirectoryLock, Disk
+
+INTERNAL = ".raftlog"
+FORMAT_VERSION = 1
+"""Raised when an older program could no longer read a directory."""
+FEATURE_LEVEL = 1
+"""Raised when a program may write something that an older one does not know."""
+
+META = "meta"
+LOCK = "lock"
+DAMAGED = "damaged"
+
+
+def internal(path: str, *names: str) -> str:
+    """A path inside the `.raftlog/` of `path`."""
+    return "/".join((path, INTERNAL, *names))
+
+
+def lock_directory(disk: Disk, path: str) -> DirectoryLock:
+    """Lock the directory; raises `DirectoryLocked`."""
+    try:
+        return disk.lock(internal(path, LOCK))
+    except BlockingIOError:
+        raise DirectoryLocked(
+            f"{path} is open in another process; stop that process, or use another directory"
+        ) from None
+
+
+def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
+    """Write the meta file durably; `fields` are JSON values, `kind` says what the directory is."""
+    body = {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
+    body["crc32c"] = _checksum(body)
+    temporary = internal(path, META + ".new")
+    if disk.exists(temporary):
+        disk.unlink(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        file.write(0, [json.dumps(body).encode() + b"\n"])
+        disk.sync([file])
+    finally:
+        file.close()
+    disk.rename(temporary, internal(path, META))
+    disk.sync([], [internal(path)])
+
+
+def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
+    """The meta fields of a directory of this kind; `None` when it has none.
+
+    Raises `FormatError` when the file is damaged, or the directory is of another kind or version.
+    """
+    name = internal(path, META)
+    if not disk.exists(name):
+        return None
+    file = disk.open(name)
+    try:
+        text = file.read(0, 1 << 20)
+    finally:
+        file.close()
+    try:
+        body = json.loads(text)
+        stated = body.pop("crc32c")
+        version, level, found_kind = body.pop("format"), body.pop("feature_level"), body.pop("kind")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise FormatError(f"{name} is damaged ({error}); restore it from a copy of the directory") from None
+    if version != FORMAT_VERSION or level > FEATURE_LEVEL:
+        raise FormatError(
+            f"{path} has format version {version}, feature level {level}; this program reads format version "
+            f"{FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the program that wrote it, or a newer one"
+        )
+    if stated != _checksum({"format": version, "feature_level": level, "kind": found_kind, **body}):
+        raise FormatError(f"{name} is damaged: its checksum does not match; restore it from a copy of the directory")
+    if found_kind != kind:
+        raise FormatError(f"{path} is the directory of a {found_kind}, not of a {kind}")
+    return dict(body)
+
+
+def _checksum(body: Mapping[str, Any]) -> int:
+    return int(crc32c(json.dumps(body, sort_keys=True).encode()))

@@ -1,0 +1,408 @@
+"""A log without Raft: term 0, and what is durable is committed.
+
+It adds to a segmented log what a replica would get from its group: rolling by settings, a flush policy with group
+commit, a checkpoint, retention, and recovery. No threads and no waiting: a flush is started, and `on_progress` is
+called when it ended. Every call comes from one thread (or under one lock); only `read` may come from any.
+
+    durable index ≤ acknowledged index ≤ last index
+
+At most one flush is under way; what is appended meanwhile waits in memory and goes with the next. So the bytes that a
+power loss can tear are exactly those of one flush, at the end of the log.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from raftlog.config import LogConfig
+from raftlog.errors import (
+    CorruptBatch,
+    LogClosed,
+    LogDamaged,
+    OffsetOutOfRange,
+    RaftlogError,
+    RecordTooLarge,
+    StorageFull,
+    SyncFailed,
+)
+from raftlog.records import BatchHeader, read_header
+from raftlog.storage.checkpointer import Checkpointer
+from raftlog.storage.creation import OpenedLog, open_or_create
+from raftlog.storage.disk import Disk
+from raftlog.storage.retention import retained_from
+from raftlog.storage.roll import Roll
+from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.types import Buffer, Index, Offset, Term
+
+_logger = logging.getLogger(__name__)
+NO_TERM = Term(0)
+
+
+class Appended(NamedTuple):
+    """Where an append went: offsets `base_offset` … `next_offset − 1`, its last entry at `index`."""
+
+    base_offset: Offset
+    next_offset: Offset
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+
+
+class LoneLog:
+    """An open log. Make one with `open`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        config: LogConfig,
+        clock: Callable[[], int],
+        opened: OpenedLog,
+        on_progress: Callable[[], None],
+        on_refused: Callable[[Index, RaftlogError], None],
+    ) -> None:
+        self.disk = disk
+        self.path = path
+        self.config = config
+        self.group_id: uuid.UUID = opened.group_id
+        self.report = opened.report
+        self.damage: CorruptBatch | None = opened.report.damage[0] if opened.report.damage else None
+        """The first damage found, on opening, by a read or by the scrub; while it is set appends are refused."""
+        self.failure: RaftlogError | None = None
+        """Why the log takes nothing any more: closed, or a sync failed. Set once."""
+        self.on_progress = on_progress
+        self.on_refused = on_refused
+        self._clock = clock
+        self._log = opened.log
+        self._lock = opened.lock
+        self._checkpoints = Checkpointer(disk, opened.log, opened.checkpoint, self._checkpoint_failed)
+        self._appended_records = 0
+        """Records since the last flush began, for the flush policy."""
+        self._written_index = self._log.last_index
+        self._syncing: Index | None = None
+        """Last index that the flush under way covers."""
+        self._flush_again = False
+        self._pending_bytes = 0
+        self._flushing_bytes = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        config: LogConfig,
+        *,
+        clock: Callable[[], int],
+        create: bool = True,
+        on_progress: Callable[[], None] = lambda: None,
+        on_refused: Callable[[Index, RaftlogError], None] = lambda index, error: None,
+    ) -> "LoneLog":
+        """Open the log in directory `path`, recovering it; waits for the disk.
+
+        `clock` gives milliseconds since 1970. `on_refused(index, error)` is called when appends from `index` on were
+        dropped because they could not be written: they definitely failed. Raises `FormatError`, `DirectoryLocked`,
+        `OSError`.
+        """
+        opened = open_or_create(disk, path, config, clock, create=create)
+        log = cls(disk, path, config, clock, opened, on_progress, on_refused)
+        if log.damage is None and (opened.report.bytes_scanned or opened.report.torn):
+            log.checkpoint()
+        return log
+
+    # where it stands
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """Lowest offset that can be read."""
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset that the next record gets."""
+        return self._log.next_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Readers see offsets below this: everything durable."""
+        return self._log.durable_offset
+
+    @property
+    def durable_index(self) -> Index:
+        return self._log.durable_index
+
+    @property
+    def acknowledged_index(self) -> Index:
+        """Appends up to this may be answered: durable ones, or written ones under a relaxed flush policy."""
+        return self.durable_index if self.config.flush_messages == 1 else self._written_index
+
+    @property
+    def last_index(self) -> Index:
+        return self._log.last_index
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+        return self._pending_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self._log.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._log.segments)
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._syncing is not None
+
+    # appending
+
+    def append(self, batches: Sequence[Buffer]) -> Appended:
+        """Take batches that were checked or built here, in order; they are stamped, and kept until the next flush.
+
+        Writable buffers are stamped in place and must not change afterwards. Raises `LogDamaged`, `LogClosed`,
+        `SyncFailed` or `RecordTooLarge`, and then nothing was taken.
+        """
+        self.check_writable()
+        headers = [read_header(batch) for batch in batches]
+        for header in headers:
+            if header.size > self.config.max_message_bytes:
+                raise RecordTooLarge(
+                    f"a batch of {header.size} bytes is above max.message.bytes={self.config.max_message_bytes}"
+                )
+        base_offset = self._log.next_offset
+        for batch, header in zip(batches, headers, strict=True):
+            self._maybe_roll(header)
+            self._log.append(batch, header, NO_TERM)
+            self._appended_records += header.record_count
+            self._pending_bytes += header.size
+        return Appended(base_offset, self._log.next_offset, self._log.last_index)
+
+    def check_writable(self) -> None:
+        """Raise the reason why the log takes no appends, if there is one."""
+        if self.failure:
+            raise self.failure
+        if self.damage:
+            raise LogDamaged(
+                f"the log in {self.path} is damaged and takes no appends: {self.damage}; "
+                f"sound offsets stay readable; see `raftlog log recover {self.path}`"
+            )
+
+    def _maybe_roll(self, header: BatchHeader) -> bool:
+        active = self._log.active
+        config = self.config
+        if active.next_offset == active.base_offset or not (
+            active.end_position + header.size > config.segment_bytes
+            or active.index_bytes >= config.segment_index_bytes
+            or self._clock() - active.created_ms >= config.segment_ms
+        ):
+            return False
+        try:
+            self.roll()
+        except OSError as error:
+            _logger.warning("%s: a new segment cannot be made (%s); the old one goes on", self.path, error)
+            return False
+        return True
+
+    def roll(self) -> None:
+        """Begin a new segment; the active one holds at least one offset. Raises `OSError`, and then nothing changed."""
+        self.check_writable()
+        self._log.append_roll(
+            Roll(self.group_id, self._log.last_index + 1, NO_TERM, self.log_start_offset, -1, self._clock()), NO_TERM
+        )
+        self._checkpoints.ask()
+
+    # flushing
+
+    def maybe_flush(self) -> bool:
+        """Do what the flush policy asks for now: a flush, or only a write. True when a flush was started or is due."""
+        if self._appended_records >= self.config.flush_messages:
+            self.flush()
+            return True
+        if self._syncing is None and self._log.last_index > self._written_index and self._write():
+            self._written_index = self._log.last_index
+            self.on_progress()
+        return False
+
+    def flush(self) -> None:
+        """Start to write and sync everything appended; while a flush is under way, the next one follows it."""
+        if self._syncing is not None:
+            self._flush_again = True
+            return
+        if self.failure or self._log.last_index == self._log.durable_index or not self._write():
+            return
+        self._written_index = self._syncing = self._log.last_index
+        self._flushing_bytes, self._appended_records = self._pending_bytes, 0
+        files, directories = self._log.sync_targets()
+        self.disk.submit_sync(files, directories, self._flushed)
+        if self.config.flush_messages > 1:
+            self.on_progress()
+
+    def _write(self) -> bool:
+        try:
+            self._log.write()
+        except OSError as error:
+            self._write_failed(error)
+            return False
+        return True
+
+    def _write_failed(self, error: OSError) -> None:
+        """Take back what was not written, so that a refusal is a definite one; if that fails too, stop."""
+        try:
+            left = self._log.discard_unwritten()
+        except OSError as second:
+            self._fail(SyncFailed(f"{self.path}: a write failed ({error}) and could not be taken back ({second})"))
+            return
+        self._pending_bytes = self._flushing_bytes if self._syncing is not None else 0
+        self._appended_records = 0
+        if error.errno in FULL_ERRORS:
+            refusal: RaftlogError = StorageFull(
+                f"{self.path}: no space left on the device; free some, or lower retention.ms or retention.bytes"
+            )
+        else:
+            refusal = SyncFailed(
+                f"{self.path}: writing failed: {error}; the log takes nothing more until it is reopened"
+            )
+            self.failure = refusal
+        self.on_refused(Index(left + 1), refusal)
+        self.on_progress()
+
+    def _flushed(self, error: OSError | None) -> None:
+        target, self._syncing = self._syncing, None
+        if target is None or isinstance(self.failure, LogClosed):
+            return
+        if error is not None:
+            self._fail(
+                SyncFailed(
+                    f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
+                    "Check the disk, then open the log again"
+                )
+            )
+            return
+        try:
+            self._log.mark_durable(target)
+        except OSError as failed:
+            self._fail(SyncFailed(f"{self.path}: the index cannot be written: {failed}"))
+            return
+        self._pending_bytes -= self._flushing_bytes
+        self._checkpoints.note_durable(self._flushing_bytes)
+        self._flushing_bytes = 0
+        again, self._flush_again = self._flush_again, False
+        if again:
+            self.flush()
+        self.on_progress()
+        if self.failure is None:
+            self._checkpoints.maybe_start()
+
+    def _checkpoint_failed(self, what: str, error: OSError) -> None:
+        self._fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
+
+    def _fail(self, failure: RaftlogError) -> None:
+        self.failure = failure
+        self.on_progress()
+
+    def checkpoint(self) -> None:
+        """Take a checkpoint and wait for it: what is durable now will not be read again on opening."""
+        self._checkpoints.take()
+
+    # reading
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: Offset | None = None) -> list[memoryview]:
+        """Stored client batches from the one that holds `offset` on, checked, up to the high watermark.
+
+        One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The first
+        batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`.
+        """
+        end = self.high_watermark if end_offset is None else min(end_offset, self.high_watermark)
+        try:
+            return self._log.read(offset, max_bytes, end)
+        except CorruptBatch as damage:
+            self.note_damage(damage)
+            raise
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """Offset and timestamp of the first record whose timestamp is at least `timestamp_ms`; `None` without one."""
+        return self._log.offset_for_timestamp(timestamp_ms)
+
+    def note_damage(self, damage: CorruptBatch) -> None:
+        """Remember damage that was found; appends are refused from now on."""
+        self.damage = self.damage or damage
+
+    @property
+    def segmented(self) -> SegmentedLog:
+        """The segments below, for scrub and verify."""
+        return self._log
+
+    # cutting, trimming, cleaning; these wait for the disk
+
+    def cut(self, offset: int) -> None:
+        """Drop every record from `offset` on. Raises `NotAtBatchBorder` and `OffsetOutOfRange`."""
+        self.check_writable()
+        self._log.check_cut(offset)
+        if offset == self.log_end_offset:
+            return
+        self._settle()
+        segment, rows = self._log.cut_target(offset)
+        newest = self._checkpoints.cancel()
+        if newest and newest.last_index >= segment.base_index + rows:
+            self._checkpoints.store(self._checkpoints.at(segment, rows, offset))
+        self._log.cut(segment, rows)
+        self._written_index = self._log.last_index
+
+    def trim(self, offset: int) -> Offset:
+        """Raise the log start to `offset` and delete the segments that lie wholly below. Returns the log start.
+
+        Raises `OffsetOutOfRange` above the high watermark; below the log start nothing happens.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        self.check_writable()
+        if offset > self.log_start_offset:
+            self._log.log_start_offset = Offset(offset)
+            self.checkpoint()
+            self._log.drop_below(offset)
+        return self.log_start_offset
+
+    def clean(self) -> int:
+        """Delete the closed segments that retention no longer keeps. Returns the bytes freed."""
+        from_offset = retained_from(self._log.segments, self.config, self._clock())
+        if self.failure or self.damage or from_offset <= self.log_start_offset:
+            return 0
+        before = self.size_bytes
+        self.trim(min(from_offset, self.high_watermark))
+        return before - self.size_bytes
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        self.maybe_flush()
+
+    # ending
+
+    def _settle(self) -> None:
+        """Write and sync everything appended, and wait."""
+        if not self._write():
+            assert self.failure or self._log.last_index == self._written_index
+            return
+        targets = self._log.sync_targets()
+        self.disk.sync(*targets)
+        self._log.mark_durable(self._log.last_index)
+        self._written_index = self._log.last_index
+        self._syncing, self._flush_again = None, False
+        self._pending_bytes = self._flushing_bytes = self._appended_records = 0
+        self.on_progress()
+
+    def close(self) -> None:
+        """Flush, checkpoint, release the directory; nothing the second time. Closed even when it raises `OSError`."""
+        if isinstance(self.failure, LogClosed):
+            return
+        try:
+            if self.failure is None:
+                self._settle()
+            if self.failure is None and self.damage is None:
+                self.checkpoint()
+        finally:
+            self.failure = LogClosed(f"the log in {self.path} is closed")
+            self._log.close()
+            self._checkpoints.close()
+            self._lock.release()

@@ -1,0 +1,258 @@
+"""The file protocol on a real file system (Linux).
+
+Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. A file that
+was written and not yet synced keeps its descriptor: Linux reports a failed write-back to descriptors that were open at
+the time, and a closed one would never hear of it.
+
+Threads: syncs run wherever `run` puts them; their completions come back through `post`. Everything else runs in the
+caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from raftlog.storage.disk import DirectoryLock, File, SyncDone
+from raftlog.types import Buffer
+
+OPEN_FILES_MAX = 512
+_IOV_MAX = 1024
+
+Job = Callable[[], None]
+
+
+class RealDisk:
+    """`run` executes a blocking job elsewhere; `post` calls a completion back in the owner's context."""
+
+    def __init__(
+        self,
+        run: Callable[[Job], object],
+        post: Callable[[Job], object] = lambda job: job(),
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
+        self._run = run
+        self._post = post
+        self._descriptors = DescriptorCache(open_files_max)
+
+    def open(self, path: str, *, create: bool = False) -> "RealFile":
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        file = RealFile(path, self._descriptors)
+        self._descriptors.adopt(file, os.open(path, flags, 0o644))
+        return file
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def lock(self, path: str) -> DirectoryLock:
+        return FileLock(path)
+
+    def free_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).free
+
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        for file in files:
+            assert isinstance(file, RealFile), f"{file} belongs to another disk"
+            file.sync_data()
+        for directory in directories:
+            _sync_directory(directory)
+
+    def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        def job() -> None:
+            failure: OSError | None = None
+            try:
+                self.sync(files, directories)
+            except OSError as error:
+                failure = error
+            self._post(lambda: done(failure))
+
+        self._run(job)
+
+
+class RealFile:
+    """A file by its path; the descriptor behind it comes and goes with the cache."""
+
+    def __init__(self, path: str, descriptors: "DescriptorCache") -> None:
+        self.path = path
+        self._descriptors = descriptors
+        self.writes = 0
+        """Writes and truncations so far; moved by the writer only."""
+        self.writes_synced = 0
+        """Value of `writes` that a returned sync covered; `writes_synced ≤ writes`."""
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.writes_synced < self.writes
+
+    def size(self) -> int:
+        with self._descriptors.use(self) as use:
+            return os.fstat(use.descriptor).st_size
+
+    def read(self, position: int, length: int) -> bytes:
+        with self._descriptors.use(self) as use:
+            data = os.pread(use.descriptor, length, position)
+            if len(data) == length or not data:
+                return data
+            parts = [data]
+            got = len(data)
+            while got < length:
+                data = os.pread(use.descriptor, length - got, position + got)
+                if not data:
+                    break
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        self.writes += 1
+        with self._descriptors.use(self) as use:
+            for first in range(0, len(buffers), _IOV_MAX):
+                some = buffers[first : first + _IOV_MAX]
+                position += _write_fully(use.descriptor, some, position)
+
+    def truncate(self, size: int) -> None:
+        self.writes += 1
+        with self._descriptors.use(self) as use:
+            os.ftruncate(use.descriptor, size)
+
+    def sync_data(self) -> None:
+        covered = self.writes
+        with self._descriptors.use(self) as use:
+            os.fdatasync(use.descriptor)
+        self.writes_synced = max(self.writes_synced, covered)
+
+    def close(self) -> None:
+        self._descriptors.drop(self)
+
+
+def _write_fully(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
+    total = sum(map(len, buffers))
+    written = os.pwritev(descriptor, buffers, position)
+    if written < total:
+        rest = memoryview(b"".join(buffers))
+        while written < total:
+            more = os.pwrite(descriptor, rest[written:], position + written)
+            if not more:
+                raise OSError(errno.EIO, "a write made no progress")
+            written += more
+    return total
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Use:
+    """One use of a descriptor; while it lasts the cache does not close it."""
+
+    __slots__ = ("_cache", "descriptor", "users")
+
+    def __init__(self, cache: "DescriptorCache", descriptor: int) -> None:
+        self._cache = cache
+        self.descriptor = descriptor
+        self.users = 0
+
+    def __enter__(self) -> "_Use":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.release(self)
+
+
+class DescriptorCache:
+    """Open descriptors by file, least recently used first. Clean, unused ones are closed above `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[RealFile, _Use] = OrderedDict()
+        self._dropped: set[_Use] = set()
+
+    def adopt(self, file: RealFile, descriptor: int) -> None:
+        with self._lock:
+            self._open[file] = _Use(self, descriptor)
+            self._shrink()
+
+    def use(self, file: RealFile) -> _Use:
+        with self._lock:
+            use = self._open.get(file)
+            if use is None:
+                use = self._open[file] = _Use(self, os.open(file.path, os.O_RDWR | os.O_CLOEXEC))
+                use.users = 1
+                self._shrink()
+            else:
+                self._open.move_to_end(file)
+                use.users += 1
+            return use
+
+    def release(self, use: _Use) -> None:
+        with self._lock:
+            use.users -= 1
+            if not use.users and use in self._dropped:
+                self._dropped.remove(use)
+                os.close(use.descriptor)
+
+    def drop(self, file: RealFile) -> None:
+        with self._lock:
+            use = self._open.pop(file, None)
+            if use is None:
+                return
+            if use.users:
+                self._dropped.add(use)
+            else:
+                os.close(use.descriptor)
+
+    def _shrink(self) -> None:
+        excess = len(self._open) - self._limit
+        if excess <= 0:
+            return
+        for file in list(self._open):
+            use = self._open[file]
+            if not use.users and not file.is_dirty:
+                del self._open[file]
+                os.close(use.descriptor)
+                excess -= 1
+                if not excess:
+                    return
+
+
+class FileLock:
+    """`flock` on a file of its own: released by the kernel when the process ends, however it ends."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

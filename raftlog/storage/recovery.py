@@ -1,0 +1,354 @@
+"""Opening a lone log's segments after any stop: what is whole is kept, a torn end is cut, damage is named.
+
+Below the checkpoint files are taken as they are (the scrub reads them in its own time). Behind it every batch is read:
+header, CRC, and the chain of offset and term. Index rows are written only after the sync of their batch returned, so:
+
+- a bad batch with no row at or behind it, short or with a zeroed 4 KiB block, is *torn*: its sync never returned. It
+  and what follows are cut off and kept in `.raftlog/damaged/`;
+- every other bad batch is *damage*: the log is opened read-only, up to and, where rows lead the way, behind it.
+
+Nothing is deleted that could have been acknowledged.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raftlog.errors import CorruptBatch, FormatError, InvalidBatch
+from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
+from raftlog.records.header import MAGIC
+from raftlog.storage.checkpoint import Checkpoint
+from raftlog.storage.directory import DAMAGED, internal
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Roll, decode_roll
+from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
+from raftlog.storage.segment import SUFFIXES, Segment, open_segment_files, segment_stem
+from raftlog.types import Offset, Position
+
+BLOCK = 4096
+_LOG_NAME = re.compile(r"(\d{20})\.log")
+_CHUNK_BYTES = 4 << 20
+_PUBLISH_ROWS = 16 * 1024
+
+
+class TornTail(NamedTuple):
+    """Bytes that were cut off: from `position` of `file`, kept as `kept_in`."""
+
+    file: str
+    position: int
+    bytes_cut: int
+    kept_in: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did."""
+
+    batches_scanned: int = 0
+    bytes_scanned: int = 0
+    torn: list[TornTail] = field(default_factory=list)
+    indexes_rebuilt: list[str] = field(default_factory=list)
+    leftovers_removed: int = 0
+    damage: list[CorruptBatch] = field(default_factory=list)
+
+
+class BadBatch(NamedTuple):
+    """Where a scan stopped: the bytes at `position` are not the batch that the chain asks for."""
+
+    position: int
+    why: str
+
+
+def segment_bases(disk: Disk, path: str) -> list[int]:
+    """Base offsets of the `.log` files in a directory, ascending."""
+    matches = (_LOG_NAME.fullmatch(name) for name in disk.list_directory(path))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def read_roll(segment: Segment) -> Roll | None:
+    """The roll with which a segment begins; `None` when it cannot be read."""
+    head = segment.files.log.read(0, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return None
+    header = read_header(head)
+    if header.magic != MAGIC or not HEADER_SIZE < header.size <= _CHUNK_BYTES:
+        return None
+    batch = segment.files.log.read(0, header.size)
+    if len(batch) < header.size or not crc_matches(batch, header):
+        return None
+    try:
+        kind, payload = read_control(batch, header)
+        return decode_roll(payload) if kind is ControlKind.ROLL else None
+    except (InvalidBatch, FormatError):
+        return None
+
+
+class Recovery:
+    """One recovery of one directory. `run` leaves `segments` ready for use and `report` filled."""
+
+    def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None) -> None:
+        self.disk = disk
+        self.path = path
+        self.checkpoint = checkpoint
+        self.report = RecoveryReport()
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+
+    def run(self) -> "Recovery":
+        """Open all segments; afterwards everything in them is durable, unless damage was found."""
+        self._bases = self._without_leftovers(segment_bases(self.disk, self.path))
+        if self.checkpoint and self.checkpoint.segment not in self._bases:
+            self._damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
+        for number, base in enumerate(self._bases):
+            if self.segments and self.segments[-1].next_offset != base:
+                if not self.report.torn:
+                    self._damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
+                else:
+                    self._keep_aside(base)
+                    continue
+            if not self._open(base, is_last=number + 1 == len(self._bases)):
+                self._keep_aside(base)
+        if not self.report.damage:
+            self._settle()
+        return self
+
+    def _without_leftovers(self, bases: list[int]) -> list[int]:
+        """Remove segments that a durable trim left behind."""
+        while self.checkpoint and len(bases) > 1 and bases[1] <= self.checkpoint.log_start_offset:
+            stem = f"{self.path}/{segment_stem(bases.pop(0))}"
+            for suffix in reversed(SUFFIXES):
+                if self.disk.exists(stem + suffix):
+                    self.disk.unlink(stem + suffix)
+            self.report.leftovers_removed += 1
+        return bases
+
+    # one segment
+
+    def _open(self, base: int, is_last: bool) -> bool:
+        """Open one segment; false when nothing of it holds and it never counted."""
+        segment = Segment(base, 0, open_segment_files(self.disk, self.path, base))
+        roll = read_roll(segment)
+        before = self.segments[-1] if self.segments else None
+        if roll:
+            segment.base_index, segment.created_ms = roll.base_index, roll.created_ms
+            if before and roll.base_index != before.next_index and not self.report.damage:
+                self._damage(base, 0, base, f"it starts at index {roll.base_index} where {before.next_index} follows")
+        elif before:
+            segment.base_index = before.next_index
+        elif published := segment.files.index.read(0, ROW_SIZE):
+            segment.base_index = unpack_row(published).index if len(published) == ROW_SIZE else 0
+        if not self._adopt_checked(segment) and not self._scan(segment, is_last):
+            segment.close()
+            return False
+        self.segments.append(segment)
+        return True
+
+    def _adopt_checked(self, segment: Segment) -> bool:
+        """Take what the checkpoint vouches for; true when that is the whole segment."""
+        checkpoint = self.checkpoint
+        if checkpoint is None or segment.base_offset > checkpoint.segment:
+            return False
+        closed = segment.base_offset < checkpoint.segment
+        rows = segment.files.index.size() // ROW_SIZE if closed else checkpoint.last_index + 1 - segment.base_index
+        end = segment.files.log.size() if closed else checkpoint.end_position
+        last = segment.files.index.read((rows - 1) * ROW_SIZE, ROW_SIZE) if rows > 0 else b""
+        if len(last) < ROW_SIZE or (row := unpack_row(last)).end != end or row.index != segment.base_index + rows - 1:
+            self.report.indexes_rebuilt.append(segment.files.index.path)
+            return False
+        head = segment.files.log.read(row.position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE or not row_matches(last, head):
+            return False
+        segment.adopt(rows=rows, end_position=end, next_offset=read_header(head).next_offset)
+        if closed and not segment.times.adopt_last(rows - 1):
+            segment.rebuild_times()
+        elif not closed:
+            segment.times.keep_below(rows, checkpoint.max_timestamp, end)
+        return closed
+
+    def _scan(self, segment: Segment, is_last: bool) -> bool:
+        """Read on from where the segment stands; false when the segment never came to be."""
+        while True:
+            bad = self._scan_sound(segment)
+            if bad is None and not self._synced_behind(segment):
+                return segment.rows > 0
+            position, why = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
+            if not self._synced_behind(segment) and self._is_torn(segment, position, why):
+                return self._cut_torn(segment, position)
+            self._damage(segment.base_offset, position, segment.next_offset, why)
+            if not self._step_over(segment):
+                return True
+
+    def _scan_sound(self, segment: Segment) -> BadBatch | None:
+        """Adopt batches while they are sound."""
+        for batch, header, why in self._batches(segment):
+            if why:
+                segment.publish(segment.rows)
+                return BadBatch(segment.end_position, why)
+            segment.adopt_scanned(batch, header)
+            self.report.batches_scanned += 1
+            self.report.bytes_scanned += len(batch)
+            if segment.rows - segment.rows_published >= _PUBLISH_ROWS:
+                segment.publish(segment.rows)
+        segment.publish(segment.rows)
+        return None
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader, str | None]]:
+        """The bytes behind the segment's end position as batches, each with what is wrong with it."""
+        log = segment.files.log
+        position = segment.end_position
+        size = log.size()
+        chunk, start = memoryview(b""), position
+        nothing = read_header(bytes(HEADER_SIZE))
+        while position < size:
+            if position + HEADER_SIZE > start + len(chunk):
+                chunk, start = memoryview(log.read(position, _CHUNK_BYTES)), position
+            if position + HEADER_SIZE > size:
+                yield chunk[:0], nothing, "the file ends inside a batch header"
+                return
+            header = read_header(chunk, position - start)
+            why = _why_not_next(header, segment.next_offset)
+            if why is None and position + header.size > size:
+                why = "the file ends inside the batch"
+            if why is None and position + header.size > start + len(chunk):
+                chunk, start = memoryview(log.read(position, max(_CHUNK_BYTES, header.size))), position
+            batch = chunk[position - start : position - start + header.size]
+            if why is None and not crc_matches(batch, header):
+                why = "the CRC does not match"
+            yield batch, header, why
+            position += header.size
+
+    # torn or damaged
+
+    def _rows_behind(self, segment: Segment) -> list[tuple[bytes, Row]]:
+        """Rows in the file, from the segment's last sound batch on, that say what was synced there."""
+        packed = segment.files.index.read(segment.rows * ROW_SIZE, segment.files.index.size())
+        return [
+            (packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row)
+            for at, row in enumerate(unpack_rows(packed))
+            if row.index == segment.next_index + at
+            and row.offset >= segment.next_offset
+            and row.position >= segment.end_position
+        ]
+
+    def _synced_behind(self, segment: Segment) -> bool:
+        """Whether a row proves that the batch at the segment's end, or one behind it, was synced."""
+        if self._rows_behind(segment):
+            return True
+        if self.checkpoint and (
+            segment.base_offset < self.checkpoint.segment
+            or (segment.base_offset == self.checkpoint.segment and segment.end_position < self.checkpoint.end_position)
+        ):
+            return True
+        return any(
+            self._has_rows(base) for base in self._bases if base > segment.base_offset and base > segment.next_offset
+        )
+
+    def _has_rows(self, base: int) -> bool:
+        name = f"{self.path}/{segment_stem(base)}.index"
+        if not self.disk.exists(name):
+            return False
+        index = self.disk.open(name)
+        try:
+            row = index.read(0, ROW_SIZE)
+            return len(row) == ROW_SIZE and unpack_row(row).offset == base
+        finally:
+            index.close()
+
+    def _is_torn(self, segment: Segment, position: int, why: str) -> bool:
+        """Whether the bytes look like a write that never finished: short, or a block that never arrived."""
+        if why.startswith("the file ends"):
+            return True
+        size = segment.files.log.size()
+        head = segment.files.log.read(position, HEADER_SIZE)
+        header = read_header(head)
+        end = size if _why_not_next(header, segment.next_offset) else min(size, position + header.size)
+        span = segment.files.log.read(position, end - position)
+        first_block_end = min(len(span), BLOCK - position % BLOCK)
+        borders = [0, *range(first_block_end, len(span), BLOCK), len(span)]
+        return any(not any(span[low:high]) for low, high in itertools.pairwise(borders) if high > low)
+
+    def _cut_torn(self, segment: Segment, position: int) -> bool:
+        """Keep the torn end aside and cut it off; false when that leaves nothing of the segment."""
+        log = segment.files.log
+        self._keep_bytes(f"{segment_stem(segment.base_offset)}.log", log.path, position, log.read(position, log.size()))
+        if segment.rows == 0:
+            return False
+        log.truncate(position)
+        return True
+
+    def _keep_bytes(self, name: str, file: str, position: int, data: bytes) -> None:
+        directory = internal(self.path, DAMAGED)
+        self.disk.make_directory(directory)
+        number = len(self.disk.list_directory(directory))
+        kept = f"{directory}/{name}.{position}.{number}"
+        copy = self.disk.open(kept, create=True)
+        copy.write(0, [data])
+        self.disk.sync([copy], [directory, internal(self.path)])
+        copy.close()
+        self.report.torn.append(TornTail(file, position, len(data), kept))
+
+    def _keep_aside(self, base: int) -> None:
+        """Move the files of a segment that never counted into `.raftlog/damaged/`."""
+        stem = segment_stem(base)
+        log = self.disk.open(f"{self.path}/{stem}.log")
+        data = log.read(0, log.size())
+        log.close()
+        if data and not any(tail.position == 0 and tail.file == log.path for tail in self.report.torn):
+            self._keep_bytes(f"{stem}.log", log.path, 0, data)
+        for suffix in reversed(SUFFIXES):
+            if self.disk.exists(f"{self.path}/{stem}{suffix}"):
+                self.disk.unlink(f"{self.path}/{stem}{suffix}")
+        self.disk.sync([], [self.path])
+
+    def _damage(self, base: int, position: int, offset: int, why: str) -> None:
+        file = f"{self.path}/{segment_stem(base)}.log"
+        self.report.damage.append(CorruptBatch(file, Position(position), Offset(offset), why))
+
+    def _step_over(self, segment: Segment) -> bool:
+        """Take the damaged batch by its row, when that and what follows say where the next one begins."""
+        behind = self._rows_behind(segment)
+        if not behind or behind[0][1].position != segment.end_position:
+            return False
+        packed, row = behind[0]
+        head = segment.files.log.read(row.position, HEADER_SIZE)
+        if len(head) == HEADER_SIZE and row_matches(packed, head):
+            next_offset = read_header(head).next_offset
+        elif len(behind) > 1 and behind[1][1].index == row.index + 1:
+            next_offset = behind[1][1].offset
+        else:
+            return False
+        segment.adopt_damaged(packed, next_offset)
+        segment.publish(segment.rows)
+        return True
+
+    # the end
+
+    def _settle(self) -> None:
+        """Drop index bytes that belong to nothing and make what was scanned durable."""
+        touched = [
+            segment
+            for segment in self.segments
+            if not self.checkpoint or segment.base_offset >= self.checkpoint.segment
+        ]
+        for segment in touched:
+            if segment.files.index.size() != segment.rows * ROW_SIZE:
+                segment.files.index.truncate(segment.rows * ROW_SIZE)
+        for segment in touched[:-1]:
+            segment.times.close(segment.rows - 1)
+        if self.report.bytes_scanned or self.report.torn:
+            self.disk.sync([file for segment in touched for file in segment.files[:2]], [self.path])
+
+
+def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
+    """Why a header is not that of the batch at `next_offset`; `None` when it is. A lone log has term 0."""
+    if header.magic != MAGIC:
+        return f"magic is {header.magic}"
+    if header.base_offset != next_offset:
+        return f"base offset is {header.base_offset} where {next_offset} follows"
+    if header.leader_epoch != 0:
+        return f"leader epoch is {header.leader_epoch} in a log of term 0"
+    if header.size < HEADER_SIZE or header.last_offset_delta < -1:
+        return "its length or offset delta is impossible"
+    return None

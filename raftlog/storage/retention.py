@@ -1,0 +1,26 @@
+"""Which closed segments retention still keeps."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from raftlog.config import LogConfig
+from raftlog.storage.segment import Segment
+from raftlog.types import Offset
+
+
+def retained_from(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> Offset:
+    """Base offset of the oldest segment that is kept; the active one always is.
+
+    A segment's age is that of the later of its greatest record timestamp and the creation of the next segment: a
+    client's clock that is behind deletes nothing early. By bytes, segments go while the rest is still large enough.
+    """
+    excess = 0
+    if config.retention_bytes is not None:
+        excess = sum(segment.end_position for segment in segments) - config.retention_bytes
+    for segment, newer in pairwise(segments):
+        newest_ms = max(segment.times.max_timestamp, newer.created_ms)
+        is_old = config.retention_ms is not None and now_ms - newest_ms > config.retention_ms
+        if not is_old and excess < segment.end_position:
+            return Offset(segment.base_offset)
+        excess -= segment.end_position
+    return Offset(segments[-1].base_offset)

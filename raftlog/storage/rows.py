@@ -1,0 +1,72 @@
+"""Index rows: one fixed-size row per batch, and the way they are checked.
+
+    position  size  field
+           0     8  index        of the entry
+           8     8  term
+          16     8  offset       baseOffset of the batch
+          24     8  position     in the `.log` file
+          32     4  length       of the whole batch
+          36     4  batch CRC    as it stands in the header
+          40     4  checksum     CRC-32C over the 40 bytes above and the batch's 61-byte header
+
+The header's fields that Raft trusts (offset, length, term) lie outside the batch CRC; the row's checksum covers them.
+Where row and header disagree something is corrupt, and the row still says which entry was there.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.records import HEADER_SIZE, BatchHeader
+from raftlog.types import Buffer
+
+ROW_SIZE = 44
+_ROW = struct.Struct(">QQQQIII")
+_CHECKED = struct.Struct(">QQQQII")
+_CHECKSUM = struct.Struct(">I")
+_CHECKED_SIZE = 40
+assert _ROW.size == ROW_SIZE
+assert _CHECKED.size == _CHECKED_SIZE
+
+
+class Row(NamedTuple):
+    """One index row, decoded."""
+
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    term: int
+    offset: int
+    position: int
+    length: int
+    crc: int
+    checksum: int
+
+    @property
+    def end(self) -> int:
+        """Position after the batch."""
+        return self.position + self.length
+
+
+def pack_row(index: int, position: int, header: BatchHeader, header_bytes: Buffer) -> bytes:
+    """The row of a batch whose header has been stamped; `header_bytes` are its first 61 bytes."""
+    checked = _CHECKED.pack(index, header.leader_epoch, header.base_offset, position, header.size, header.crc)
+    return checked + _CHECKSUM.pack(crc32c(header_bytes, crc32c(checked)))
+
+
+def unpack_rows(rows: Buffer) -> Iterator[Row]:
+    """Decode whole rows; bytes of a short last one are ignored."""
+    whole = len(rows) // ROW_SIZE * ROW_SIZE
+    return map(Row._make, _ROW.iter_unpack(memoryview(rows)[:whole]))
+
+
+def unpack_row(rows: Buffer, number: int = 0) -> Row:
+    """Decode row `number` of `rows`."""
+    return Row._make(_ROW.unpack_from(rows, number * ROW_SIZE))
+
+
+def row_matches(row_bytes: Buffer, header_bytes: Buffer) -> bool:
+    """Whether row and header belong together and neither is damaged."""
+    row = memoryview(row_bytes)
+    expected = crc32c(memoryview(header_bytes)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
+    return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)

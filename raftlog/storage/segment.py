@@ -1,0 +1,237 @@
+"""One segment: a `.log` of batches, its `.index` of rows, its `.timeindex`.
+
+A segment knows rows and bytes; which of them are durable, committed or visible is the log's business. Batches wait in
+memory until `write`, rows until `publish` (the log publishes rows only of batches that are durable, so a row on disk
+proves that its batch was synced).
+
+    rows published ≤ rows, written position ≤ end position
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from raftlog.records import HEADER_SIZE, BatchHeader, read_header
+from raftlog.storage.disk import Disk, File
+from raftlog.storage.rows import ROW_SIZE, Row, pack_row, unpack_row, unpack_rows
+from raftlog.storage.time_index import ENTRY_SIZE, TimeIndex
+from raftlog.types import Buffer
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_HINTS_MAX = 64
+_READ_BYTES = 1 << 20
+
+
+def segment_stem(base_offset: int) -> str:
+    """File name without suffix: the base offset in twenty digits."""
+    return f"{base_offset:020d}"
+
+
+class SegmentFiles(NamedTuple):
+    """The three open files of a segment."""
+
+    log: File
+    index: File  # type: ignore[assignment]  # the file is called so; tuple.index is never wanted here
+    times: File
+
+
+def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Open the files of one segment; index files that are missing are made empty."""
+    stem = f"{path}/{segment_stem(base_offset)}"
+    log, *others = (
+        disk.open(stem + suffix, create=suffix != LOG_SUFFIX and not disk.exists(stem + suffix)) for suffix in SUFFIXES
+    )
+    return SegmentFiles(log, *others)
+
+
+def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Make the files of a new segment; left-over index files of a log that is gone are replaced."""
+    stem = f"{path}/{segment_stem(base_offset)}"
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        if disk.exists(stem + suffix):
+            disk.unlink(stem + suffix)
+    files: list[File] = []
+    try:
+        for suffix in SUFFIXES:
+            files.append(disk.open(stem + suffix, create=True))
+    except OSError:
+        for file in files:
+            file.close()
+            disk.unlink(file.path)
+        raise
+    return SegmentFiles(*files)
+
+
+class WaitingRows(NamedTuple):
+    """Rows in the `.index` file are counted, those behind them held. Replaced as one, so that readers see a whole."""
+
+    published: int
+    rows: list[bytes]
+
+
+class Segment:
+    """An open segment. The last one of a log takes appends, the others only reads."""
+
+    def __init__(self, base_offset: int, base_index: int, files: SegmentFiles) -> None:
+        self.base_offset = base_offset
+        self.base_index = base_index
+        self.files = files
+        self.created_ms = 0
+        """Creation time in the roll entry."""
+        self.end_position = 0
+        """Bytes appended."""
+        self.next_offset = base_offset
+        self.rows = 0
+        """Batches appended."""
+        self.times = TimeIndex(files.times, files.times.size() // ENTRY_SIZE)
+        self._unwritten: list[Buffer] = []
+        self._written_position = 0
+        self._waiting = WaitingRows(0, [])
+        self._hints: dict[int, int] = {}
+        """Row numbers by base offset, of places where the next sequential read is likely to begin."""
+
+    @property
+    def next_index(self) -> int:
+        return self.base_index + self.rows
+
+    @property
+    def rows_published(self) -> int:
+        """Rows in the `.index` file."""
+        return self._waiting.published
+
+    @property
+    def index_bytes(self) -> int:
+        return self.rows * ROW_SIZE
+
+    # appending
+
+    def append(self, batch: Buffer, header: BatchHeader) -> None:
+        """Take a stamped batch; it reaches the file with the next `write`."""
+        view = memoryview(batch)
+        self._waiting.rows.append(pack_row(self.next_index, self.end_position, header, view[:HEADER_SIZE]))
+        self.times.observe(header.max_timestamp, self.rows, self.end_position)
+        self._unwritten.append(batch)
+        self.rows += 1
+        self.end_position += len(view)
+        self.next_offset = header.next_offset
+
+    def write(self) -> None:
+        """Bring waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
+        if self._unwritten:
+            self.files.log.write(self._written_position, self._unwritten)
+            self._unwritten.clear()
+            self._written_position = self.end_position
+
+    def publish(self, rows: int) -> None:
+        """Bring the index rows of the first `rows` batches to the file."""
+        published, waiting = self._waiting
+        count = rows - published
+        if count > 0:
+            self.files.index.write(published * ROW_SIZE, [b"".join(waiting[:count])])
+            self._waiting = WaitingRows(rows, waiting[count:])
+        self.times.write()
+
+    def adopt(self, *, rows: int, end_position: int, next_offset: int) -> None:
+        """Take over what recovery found: that many published rows and bytes."""
+        self.rows = rows
+        self._waiting = WaitingRows(rows, [])
+        self.end_position = self._written_position = end_position
+        self.next_offset = next_offset
+        self._unwritten.clear()
+        self._hints = {}
+
+    def adopt_scanned(self, batch: Buffer, header: BatchHeader) -> None:
+        """Take over a batch that recovery found in the file at the end position; its row is yet to be published."""
+        self.append(batch, header)
+        self._unwritten.clear()
+        self._written_position = self.end_position
+
+    def adopt_damaged(self, row_bytes: bytes, next_offset: int) -> None:
+        """Take over a batch that recovery could not read, by the index row that says where it stands."""
+        self._waiting.rows.append(row_bytes)
+        self.rows += 1
+        self.end_position = self._written_position = unpack_row(row_bytes).end
+        self.next_offset = next_offset
+
+    # looking up
+
+    def row(self, number: int) -> Row:
+        """Row `number`, from the file or from those that wait."""
+        return unpack_row(self.row_bytes(number, 1))
+
+    def row_bytes(self, first: int, count: int) -> bytes:
+        """At most `count` rows from `first` on, as they stand in the file or wait for it; none at the end."""
+        published, waiting = self._waiting
+        if first >= published:
+            return b"".join(waiting[first - published : first - published + count])
+        return self.files.index.read(first * ROW_SIZE, min(count, published - first) * ROW_SIZE)
+
+    def find_row(self, offset: int) -> int:
+        """Number of the last row whose base offset is at most `offset` (control rows before it share its offset)."""
+        hint = self._hints.get(offset)
+        if hint is not None and hint < self.rows:
+            return hint
+        low, high = 0, self.rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.row(middle).offset <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def note_hint(self, offset: int, row: int) -> None:
+        """A read ended before `offset`, which is the base offset of row `row`."""
+        if len(self._hints) >= _HINTS_MAX:
+            self._hints = {}
+        self._hints[offset] = row
+
+    def rows_from(self, number: int) -> Iterator[tuple[int, Row]]:
+        """Rows from `number` on, with their numbers."""
+        while packed := self.row_bytes(number, _READ_BYTES // ROW_SIZE):
+            for row in unpack_rows(packed):
+                yield number, row
+                number += 1
+
+    def header(self, row: Row) -> BatchHeader:
+        """The header that the file holds where `row` points; raises `struct.error` beyond the end of the file."""
+        return read_header(self.files.log.read(row.position, HEADER_SIZE))
+
+    def cut_index(self, rows: int) -> Row:
+        """Drop the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
+        first = self.row(rows)
+        self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)
+        return first
+
+    def cut_log(self, rows: int, first: Row) -> None:
+        """Drop the batches whose rows `cut_index` dropped."""
+        self.files.log.truncate(first.position)
+        self.adopt(rows=rows, end_position=first.position, next_offset=first.offset)
+        self.rebuild_times()
+
+    def discard_unwritten(self) -> int:
+        """Forget the batches that a failed write left over; returns the rows that remain."""
+        ends = self._written_position
+        self.files.log.truncate(ends)
+        dropped = len(self._unwritten)
+        self._unwritten.clear()
+        if dropped:
+            first = self.row(self.rows - dropped)
+            del self._waiting.rows[len(self._waiting.rows) - dropped :]
+            self.rows -= dropped
+            self.end_position, self.next_offset = first.position, first.offset
+        return self.rows
+
+    # times
+
+    def rebuild_times(self) -> None:
+        """Build the time index again from the headers of all published batches."""
+        self.times.restart()
+        for number, row in self.rows_from(0):
+            self.times.observe(self.header(row).max_timestamp, number, row.position)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()

@@ -1,0 +1,394 @@
+"""A disk in memory that forgets what was not synced: the `Disk` of tests and of the deterministic simulator.
+
+No threads, no clock; every choice is drawn from the generator handed in, so a seed repeats a run exactly.
+The owner decides when submitted syncs complete (`complete_next`, `complete_all`), when process or power fails
+(`process_crash`, `power_loss`), and what breaks (`fail_sync`, `flip_bit`, …). The strict POSIX rule holds:
+
+- contents and size of a file survive by its own sync, a name by the sync of its directory;
+- unsynced pages of 4 KiB persist or not, each for itself, and so does a prefix of a directory's operations;
+- a rename is atomic, and durable once both directories are synced.
+
+After a crash old handles raise `EBADF`, locks are free, and pending syncs never call their `done`.
+"""
+
+import errno
+import os
+import posixpath
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
+from raftlog.storage.simulated_faults import (
+    PAGE_BYTES,
+    ZERO_PAGE,
+    Capture,
+    Directory,
+    DirectoryJournal,
+    Inode,
+    Node,
+    pages_in,
+)
+from raftlog.types import Buffer
+
+UNLIMITED_BYTES: Final = 1 << 60
+
+
+def os_error(code: int, path: str | None = None) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+class SimulatedFile(File):
+    """A handle; stale once the disk went through a crash."""
+
+    def __init__(self, disk: "SimulatedDisk", path: str, inode: Inode) -> None:
+        self._disk, self._path, self._inode = disk, path, inode
+        self._epoch = disk.epoch
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def inode(self) -> Inode:
+        """The file behind the handle; raises `EBADF` when closed or stale."""
+        if self._closed or self._epoch != self._disk.epoch:
+            raise os_error(errno.EBADF, self._path)
+        return self._inode
+
+    def size(self) -> int:
+        return len(self.inode().content)
+
+    def read(self, position: int, length: int) -> bytes:
+        inode = self.inode()
+        self._check(position, length)
+        end = min(position + length, len(inode.content))
+        for page in range(position // PAGE_BYTES, pages_in(end)) if inode.unreadable else ():
+            if page in inode.unreadable:
+                raise os_error(inode.unreadable[page], self._path)
+        return bytes(memoryview(inode.content)[position:end])
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        inode = self.inode()
+        self._check(position)
+        data = b"".join(buffers)
+        room = self._disk.room_for(inode, position + len(data)) - position
+        if room < len(data):
+            inode.write(position, data[: self._disk.random.randint(0, max(0, room))])
+            raise os_error(errno.ENOSPC, self._path)
+        inode.write(position, data)
+
+    def truncate(self, size: int) -> None:
+        inode = self.inode()
+        self._check(size)
+        if self._disk.room_for(inode, size) < size:
+            raise os_error(errno.ENOSPC, self._path)
+        inode.truncate(size)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self, *numbers: int) -> None:
+        if min(numbers) < 0:
+            raise os_error(errno.EINVAL, self._path)
+
+
+class SimulatedLock(DirectoryLock):
+    """Held until released or until the crash that ends its process."""
+
+    def __init__(self, disk: "SimulatedDisk", inode: Inode) -> None:
+        self._disk, self._inode, self._epoch = disk, inode, disk.epoch
+        inode.lock_holder = self
+
+    def held(self) -> bool:
+        return self._epoch == self._disk.epoch
+
+    def release(self) -> None:
+        if self._inode.lock_holder is self:
+            self._inode.lock_holder = None
+
+
+@dataclass
+class PendingSync:
+    """A submitted sync: what it covers for certain, the error that ended its list, and whom it tells."""
+
+    done: SyncDone
+    sequence: int
+    error: OSError | None = None
+    captures: list[Capture] = field(default_factory=list)
+    directories: list[Directory] = field(default_factory=list)
+
+
+class SimulatedDisk(Disk):
+    """See the module. `capacity_bytes` bounds all file sizes together, holes included; it may be changed."""
+
+    def __init__(self, random: Random, *, capacity_bytes: int | None = None) -> None:
+        self.random = random
+        self.capacity_bytes = capacity_bytes
+        self.sync_count = 0  # syncs that came back, failed ones included
+        self.epoch = 0  # counts crashes; handles and locks of an earlier epoch are stale
+        self._root = Directory()
+        self._journal = DirectoryJournal()
+        self._pending: deque[PendingSync] = deque()
+        self._sync_failures: deque[int] = deque()
+
+    # Names
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        node = self._find(path)
+        if create:
+            if node is not None:
+                raise os_error(errno.EEXIST, path)
+            node = self._create(path)
+        return SimulatedFile(self, path, self._inode_at(path, node))
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._find(path), Directory)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(self._directory_at(path).entries)
+
+    def make_directory(self, path: str) -> None:
+        directory = self._root
+        names = names_of(path)
+        for depth, name in enumerate(names, start=1):
+            node = directory.entries.get(name)
+            if node is None:
+                node = Directory()
+                self._journal.apply((directory, name, node))
+            elif isinstance(node, Inode):
+                raise os_error(errno.EEXIST if depth == len(names) else errno.ENOTDIR, path)
+            directory = node
+
+    def rename(self, old: str, new: str) -> None:
+        source, old_name, node = self._entry(old)
+        target, new_name = self._parent(new)
+        replaced = target.entries.get(new_name)
+        if replaced is node:
+            return
+        if isinstance(node, Directory):
+            self._check_directory_move(old, new, replaced)
+        elif isinstance(replaced, Directory):
+            raise os_error(errno.EISDIR, new)
+        self._journal.apply((source, old_name, None), (target, new_name, node))
+
+    def _check_directory_move(self, old: str, new: str, replaced: Node | None) -> None:
+        if names_of(new)[: len(names_of(old))] == names_of(old):
+            raise os_error(errno.EINVAL, new)
+        if isinstance(replaced, Inode):
+            raise os_error(errno.ENOTDIR, new)
+        if replaced is not None and replaced.entries:
+            raise os_error(errno.ENOTEMPTY, new)
+
+    def unlink(self, path: str) -> None:
+        parent, name, node = self._entry(path)
+        if isinstance(node, Directory):
+            raise os_error(errno.EISDIR, path)
+        self._journal.apply((parent, name, None))
+
+    def remove_directory(self, path: str) -> None:
+        parent, name, node = self._entry(path)
+        if isinstance(node, Inode):
+            raise os_error(errno.ENOTDIR, path)
+        if node.entries:
+            raise os_error(errno.ENOTEMPTY, path)
+        self._journal.apply((parent, name, None))
+
+    def lock(self, path: str) -> SimulatedLock:
+        inode = self._inode_at(path, self._find(path) or self._create(path))
+        holder = inode.lock_holder
+        if isinstance(holder, SimulatedLock) and holder.held():
+            raise os_error(errno.EWOULDBLOCK, path)
+        return SimulatedLock(self, inode)
+
+    def free_bytes(self, path: str) -> int:
+        if self._find(path) is None:
+            raise os_error(errno.ENOENT, path)
+        if self.capacity_bytes is None:
+            return UNLIMITED_BYTES
+        return max(0, self.capacity_bytes - sum(len(inode.content) for _, inode in self._files()))
+
+    def room_for(self, inode: Inode, size: int) -> int:
+        """The size that the file may have, at most `size`."""
+        grown = size - len(inode.content)
+        if self.capacity_bytes is None or grown <= 0:
+            return size
+        return len(inode.content) + min(grown, self.free_bytes("/"))
+
+    # Syncs
+
+    def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        error = self._finish(self._begin(files, directories, lambda _: None))
+        if error is not None:
+            raise error
+
+    def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        self._pending.append(self._begin(files, directories, done))
+
+    @property
+    def pending_syncs(self) -> int:
+        return len(self._pending)
+
+    def complete_next(self) -> bool:
+        """Complete the oldest submitted sync; false when there is none."""
+        if not self._pending:
+            return False
+        sync = self._pending.popleft()
+        sync.done(self._finish(sync))
+        return True
+
+    def complete_all(self) -> int:
+        """Complete until none is pending, those included that a `done` submits; says how many there were."""
+        completed = 0
+        while self.complete_next():
+            completed += 1
+        return completed
+
+    def _begin(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> PendingSync:
+        sync = PendingSync(done, self._journal.sequence)
+        try:
+            for file in files:
+                assert isinstance(file, SimulatedFile), file
+                sync.captures.append(file.inode().capture())
+            sync.directories.extend(map(self._directory_at, directories))
+        except OSError as error:
+            sync.error = error
+        return sync
+
+    def _finish(self, sync: PendingSync) -> OSError | None:
+        self.sync_count += 1
+        if self._sync_failures:
+            for capture in sync.captures:
+                capture.inode.lose_writeback(capture, self.random)
+            return os_error(self._sync_failures.popleft())
+        for capture in sync.captures:
+            capture.inode.persist(capture, self.random)
+        for directory in sync.directories:
+            self._journal.sync(directory, sync.sequence, self.random)
+        return sync.error
+
+    # Crashes and faults
+
+    def power_loss(self, torn: bool = True) -> None:
+        """Lose unsynced pages one by one; without `torn` a file keeps all of its unsynced state or none."""
+        self._journal.lose_power(self.random)
+        self._root.restart()
+        for _, inode in self._files():
+            inode.lose_power(self.random, torn)
+        self.process_crash()
+
+    def process_crash(self) -> None:
+        """End the process as kill -9 does: written bytes and names stay, unsynced as they are."""
+        self._pending.clear()
+        self.epoch += 1
+
+    def fail_sync(self, times: int = 1, error: int = errno.EIO) -> None:
+        """Fail that many of the next syncs. Their pages stay readable; no later sync makes them durable."""
+        self._sync_failures.extend([error] * times)
+
+    def fail_read(self, path: str, position: int, error: int = errno.EIO) -> None:
+        """Make the page at the position unreadable until something is written to it."""
+        self._page_of(path, position // PAGE_BYTES).unreadable[position // PAGE_BYTES] = error
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        inode = self._page_of(path, position // PAGE_BYTES)
+        assert position < len(inode.content), (path, position, len(inode.content))
+        assert 0 <= bit < 8, bit
+        inode.damage_bit(position, bit)
+
+    def zero_page(self, path: str, page: int) -> None:
+        self._page_of(path, page).damage_page(page, ZERO_PAGE)
+
+    def stale_sector(self, path: str, page: int) -> bool:
+        """Put back what the page held before its last durable write (zeros at first); false if none was."""
+        inode = self._page_of(path, page)
+        if page not in inode.previous:
+            return False
+        inode.damage_page(page, inode.previous[page])
+        return True
+
+    def misdirect(self, path: str, page: int, other_path: str, other_page: int) -> bool:
+        """Let the last durable write of the page have hit another; false when it had none."""
+        content = self._page_of(path, page).page(page)
+        other = self._page_of(other_path, other_page)
+        if not self.stale_sector(path, page):
+            return False
+        other.damage_page(other_page, content)
+        return True
+
+    def _page_of(self, path: str, page: int) -> Inode:
+        inode = self._inode_at(path, self._find(path))
+        assert 0 <= page < pages_in(len(inode.content)), (path, page, len(inode.content))
+        return inode
+
+    # Inspection
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Every file as reads see it, by path."""
+        return {path: bytes(inode.content) for path, inode in self._files()}
+
+    def durable_paths(self) -> list[str]:
+        """Files and directories whose names are on the disk, those included whose removal was not synced."""
+        return [path for path, _ in walk(self._root, durable=True)]
+
+    # Paths to nodes
+
+    def _files(self) -> Iterator[tuple[str, Inode]]:
+        return ((path, node) for path, node in walk(self._root) if isinstance(node, Inode))
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in names_of(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _directory_at(self, path: str) -> Directory:
+        node = self._find(path)
+        if isinstance(node, Directory):
+            return node
+        raise os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
+
+    def _inode_at(self, path: str, node: Node | None) -> Inode:
+        if isinstance(node, Inode):
+            return node
+        raise os_error(errno.ENOENT if node is None else errno.EISDIR, path)
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        names = names_of(path)
+        if not names:
+            raise os_error(errno.EBUSY, path)
+        return self._directory_at("/" + "/".join(names[:-1])), names[-1]
+
+    def _entry(self, path: str) -> tuple[Directory, str, Node]:
+        parent, name = self._parent(path)
+        if name not in parent.entries:
+            raise os_error(errno.ENOENT, path)
+        return parent, name, parent.entries[name]
+
+    def _create(self, path: str) -> Inode:
+        parent, name = self._parent(path)
+        inode = Inode()
+        self._journal.apply((parent, name, inode))
+        return inode
+
+
+def names_of(path: str) -> list[str]:
+    assert path.startswith("/"), f"not an absolute path: {path!r}"
+    return [name for name in posixpath.normpath(path).split("/") if name]
+
+
+def walk(directory: Directory, path: str = "", *, durable: bool = False) -> Iterator[tuple[str, Node]]:
+    """All nodes below the directory with their paths, by name."""
+    entries = directory.durable if durable else directory.entries
+    for name in sorted(entries):
+        node = entries[name]
+        yield f"{path}/{name}", node
+        if isinstance(node, Directory):
+            yield from walk(node, f"{path}/{name}", durable=durable)

@@ -1,0 +1,134 @@
+"""The `.timeindex` of a segment: sparse, disposable, never trusted.
+
+Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps rise strictly
+from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
+last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches.
+
+    position  size  field
+           0     8  timestamp (int64, ms)
+           8     8  row
+          16     4  CRC-32C over the 16 bytes above
+"""
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.storage.disk import File
+
+ENTRY_SIZE = 20
+SPACING_BYTES = 64 * 1024
+"""Log bytes between two entries."""
+NO_TIMESTAMP = -1
+_ENTRY = struct.Struct(">qQI")
+_CHECKED = struct.Struct(">qQ")
+
+
+class TimeEntry(NamedTuple):
+    """`timestamp` is the greatest in rows 0 … `row`."""
+
+    timestamp: int
+    row: int
+
+
+class TimeIndex:
+    """Entries of one segment: those in the file and those that wait for the next write."""
+
+    def __init__(self, file: File, count: int) -> None:
+        self._file = file
+        self._count = count
+        self._waiting: list[TimeEntry] = []
+        self._next_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        """Greatest timestamp seen; at least that of the last entry."""
+
+    @property
+    def file(self) -> File:
+        return self._file
+
+    def observe(self, timestamp: int, row: int, position: int) -> None:
+        """A batch was appended at `position`; an entry is due when it raised the maximum far enough on."""
+        if timestamp <= self.max_timestamp:
+            return
+        self.max_timestamp = timestamp
+        if position >= self._next_position:
+            self._note(timestamp, row)
+            self._next_position = position + SPACING_BYTES
+
+    def close(self, last_row: int) -> None:
+        """The segment takes no more batches: note what holds for all of it."""
+        self._note(self.max_timestamp, last_row)
+        self.write()
+
+    def write(self) -> None:
+        """Write the entries that wait; never synced on its own account."""
+        if not self._waiting:
+            return
+        packed = b"".join(_pack(entry) for entry in self._waiting)
+        self._file.write(self._count * ENTRY_SIZE, [packed])
+        self._count += len(self._waiting)
+        self._waiting.clear()
+
+    def row_before(self, timestamp: int) -> int:
+        """A row up to which every timestamp is below `timestamp`; −1 when there is none."""
+        low, high = 0, self._count
+        best = -1
+        while low < high:
+            middle = (low + high) // 2
+            entry = self._entry(middle)
+            if entry is None or entry.timestamp >= timestamp:
+                high = middle
+            else:
+                best = entry.row
+                low = middle + 1
+        for entry in self._waiting:
+            if entry.timestamp < timestamp:
+                best = max(best, entry.row)
+        return best
+
+    def adopt_last(self, last_row: int) -> bool:
+        """Take the maximum from the file of a closed segment; false when the file cannot be trusted."""
+        entry = self._entry(self._count - 1) if self._count else None
+        if entry is None or entry.row != last_row:
+            return False
+        self.max_timestamp = entry.timestamp
+        return True
+
+    def keep_below(self, rows: int, max_timestamp: int, position: int) -> None:
+        """Keep the entries of the first `rows` rows, whose greatest timestamp and end position are given."""
+        kept = 0
+        packed = self._file.read(0, self._count * ENTRY_SIZE)
+        for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
+            _, row, checksum = _ENTRY.unpack_from(packed, at)
+            if row >= rows or checksum != crc32c(packed[at : at + _CHECKED.size]):
+                break
+            kept += 1
+        self._file.truncate(kept * ENTRY_SIZE)
+        self._count = kept
+        self._waiting.clear()
+        self.max_timestamp = max_timestamp
+        self._next_position = position
+
+    def restart(self) -> None:
+        """Forget everything: the segment is read again from its first batch."""
+        self._file.truncate(0)
+        self._count = 0
+        self._waiting.clear()
+        self._next_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+
+    def _note(self, timestamp: int, row: int) -> None:
+        self._waiting.append(TimeEntry(timestamp, row))
+
+    def _entry(self, number: int) -> TimeEntry | None:
+        packed = self._file.read(number * ENTRY_SIZE, ENTRY_SIZE)
+        if len(packed) < ENTRY_SIZE:
+            return None
+        timestamp, row, checksum = _ENTRY.unpack(packed)
+        return TimeEntry(timestamp, row) if checksum == crc32c(packed[: _CHECKED.size]) else None
+
+
+def _pack(entry: TimeEntry) -> bytes:
+    checked = _CHECKED.pack(*entry)
+    return checked + struct.pack(">I", crc32c(checked))

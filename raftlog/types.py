@@ -1,0 +1,26 @@
+"""The numbers of a log, kept apart by type.
+
+`Index` counts entries (Raft), `Offset` counts records (Kafka), `Position` counts bytes in a file. An entry is a
+record batch, so one index covers `lastOffsetDelta + 1` offsets; control batches take an index but no offset.
+"""
+
+from typing import NamedTuple, NewType, TypeAlias
+
+NodeId = NewType("NodeId", int)
+Term = NewType("Term", int)
+Index = NewType("Index", int)
+Offset = NewType("Offset", int)
+Position = NewType("Position", int)
+
+#: Anything that exposes contiguous bytes; batches travel as these without being copied.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; printed as `topic/partition`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
