@@ -68,8 +68,10 @@ class Budget:
 
     def _expire(self, turn: asyncio.Future[None]) -> None:
         if not turn.done():
-            turn.set_exception(Overloaded(
-                f"{self.name}: {self.used} of {self.limit} bytes wait for the disk, and no room came free in time; "
-                "send more slowly and try again"
-            ))
+            turn.set_exception(
+                Overloaded(
+                    f"{self.name}: {self.used} of {self.limit} bytes wait for the disk, and no room came free in time; "
+                    "send more slowly and try again"
+                )
+            )
             self._serve()

@@ -53,10 +53,17 @@ class Catalogue:
 
         Raises `CorruptBatch` when it is damaged: a broker that forgot topics would lose them.
         """
-        budget = Budget(_PENDING_BYTES_MAX, "catalogue")
+        budgets = (Budget(_PENDING_BYTES_MAX, "catalogue"), Budget(_PENDING_BYTES_MAX, "catalogue"))
         partition = Partition.open(
-            disk, path, _CONFIG, name="catalogue", budget=budget, shared_budget=Budget(_PENDING_BYTES_MAX, "catalogue"),
-            counters=Counters(), accumulate_bytes_max=_ACCUMULATE_BYTES, create=True, clock=clock,
+            disk,
+            path,
+            _CONFIG,
+            name="catalogue",
+            budgets=budgets,
+            counters=Counters(),
+            accumulate_bytes_max=_ACCUMULATE_BYTES,
+            create=True,
+            clock=clock,
         )
         try:
             catalogue = cls(partition, growth_bytes_max)
@@ -97,7 +104,7 @@ class Catalogue:
         self._in_flight += 1
         self._idle.clear()
         try:
-            future = await self._partition.enqueue_records([NewRecord(value)], ALL, NEVER)
+            future = await self._partition.enqueue_records([NewRecord(value)], ALL, deadline)
         except BaseException:
             self._finished()
             raise

@@ -31,13 +31,20 @@ class TopicEntry:
 
     def event(self) -> Event:
         """The event that creates this topic."""
-        return {"kind": "topic_created", "name": self.name, "topic_id": self.topic_id,
-                "group_ids": list(self.group_ids), "overrides": dict(self.overrides), "created_ms": self.created_ms}
+        return {
+            "kind": "topic_created",
+            "name": self.name,
+            "topic_id": self.topic_id,
+            "group_ids": list(self.group_ids),
+            "overrides": dict(self.overrides),
+            "created_ms": self.created_ms,
+        }
 
     @classmethod
     def from_event(cls, event: Event) -> Self:
-        return cls(event["name"], event["topic_id"], tuple(event["group_ids"]), dict(event["overrides"]),
-                   event["created_ms"])
+        return cls(
+            event["name"], event["topic_id"], tuple(event["group_ids"]), dict(event["overrides"]), event["created_ms"]
+        )
 
 
 def topic_deleted(name: str) -> Event:
@@ -52,8 +59,11 @@ def topic_altered(name: str, overrides: Mapping[str, str]) -> Event:
 
 def offsets_committed(group: str, offsets: Mapping[TopicPartition, Offset]) -> Event:
     """The group's watermarks are at least these."""
-    return {"kind": "offsets_committed", "group": group,
-            "offsets": [[topic, partition, offset] for (topic, partition), offset in offsets.items()]}
+    return {
+        "kind": "offsets_committed",
+        "group": group,
+        "offsets": [[topic, partition, offset] for (topic, partition), offset in offsets.items()],
+    }
 
 
 @dataclass(slots=True)

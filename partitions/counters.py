@@ -5,8 +5,18 @@ class Counters:
     """Totals since the start of the process."""
 
     __slots__ = (
-        "appends", "batches_in", "bytes_in", "bytes_out", "fetches", "produce_failures", "produce_unknown",
-        "produces", "records_in", "scrubbed_bytes", "segments_bytes_deleted", "throttled",
+        "appends",
+        "batches_in",
+        "bytes_in",
+        "bytes_out",
+        "fetches",
+        "produce_failures",
+        "produce_unknown",
+        "produces",
+        "records_in",
+        "scrubbed_bytes",
+        "segments_bytes_deleted",
+        "throttled",
     )
 
     def __init__(self) -> None:

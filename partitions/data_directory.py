@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, StorageError
 from raftlog.storage.directory import INTERNAL, internal, lock_directory, read_meta, write_meta
-from raftlog.storage.disk import Disk, DirectoryLock
+from raftlog.storage.disk import DirectoryLock, Disk
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """Deadlines: absolute times on the event loop's clock, so that one number travels through every layer unchanged."""
 
 import asyncio
+from collections.abc import Callable
 from typing import NewType
 
 Deadline = NewType("Deadline", float)
@@ -12,3 +13,35 @@ NEVER = Deadline(float("inf"))
 def deadline_in(milliseconds: float) -> Deadline:
     """The deadline that lies this far from now."""
     return Deadline(asyncio.get_running_loop().time() + milliseconds / 1000)
+
+
+class DeadlineSweep:
+    """One timer for many waiters: it goes off at the earliest deadline noted, and again while any is left.
+
+    `expire(now)` answers whoever's deadline has passed and returns the earliest that is left, or `NEVER`.
+    """
+
+    __slots__ = ("_at", "_expire", "_loop", "_timer")
+
+    def __init__(self, expire: Callable[[float], float]) -> None:
+        self._expire = expire
+        self._loop = asyncio.get_running_loop()
+        self._at: float = NEVER
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, deadline: float) -> None:
+        """Somebody waits until this deadline."""
+        if deadline < self._at:
+            self.cancel()
+            self._at = deadline
+            self._timer = self._loop.call_at(deadline, self._run)
+
+    def cancel(self) -> None:
+        """Forget everything noted."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at, self._timer = NEVER, None
+
+    def _run(self) -> None:
+        self._at, self._timer = NEVER, None
+        self.note(self._expire(self._loop.time()))

@@ -1,4 +1,4 @@
-"""Which partition a record goes to. murmur2 is what Kafka's clients do, so keys land where those clients expect them."""
+"""Which partition a record goes to. murmur2 is what Kafka's clients do, so keys land where they expect them."""
 
 import zlib
 from collections.abc import Callable, Mapping

@@ -22,8 +22,16 @@ class Pending:
 
     __slots__ = ("acks", "base_offset", "batches", "count", "deadline", "future", "records", "size")
 
-    def __init__(self, records: Sequence[NewRecord], batches: Sequence[Buffer], count: int, size: int, acks: Acks,
-                 deadline: Deadline, future: "asyncio.Future[int] | None") -> None:
+    def __init__(
+        self,
+        records: Sequence[NewRecord],
+        batches: Sequence[Buffer],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+        future: "asyncio.Future[int] | None",
+    ) -> None:
         self.records = records
         self.batches = batches
         self.count = count

@@ -42,8 +42,9 @@ class Topic:
 
     __slots__ = ("_partitioner", "_partitions", "config", "entry")
 
-    def __init__(self, entry: TopicEntry, config: TopicConfig, partitions: Sequence[Partition | RaftlogError],
-                 hash_key: HashKey) -> None:
+    def __init__(
+        self, entry: TopicEntry, config: TopicConfig, partitions: Sequence[Partition | RaftlogError], hash_key: HashKey
+    ) -> None:
         self.entry = entry
         self.config = config
         self._partitions = tuple(partitions)
@@ -55,15 +56,19 @@ class Topic:
 
     def partition(self, number: int) -> Partition:
         """Raises `UnknownPartition`, or the reason why the partition cannot be used."""
-        partitions = self._partitions
-        if not 0 <= number < len(partitions):
-            raise UnknownPartition(
-                f"topic {self.entry.name} has no partition {number}; it has partitions 0 to {len(partitions) - 1}"
-            )
-        partition = partitions[number]
+        self.check_number(number)
+        partition = self._partitions[number]
         if isinstance(partition, RaftlogError):
             raise type(partition)(*partition.args)
         return partition
+
+    def check_number(self, number: int) -> None:
+        """Raises `UnknownPartition`."""
+        count = len(self._partitions)
+        if not 0 <= number < count:
+            raise UnknownPartition(
+                f"topic {self.entry.name} has no partition {number}; it has partitions 0 to {count - 1}"
+            )
 
     def open_partitions(self) -> Iterator[Partition]:
         """Those that could be opened."""
@@ -85,13 +90,23 @@ class Topic:
         entry = self.entry
         partitions = [
             PartitionDescription(number, node_id, (node_id,), (node_id,), _problem(partition))
-            for number, partition in enumerate(self._partitions)
+            for number, partition in enumerate(self._partitions or (None,) * entry.partition_count)
         ]
-        return TopicDescription(entry.name, entry.topic_id, REPLICATION_FACTOR, self.config.as_strings(),
-                                entry.overrides, entry.created_ms, entry.name.startswith(INTERNAL_PREFIX), partitions)
+        return TopicDescription(
+            entry.name,
+            entry.topic_id,
+            REPLICATION_FACTOR,
+            self.config.as_strings(),
+            entry.overrides,
+            entry.created_ms,
+            entry.name.startswith(INTERNAL_PREFIX),
+            partitions,
+        )
 
 
-def _problem(partition: Partition | RaftlogError) -> str | None:
+def _problem(partition: Partition | RaftlogError | None) -> str | None:
+    if partition is None:
+        return None
     if isinstance(partition, RaftlogError):
         return str(partition)
     trouble = partition.log.damage or partition.log.failure
@@ -138,6 +153,3 @@ def check_replication_factor(factor: int | None) -> None:
         raise InvalidArgument(
             f"replication factor {factor} is not possible: this broker is alone, so it is {REPLICATION_FACTOR}"
         )
-
-
-

@@ -71,7 +71,9 @@ def milliseconds(text: str) -> int:
 def _record_of(fields: Mapping[str, Any]) -> JsonRecord:
     if unknown := fields.keys() - _READ - _PRINTED_ONLY:
         raise ValueError(f"unknown field {', '.join(sorted(unknown))}; the fields are {', '.join(sorted(_READ))}")
-    encoding = fields.get("encoding") or {}
+    encoding, headers = fields.get("encoding") or {}, fields.get("headers") or ()
+    if not isinstance(encoding, dict) or not isinstance(headers, list | tuple):
+        raise ValueError("encoding is an object, and headers are an array")
     timestamp = fields.get("timestamp")
     partition = fields.get("partition")
     if partition is not None and (type(partition) is not int or partition < 0):
@@ -81,7 +83,7 @@ def _record_of(fields: Mapping[str, Any]) -> JsonRecord:
             _as_bytes(fields.get("value"), encoding.get("value")),
             _as_bytes(fields.get("key"), encoding.get("key")),
             None if timestamp is None else milliseconds(str(timestamp)),
-            [_header(header) for header in fields.get("headers") or ()],
+            [_header(header) for header in headers],
         ),
         partition,
     )

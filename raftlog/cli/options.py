@@ -18,7 +18,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 def bootstrap_option(function: F) -> F:
     """`--bootstrap HOST:PORT,…` as a list of addresses."""
-    return option(  # type: ignore[no-any-return]
+    return option(
         "--bootstrap",
         envvar="RAFTLOG_BOOTSTRAP",
         default=BOOTSTRAP_DEFAULT,
@@ -30,14 +30,12 @@ def bootstrap_option(function: F) -> F:
 
 def json_option(help_text: str) -> Callable[[F], F]:
     """`--json`, for programs."""
-    return option("--json", "as_json", is_flag=True, help=help_text)  # type: ignore[no-any-return]
+    return option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def settings_option(help_text: str, *names: str) -> Callable[[F], F]:
     """A repeatable `key=value`, read into a dict."""
-    return option(  # type: ignore[no-any-return]
-        *names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text
-    )
+    return option(*names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text)
 
 
 def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

@@ -237,9 +237,7 @@ class _Run:
     async def _send_files(self, sender: Sender, layout: Layout, limit: int) -> None:
         router = router_for(layout)
         for path in self._wanted.files:
-            if os.path.getsize(path) > limit:
-                raise CommandFailed(f"{path} is larger than the topic's max.message.bytes, {limit}")
-            for partition, records in router.route([await asyncio.to_thread(Path(path).read_bytes)]):
+            for partition, records in router.route([await asyncio.to_thread(_content_of, path, limit)]):
                 await self._add(sender, partition, records)
 
     async def _add(self, sender: Sender, partition: int, records: Records) -> None:
@@ -284,7 +282,14 @@ class _Run:
         )
 
 
+def _content_of(path: str, limit: int) -> bytes:
+    if os.path.getsize(path) > limit:
+        raise CommandFailed(f"{path} is larger than the topic's max.message.bytes, {limit}")
+    return Path(path).read_bytes()
+
+
 def _size_of(records: Records) -> int:
-    if isinstance(records[0], bytes):
-        return sum(map(len, records))
-    return sum(len(value or b"") + len(key or b"") for value, key, _, _ in records)  # type: ignore[misc]
+    total = 0
+    for record in records:
+        total += len(record) if type(record) is bytes else len(record[0] or b"") + len(record[1] or b"")  # type: ignore[arg-type]
+    return total

@@ -57,7 +57,7 @@ async def begin_or_resume(
         "source": await asyncio.to_thread(source_identity, source_path),
         "layout": _layout_fields(layout),
     }
-    if not os.path.exists(state_path):
+    if not await asyncio.to_thread(os.path.exists, state_path):
         ends = await _end_offsets(client, topic, layout.partitions)
         await asyncio.to_thread(_write, state_path, {**wanted, "base_offsets": ends})
         return Progress(ends, [0] * layout.partitions), _lock(state_path)

@@ -70,6 +70,7 @@ class Sender:
         how many of them are there."""
         self._client, self._sending = client, sending
         self._recovers = bases is not None
+        self._failure: BaseException | None = None
         self._window = asyncio.Semaphore(sending.lanes_under_way_max)
         self.lanes: dict[int, Lane] = {}
         for partition, (base, count) in enumerate(zip(bases or (), already or (), strict=True)):
@@ -83,6 +84,8 @@ class Sender:
         body = self._build(records)
         if lane.task is not None:
             await lane.task
+        if self._failure is not None:
+            raise self._failure
         await self._window.acquire()
         lane.sent += len(records)
         lane.task = asyncio.create_task(self._deliver(lane, records, body, size_bytes))
@@ -111,12 +114,15 @@ class Sender:
     async def _deliver(self, lane: Lane, records: Records, body: bytes | bytearray, size_bytes: int) -> None:
         try:
             next_offset = await self._until_done(lane, records, body)
-            if lane.base is None:
+            if lane.base is None and next_offset >= 0:
                 lane.base = next_offset - len(records)
-            elif self._recovers and next_offset != lane.base + lane.confirmed + len(records):
+            elif self._recovers and lane.next_offset != next_offset - len(records):
                 raise _foreign(self._sending.topic, lane, next_offset - len(records))
             lane.confirmed += len(records)
             lane.confirmed_bytes += size_bytes
+        except BaseException as error:
+            self._failure = error
+            raise
         finally:
             self._window.release()
 

@@ -60,18 +60,17 @@ class Source:
 
 
 async def _chunks_of(path: str, chunk_bytes: int) -> AsyncIterator[bytes]:
-    if path != "-":
-        with open(path, "rb", buffering=0) as file:
-            while chunk := file.read(chunk_bytes):
+    descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if path != "-" or stat.S_ISREG(os.fstat(descriptor).st_mode):
+            while chunk := os.read(descriptor, chunk_bytes):
                 yield chunk
-        return
-    descriptor = sys.stdin.fileno()
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        while chunk := os.read(descriptor, chunk_bytes):
+            return
+        async for chunk in _Feed(descriptor, chunk_bytes).chunks():
             yield chunk
-        return
-    async for chunk in _Feed(descriptor, chunk_bytes):
-        yield chunk
+    finally:
+        if path != "-":
+            os.close(descriptor)
 
 
 class _Feed:
@@ -84,7 +83,7 @@ class _Feed:
         self._queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
         self._room = threading.Semaphore(_CHUNKS_AHEAD)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
         said_idle = False
         while True:

@@ -37,11 +37,9 @@ _BY_CODE: Mapping[int, type[RaftlogError]] = {
     40402: UnknownPartition,
     40403: UnknownTopic,
     413: RecordTooLarge,
-    41301: RecordTooLarge,
     42901: Overloaded,
     50303: LogClosed,
     50401: DeadlineExceeded,
-    507: StorageFull,
     50701: StorageFull,
 }
 _BY_STATUS: Mapping[int, type[RaftlogError]] = {

@@ -1,6 +1,6 @@
 """When a lone log takes a checkpoint, and how it does so beside its flushes.
 
-First the `.index` files are synced, then the slot is written, then the slot is synced. What the checkpoint vouches for
+First the index files of both kinds are synced, then the slot is written, then synced. What the checkpoint vouches for
 was durable, and its rows in the files, when it began.
 """
 
@@ -56,12 +56,14 @@ class Checkpointer:
         self._disk.submit_sync(self._index_files(), [], partial(self._rows_synced, self._run, checkpoint))
         return True
 
-    def take(self) -> None:
+    def take(self) -> Checkpoint:
         """Take a checkpoint of what is durable now, and wait for it; raises `OSError`."""
         self._begin()
         self._is_running = False
+        checkpoint = self._current()
         self._disk.sync(self._index_files())
-        self.store(self._current())
+        self.store(checkpoint)
+        return checkpoint
 
     def store(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and wait until it is synced; raises `OSError`."""
@@ -103,9 +105,10 @@ class Checkpointer:
         return self.at(segment, index + 1 - segment.base_index, self._log.offset_after(index))
 
     def _index_files(self) -> list[File]:
-        """The `.index` files that may hold rows that no checkpoint synced."""
+        """The index files that may hold what no checkpoint synced."""
         since = self.newest.segment if self.newest else 0
-        return [segment.files.index for segment in self._log.segments if segment.base_offset >= since]
+        fresh = [segment.files for segment in self._log.segments if segment.base_offset >= since]
+        return [file for files in fresh for file in (files.index, files.times)]
 
     def _rows_synced(self, run: int, checkpoint: Checkpoint, error: OSError | None) -> None:
         if run != self._run:

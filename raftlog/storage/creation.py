@@ -11,7 +11,7 @@ from typing import NamedTuple
 from raftlog.config import LogConfig
 from raftlog.errors import FormatError
 from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
-from raftlog.storage.directory import INTERNAL, META, internal, lock_directory, read_meta, write_meta
+from raftlog.storage.directory import INTERNAL, META, internal, lock_directory, make_directory, read_meta, write_meta
 from raftlog.storage.disk import DirectoryLock, Disk
 from raftlog.storage.recovery import Recovery, RecoveryReport, read_roll, segment_bases
 from raftlog.storage.roll import Roll
@@ -36,7 +36,7 @@ class OpenedLog(NamedTuple):
 def open_or_create(disk: Disk, path: str, config: LogConfig, clock: Callable[[], int], *, create: bool) -> OpenedLog:
     """Lock and open the log in `path`, made when missing and `create`; raises `FormatError`, `DirectoryLocked`."""
     _check_directory(disk, path, create)
-    disk.make_directory(internal(path))
+    make_directory(disk, internal(path))
     lock = lock_directory(disk, path)
     try:
         return _open_locked(disk, path, clock, lock)
@@ -87,14 +87,10 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
     disk.sync(*log.sync_targets())
     log.mark_durable(log.last_index)
     segment = log.active
-    disk.sync([segment.files.index], [path, _parent(path)])
+    disk.sync([segment.files.index], [path])
     opened.checkpoint.write(Checkpoint(1, 0, 0, segment.end_position, 0, 1, segment.times.max_timestamp))
     disk.sync([opened.checkpoint.file], [internal(path)])
     return opened
-
-
-def _parent(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[0] or "/"
 
 
 def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
@@ -103,7 +99,6 @@ def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
         return uuid.UUID(meta["group_id"])
     group_id = _group_from_first_roll(disk, path) or uuid.uuid4()
     write_meta(disk, path, KIND, {"group_id": str(group_id)})
-    disk.sync([], [path])
     return group_id
 
 

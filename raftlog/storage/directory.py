@@ -29,6 +29,17 @@ def internal(path: str, *names: str) -> str:
     return "/".join((path, INTERNAL, *names))
 
 
+def make_directory(disk: Disk, path: str) -> None:
+    """Make a directory and its missing parents, all of them durable on return."""
+    missing = []
+    while path and not disk.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    if missing:
+        disk.make_directory(missing[0])
+        disk.sync([], [made.rpartition("/")[0] or "/" for made in reversed(missing)])
+
+
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
     """Lock the directory; raises `DirectoryLocked`."""
     try:

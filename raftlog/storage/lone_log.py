@@ -13,6 +13,7 @@ power loss can tear are exactly those of one flush, at the end of the log.
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from raftlog.config import LogConfig
@@ -32,7 +33,8 @@ from raftlog.storage.creation import OpenedLog, open_or_create
 from raftlog.storage.disk import Disk
 from raftlog.storage.retention import retained_from
 from raftlog.storage.roll import Roll
-from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.storage.scrub import Scrub, ScrubProgress
+from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -75,11 +77,14 @@ class LoneLog:
         self._log = opened.log
         self._lock = opened.lock
         self._checkpoints = Checkpointer(disk, opened.log, opened.checkpoint, self._checkpoint_failed)
+        self._scrub = Scrub(opened.log)
         self._appended_records = 0
         """Records since the last flush began, for the flush policy."""
         self._written_index = self._log.last_index
         self._syncing: Index | None = None
         """Last index that the flush under way covers."""
+        self._flush_run = 0
+        """Number of the newest flush; the completion of an older one is void."""
         self._flush_again = False
         self._pending_bytes = 0
         self._flushing_bytes = 0
@@ -234,7 +239,8 @@ class LoneLog:
         self._written_index = self._syncing = self._log.last_index
         self._flushing_bytes, self._appended_records = self._pending_bytes, 0
         files, directories = self._log.sync_targets()
-        self.disk.submit_sync(files, directories, self._flushed)
+        self._flush_run += 1
+        self.disk.submit_sync(files, directories, partial(self._flushed, self._flush_run))
         if self.config.flush_messages > 1:
             self.on_progress()
 
@@ -267,10 +273,11 @@ class LoneLog:
         self.on_refused(Index(left + 1), refusal)
         self.on_progress()
 
-    def _flushed(self, error: OSError | None) -> None:
-        target, self._syncing = self._syncing, None
-        if target is None or isinstance(self.failure, LogClosed):
-            return
+    def _flushed(self, run: int, error: OSError | None) -> None:
+        target = self._syncing
+        if run != self._flush_run or target is None:
+            return  # `_settle` made a sync of its own meanwhile
+        self._syncing = None
         if error is not None:
             self._fail(
                 SyncFailed(
@@ -328,10 +335,12 @@ class LoneLog:
         """Remember damage that was found; appends are refused from now on."""
         self.damage = self.damage or damage
 
-    @property
-    def segmented(self) -> SegmentedLog:
-        """The segments below, for scrub and verify."""
-        return self._log
+    def scrub_slice(self, max_bytes: int) -> ScrubProgress:
+        """Check about `max_bytes` more of what is stored; damage is noted, and refuses appends from then on."""
+        progress = self._scrub.run_slice(max_bytes)
+        if progress.damage:
+            self.note_damage(progress.damage)
+        return progress
 
     # cutting, trimming, cleaning; these wait for the disk
 
@@ -359,8 +368,8 @@ class LoneLog:
         self.check_writable()
         if offset > self.log_start_offset:
             self._log.log_start_offset = Offset(offset)
-            self.checkpoint()
-            self._log.drop_below(offset)
+            checkpoint = self._checkpoints.take()
+            self._log.drop_below(min(offset, checkpoint.segment))
         return self.log_start_offset
 
     def clean(self) -> int:

@@ -101,14 +101,13 @@ class Recovery:
         self._bases = self._without_leftovers(segment_bases(self.disk, self.path))
         if self.checkpoint and self.checkpoint.segment not in self._bases:
             self._damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
-        for number, base in enumerate(self._bases):
+        for base in self._bases:
             if self.segments and self.segments[-1].next_offset != base:
-                if not self.report.torn:
-                    self._damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
-                else:
+                if not self._counted(base):
                     self._keep_aside(base)
                     continue
-            if not self._open(base, is_last=number + 1 == len(self._bases)):
+                self._damage(base, 0, base, f"offsets {self.segments[-1].next_offset} to {base} are missing")
+            if not self._open(base):
                 self._keep_aside(base)
         if not self.report.damage:
             self._settle()
@@ -116,7 +115,8 @@ class Recovery:
 
     def _without_leftovers(self, bases: list[int]) -> list[int]:
         """Remove segments that a durable trim left behind."""
-        while self.checkpoint and len(bases) > 1 and bases[1] <= self.checkpoint.log_start_offset:
+        checkpoint = self.checkpoint
+        while checkpoint and len(bases) > 1 and bases[1] <= min(checkpoint.log_start_offset, checkpoint.segment):
             stem = f"{self.path}/{segment_stem(bases.pop(0))}"
             for suffix in reversed(SUFFIXES):
                 if self.disk.exists(stem + suffix):
@@ -126,7 +126,7 @@ class Recovery:
 
     # one segment
 
-    def _open(self, base: int, is_last: bool) -> bool:
+    def _open(self, base: int) -> bool:
         """Open one segment; false when nothing of it holds and it never counted."""
         segment = Segment(base, 0, open_segment_files(self.disk, self.path, base))
         roll = read_roll(segment)
@@ -139,7 +139,7 @@ class Recovery:
             segment.base_index = before.next_index
         elif published := segment.files.index.read(0, ROW_SIZE):
             segment.base_index = unpack_row(published).index if len(published) == ROW_SIZE else 0
-        if not self._adopt_checked(segment) and not self._scan(segment, is_last):
+        if not self._adopt_checked(segment) and not self._scan(segment):
             segment.close()
             return False
         self.segments.append(segment)
@@ -167,8 +167,10 @@ class Recovery:
             segment.times.keep_below(rows, checkpoint.max_timestamp, end)
         return closed
 
-    def _scan(self, segment: Segment, is_last: bool) -> bool:
+    def _scan(self, segment: Segment) -> bool:
         """Read on from where the segment stands; false when the segment never came to be."""
+        if segment.rows == 0:
+            segment.times.restart()
         while True:
             bad = self._scan_sound(segment)
             if bad is None and not self._synced_behind(segment):
@@ -241,9 +243,13 @@ class Recovery:
             or (segment.base_offset == self.checkpoint.segment and segment.end_position < self.checkpoint.end_position)
         ):
             return True
-        return any(
-            self._has_rows(base) for base in self._bases if base > segment.base_offset and base > segment.next_offset
-        )
+        newer = next((base for base in self._bases if base > segment.base_offset), None)
+        return newer is not None and newer != segment.next_offset and self._counted(newer)
+
+    def _counted(self, base: int) -> bool:
+        """Whether anything of the segment at `base`, or of a newer one, was ever synced."""
+        vouched = self.checkpoint is not None and base <= self.checkpoint.segment
+        return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)
 
     def _has_rows(self, base: int) -> bool:
         name = f"{self.path}/{segment_stem(base)}.index"
@@ -338,7 +344,7 @@ class Recovery:
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
         if self.report.bytes_scanned or self.report.torn:
-            self.disk.sync([file for segment in touched for file in segment.files[:2]], [self.path])
+            self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 
 
 def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:

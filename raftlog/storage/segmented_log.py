@@ -25,12 +25,14 @@ from raftlog.records import (
 )
 from raftlog.records.header import CONTROL_BIT
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.healing import heal_index, heal_row
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_rows
 from raftlog.storage.segment import SUFFIXES, Segment, create_segment_files, segment_stem
 from raftlog.types import Buffer, Index, Offset, Position, Term
 
 _ROWS_AT_ONCE = 512
+_WALK_BYTES = 1 << 20
 FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that the disk, or our share of it, is full."""
 
@@ -232,12 +234,24 @@ class SegmentedLog:
                 raise CorruptBatch(
                     segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing"
                 )
-            first = segment.find_row(offset)
+            first = self._find_row(segment, offset)
             batches, following = self._read_rows(segment, first, max_bytes, end_offset)
             if batches or following >= end_offset:
                 return batches
             offset = max(following, offset + 1)
         return []
+
+    def _find_row(self, segment: Segment, offset: int) -> int:
+        """`Segment.find_row`, where a damaged row may have led astray: then the index is healed first."""
+        for _ in range(2):
+            number = segment.find_row(offset)
+            row = segment.row(number)
+            if row.index == segment.base_index + number and row.offset <= offset:
+                after = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
+                if after > offset or after == row.offset:
+                    return number
+            heal_index(segment)
+        raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
 
     def _read_rows(
         self, segment: Segment, first: int, max_bytes: int, end_offset: Offset
@@ -245,14 +259,14 @@ class SegmentedLog:
         """Batches of one segment from row `first` on, and the offset after the rows that were looked at."""
         packed, rows = self._rows_within(segment, first, max_bytes, end_offset)
         if not rows:
-            return [], segment.next_offset
+            return [], end_offset if segment is self.active else segment.next_offset
         start = rows[0].position
         data = memoryview(segment.files.log.read(start, rows[-1].end - start))
         batches: list[memoryview] = []
         for number, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
             why = self.why_corrupt(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
-            if why:
+            if why and not heal_row(segment, first + number):
                 if batches:
                     return batches, row.offset
                 raise self.corrupt(segment, row, why)
@@ -268,18 +282,35 @@ class SegmentedLog:
         """Published rows from `first` on that begin below `end_offset` and together fit `max_bytes` (at least one)."""
         packed = b""
         rows: list[Row] = []
-        end = -1
+        position = limit = -1
         while chunk := segment.row_bytes(first + len(rows), _ROWS_AT_ONCE):
             packed += chunk
             for row in unpack_rows(chunk):
-                if end < 0:
-                    end = row.position + max_bytes
-                elif row.end > end:
+                if not self._is_plausible(segment, row, first + len(rows), position):
+                    if rows:
+                        return memoryview(packed), rows
+                    if not heal_row(segment, first):
+                        raise self.corrupt(segment, row, "its index row is damaged")
+                    return self._rows_within(segment, first, max_bytes, end_offset)
+                if limit < 0:
+                    limit = row.position + max_bytes
+                elif row.end > limit:
                     return memoryview(packed), rows
                 if row.offset >= end_offset:
                     return memoryview(packed), rows
                 rows.append(row)
+                position = row.end
         return memoryview(packed), rows
+
+    @staticmethod
+    def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
+        """Whether a row can be trusted enough to read where it points; `position` ends the row before, or is −1."""
+        return (
+            row.index == segment.base_index + number
+            and (row.position == position or position < 0)
+            and row.length >= HEADER_SIZE
+            and row.end <= segment.end_position
+        )
 
     @staticmethod
     def why_corrupt(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
@@ -367,11 +398,19 @@ class SegmentedLog:
 
     # the whole log
 
-    def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[Row, bytes, str | None]]:
-        """Published rows of a segment with their batches and what is wrong with each; for scrub and verify."""
-        for number, row in segment.rows_from(first):
-            batch = segment.files.log.read(row.position, row.length)
-            yield row, batch, self.why_corrupt(segment.row_bytes(number, 1), row, batch)
+    def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[int, Row, memoryview, str | None]]:
+        """Rows of a segment from `first` on with number, batch and what is wrong with it, read in large pieces."""
+        number = first
+        while True:
+            packed, rows = self._rows_within(segment, number, _WALK_BYTES, self.next_offset)
+            if not rows:
+                return
+            start = rows[0].position
+            data = memoryview(segment.files.log.read(start, rows[-1].end - start))
+            for at, row in enumerate(rows):
+                batch = data[row.position - start : row.end - start]
+                yield number, row, batch, self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+                number += 1
 
     def close(self) -> None:
         for segment in self.segments:

@@ -1,8 +1,9 @@
-"""The `.timeindex` of a segment: sparse, disposable, never trusted.
+"""The `.timeindex` of a segment: sparse and disposable.
 
 Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps rise strictly
 from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
-last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches.
+last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches. It is
+synced with each checkpoint: an entry that a power loss brought back could speak of a batch that is no longer there.
 
     position  size  field
            0     8  timestamp (int64, ms)

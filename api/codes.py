@@ -1,0 +1,50 @@
+"""The one table from errors to what a client sees: HTTP status and error code.
+
+Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 50401
+(unknown outcome), 50303 (the partition takes no records) and 50701 (no space left). An error without a row of its own
+has that of its nearest base class.
+"""
+
+from collections.abc import Mapping
+
+from raftlog import errors
+from raftlog.errors import RaftlogError
+
+BAD_REQUEST = (400, 40002)
+NOT_FOUND = (404, 404)
+METHOD_NOT_ALLOWED = (405, 405)
+BODY_TOO_SLOW = (408, 40801)
+NOT_ACCEPTABLE = (406, 40601)
+TOO_LARGE = (413, 413)
+WRONG_CONTENT_TYPE = (415, 415)
+INVALID_JSON = (422, 42203)
+EMPTY_REQUEST = (422, 42208)
+UNREADABLE_RECORDS = (422, 42207)
+INTERNAL = (500, 50002)
+UNKNOWN_V3 = (404, 40403)
+"""An unknown topic or partition, as the v3 paths call it."""
+
+STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
+    errors.RaftlogError: INTERNAL,
+    errors.RequestError: BAD_REQUEST,
+    errors.RecordTooLarge: TOO_LARGE,
+    errors.UnknownTopic: (404, 40401),
+    errors.UnknownPartition: (404, 40402),
+    errors.Unavailable: (503, 50302),
+    errors.Overloaded: (429, 42901),
+    errors.StorageFull: (507, 50701),
+    errors.LogDamaged: (503, 50303),
+    errors.LogClosed: (503, 50303),
+    errors.StorageError: INTERNAL,
+    errors.SyncFailed: (504, 50401),
+    errors.OutcomeUnknown: (504, 50401),
+}
+
+
+def status_and_code(error: RaftlogError) -> tuple[int, int]:
+    """HTTP status and error code of an error."""
+    for kind in type(error).__mro__:
+        found = STATUS_AND_CODE.get(kind)
+        if found is not None:
+            return found
+    raise AssertionError(f"{type(error).__name__} is outside the tree")

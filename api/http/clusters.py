@@ -1,0 +1,193 @@
+"""Clusters and topics as Confluent's v3 API has them: creating, deleting, settings. `-` names this cluster too."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
+from raftlog.api.http import v3_shapes as shapes
+from raftlog.api.http.answers import json_answer, no_content
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.routing import Handler, Router, Target
+from raftlog.api.http.topics import find_partition
+from raftlog.errors import UnknownPartition, UnknownTopic
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import TopicDescription
+
+_CLUSTER = "/v3/clusters/{cluster}"
+_TOPIC = _CLUSTER + "/topics/{topic}"
+
+
+class ClusterHandlers:
+    """Everything below /v3/clusters."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    def add_to(self, router: Router) -> None:
+        for method, pattern, handler in (
+            ("GET", "/v3/clusters", self.clusters),
+            ("GET", _CLUSTER, self.cluster),
+            ("GET", _CLUSTER + "/topics", self.topics),
+            ("POST", _CLUSTER + "/topics", self.create),
+            ("GET", _TOPIC, self.topic),
+            ("DELETE", _TOPIC, self.delete),
+            ("GET", _TOPIC + "/configs", self.configs),
+            ("POST", _TOPIC + "/configs:alter", self.alter),
+            ("GET", _TOPIC + "/configs/{name}", self.config),
+            ("GET", _TOPIC + "/partitions", self.partitions),
+            ("GET", _TOPIC + "/partitions/{partition}", self.partition),
+        ):
+            router.add(method, pattern, self._checked(handler))
+
+    def _checked(self, handler: Handler) -> Handler:
+        """Before: is this the cluster meant? After: v3's own code for what is not there."""
+
+        async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+            if target.args and target.args[0] not in ("-", self._broker.cluster_id):
+                raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} is not here; this is {self._broker.cluster_id}")
+            try:
+                return await handler(request, target)
+            except (UnknownTopic, UnknownPartition) as error:
+                raise HttpProblem(UNKNOWN_V3, str(error)) from None
+
+        return checked
+
+    async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        path, base = "/v3/clusters", _base(request)
+        one = shapes.cluster(base, self._broker.cluster_id, self._broker.node_id)
+        return json_answer(shapes.many("KafkaClusterList", base + path, [one]))
+
+    async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(shapes.cluster(_base(request), self._broker.cluster_id, self._broker.node_id))
+
+    async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        base = shapes.cluster_url(_base(request), self._broker.cluster_id)
+        described = [self._topic(request, self._broker.describe_topic(name)) for name in self._broker.topics()]
+        return json_answer(shapes.many("KafkaTopicList", base + "/topics", described))
+
+    async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(self._topic(request, self._broker.describe_topic(target.args[1])))
+
+    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        body = await self._bodies.json_object(request)
+        name = body.get("topic_name")
+        if type(name) is not str:
+            raise HttpProblem(INVALID_JSON, 'the body has no string "topic_name"')
+        validate_only = body.get("validate_only", False) is True
+        if body.get("replicas_assignments"):
+            raise HttpProblem(BAD_REQUEST, "replicas_assignments are not possible: this broker is alone")
+        described = await self._broker.create_topic(
+            name,
+            _whole(body, "partitions_count", 1),
+            _whole(body, "replication_factor", 1),
+            _configs(body),
+            deadline=deadline_in(timeout_ms(target)),
+            validate_only=validate_only,
+        )
+        return json_answer(self._topic(request, described), 200 if validate_only else 201)
+
+    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        await self._broker.delete_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
+        return no_content()
+
+    async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        described = self._broker.describe_topic(target.args[1])
+        url = self._topic_url(request, described.name)
+        return json_answer(
+            shapes.many(
+                "KafkaTopicConfigList",
+                url + "/configs",
+                [shapes.config(url, self._broker.cluster_id, described, name) for name in described.config],
+            )
+        )
+
+    async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        described = self._broker.describe_topic(target.args[1])
+        name = target.args[2]
+        if name not in described.config:
+            raise HttpProblem(NOT_FOUND, f"topic {described.name} has no setting {name!r}")
+        url = self._topic_url(request, described.name)
+        return json_answer(shapes.config(url, self._broker.cluster_id, described, name))
+
+    async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}]}`; all or nothing."""
+        body = await self._bodies.json_object(request)
+        changes: dict[str, str | None] = {}
+        for entry in _list_of_objects(body, "data"):
+            operation = entry.get("operation") or "SET"
+            if operation not in ("SET", "DELETE"):
+                raise HttpProblem(INVALID_JSON, f"operation {operation!r} is unknown; it can be SET or DELETE")
+            name, value = _setting(entry)
+            changes[name] = value if operation == "SET" else None
+            if operation == "SET" and value is None:
+                raise HttpProblem(INVALID_JSON, f"setting {name!r} has no value")
+        await self._broker.alter_topic_config(target.args[1], changes, deadline=deadline_in(timeout_ms(target)))
+        return no_content()
+
+    async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        described = self._broker.describe_topic(target.args[1])
+        url = self._topic_url(request, described.name)
+        return json_answer(
+            shapes.many(
+                "KafkaPartitionList",
+                url + "/partitions",
+                [shapes.partition(url, self._broker.cluster_id, described.name, one) for one in described.partitions],
+            )
+        )
+
+    async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topic = target.args[1]
+        found = find_partition(self._broker, topic, target.args[2])
+        return json_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
+
+    def _topic(self, request: web.BaseRequest, described: TopicDescription) -> dict[str, Any]:
+        return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
+
+    def _topic_url(self, request: web.BaseRequest, topic: str) -> str:
+        return f"{shapes.cluster_url(_base(request), self._broker.cluster_id)}/topics/{topic}"
+
+
+def _base(request: web.BaseRequest) -> str:
+    return f"{request.scheme}://{request.host}"
+
+
+def _whole(body: Mapping[str, Any], name: str, default: int) -> int:
+    value = body.get(name)
+    if value is None:
+        return default
+    if type(value) is not int:
+        raise HttpProblem(INVALID_JSON, f"{name} is no whole number")
+    return value
+
+
+def _list_of_objects(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    value = body.get(name) or []
+    if type(value) is not list or any(type(entry) is not dict for entry in value):
+        raise HttpProblem(INVALID_JSON, f"{name!r} is no list of objects")
+    return value
+
+
+def _setting(entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    name, value = entry.get("name"), entry.get("value")
+    if type(name) is not str:
+        raise HttpProblem(INVALID_JSON, 'a setting has no string "name"')
+    if type(value) is int:
+        value = str(value)
+    if value is not None and type(value) is not str:
+        raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no string")
+    return name, value
+
+
+def _configs(body: Mapping[str, Any]) -> dict[str, str]:
+    configs = {}
+    for entry in _list_of_objects(body, "configs"):
+        name, value = _setting(entry)
+        if value is not None:
+            configs[name] = value
+    return configs

@@ -1,0 +1,138 @@
+"""Stored records as JSON: `[{"topic","key","value","partition","offset","timestamp","headers"}]`.
+
+In the JSON format a stored key or value that is JSON text goes out as that text, digit for digit. One that is not goes
+out as a string, and `"encoding": {"value": "text"}` says that the string is the text itself, `"base64"` that it is
+base64 of bytes that are no UTF-8; without an entry there it is JSON. In the binary format everything is base64.
+"""
+
+import asyncio
+import binascii
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from raftlog.api.codes import UNREADABLE_RECORDS
+from raftlog.api.http.media import Format
+from raftlog.api.http.problems import HttpProblem
+from raftlog.errors import InvalidBatch
+from raftlog.records import Record, read_header, read_records
+from raftlog.types import Buffer
+
+_RECORDS_PER_SLICE = 1_000
+"""After so many records others run."""
+_NULL = b"null"
+
+
+class JsonRecords:
+    """Encodes fetches of one partition."""
+
+    def __init__(self, topic: str, partition: int, format_: Format, opened_bytes_max: int) -> None:
+        name = orjson.dumps(topic).replace(b"%", b"%%")
+        self._template = (
+            b'{"topic":'
+            + name
+            + b',"key":%b,"value":%b,"partition":'
+            + str(partition).encode()
+            + b',"offset":%d,"timestamp":%d,"headers":%b}'
+        )
+        self._is_json = format_ is Format.JSON
+        self._opened_bytes_max = opened_bytes_max
+        self._broken: InvalidBatch | None = None
+        """Why the records after those encoded so far cannot be read."""
+
+    async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> bytes:
+        """A JSON array of the records from `offset` on; raises `HttpProblem` 422 when the first cannot be opened."""
+        parts: list[bytes] = []
+        size = 0
+        for batch in batches:
+            records = read_records(batch, self._opened_bytes_max)
+            while slice_ := self._slice(records, offset, max_bytes - size):
+                parts += slice_
+                size += sum(map(len, slice_))
+                if size >= max_bytes or self._broken:
+                    break
+                if len(slice_) >= _RECORDS_PER_SLICE:
+                    await asyncio.sleep(0)
+            if self._broken and not parts:
+                raise self._unreadable(batch, self._broken)
+            if size >= max_bytes or self._broken:
+                break
+        return b"[" + b",".join(parts) + b"]"
+
+    def _slice(self, records: Iterator[Record], offset: int, room: int) -> list[bytes]:
+        """The next records, as many as a slice may have; none at the end of the batch."""
+        encode = self._encode_json if self._is_json else self._encode_binary
+        parts: list[bytes] = []
+        try:
+            for record in records:
+                if record.offset < offset:
+                    continue
+                part = encode(record)
+                parts.append(part)
+                room -= len(part)
+                if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
+                    break
+        except InvalidBatch as error:
+            self._broken = error
+        return parts
+
+    def _encode_json(self, record: Record) -> bytes:
+        key, value, headers = record.key, record.value, record.headers
+        value_encoding = key_encoding = None
+        if value is None:
+            value = _NULL
+        else:
+            try:
+                orjson.loads(value)
+            except orjson.JSONDecodeError:
+                value, value_encoding = _as_string(value)
+        if key is None:
+            key = _NULL
+        else:
+            try:
+                orjson.loads(key)
+            except orjson.JSONDecodeError:
+                key, key_encoding = _as_string(key)
+        head = self._template % (key, value, record.offset, record.timestamp, _headers(headers) if headers else b"[]")
+        if value_encoding is None and key_encoding is None:
+            return head
+        encodings = {name: kind for name, kind in (("key", key_encoding), ("value", value_encoding)) if kind}
+        return head[:-1] + b',"encoding":' + orjson.dumps(encodings) + b"}"
+
+    def _encode_binary(self, record: Record) -> bytes:
+        headers = record.headers
+        return self._template % (
+            _base64(record.key),
+            _base64(record.value),
+            record.offset,
+            record.timestamp,
+            _headers(headers) if headers else b"[]",
+        )
+
+    def _unreadable(self, batch: Buffer, error: InvalidBatch) -> HttpProblem:
+        after = read_header(batch).next_offset
+        return HttpProblem(
+            UNREADABLE_RECORDS,
+            f"{error}; fetch it as it is stored (Accept: {Format.BATCHES.value}), or go on at offset {after}",
+        )
+
+
+def _as_string(raw: bytes) -> tuple[bytes, str]:
+    """A JSON string for bytes that are not JSON, and how it stands for them."""
+    try:
+        return orjson.dumps(raw.decode()), "text"
+    except UnicodeDecodeError:
+        return _base64(raw), "base64"
+
+
+def _base64(raw: bytes | None) -> bytes:
+    return _NULL if raw is None else b'"' + binascii.b2a_base64(raw, newline=False) + b'"'
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    return orjson.dumps(
+        [
+            {"name": name, "value": None if value is None else binascii.b2a_base64(value, newline=False).decode()}
+            for name, value in headers
+        ]
+    )

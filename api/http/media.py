@@ -1,0 +1,80 @@
+"""Content types: which embedded format a request's body has, and which one its sender wants back."""
+
+from enum import Enum
+
+from raftlog.api.codes import NOT_ACCEPTABLE, WRONG_CONTENT_TYPE
+from raftlog.api.http.problems import HttpProblem
+
+
+class Format(Enum):
+    """How keys and values stand in a body."""
+
+    JSON = "application/vnd.kafka.json.v2+json"
+    """Any JSON value; stored as compact JSON text."""
+    BINARY = "application/vnd.kafka.binary.v2+json"
+    """Base64 strings."""
+    BATCHES = "application/vnd.raftlog.batches"
+    """Record batches v2, one after another, as they are stored."""
+
+
+JSON_TYPE = "application/json"
+_BY_CONTENT_TYPE = {one.value: one for one in Format} | {JSON_TYPE: Format.JSON}
+_BY_ACCEPT = {
+    **_BY_CONTENT_TYPE,
+    "*/*": Format.JSON,
+    "application/*": Format.JSON,
+    "application/vnd.kafka.v2+json": Format.JSON,
+}
+
+
+def content_format(header: str | None) -> Format:
+    """The format that `Content-Type` names; raises `HttpProblem` 415."""
+    found = _BY_CONTENT_TYPE.get(header or "")
+    if found is None and header:
+        found = _BY_CONTENT_TYPE.get(header.partition(";")[0].strip().lower())
+    if found is None:
+        raise HttpProblem(
+            WRONG_CONTENT_TYPE,
+            f"Content-Type {header!r} is not possible here; it can be " + ", ".join(_BY_CONTENT_TYPE),
+        )
+    return found
+
+
+def require_json(header: str | None) -> None:
+    """For bodies that are plain JSON; a missing header is taken as JSON. Raises `HttpProblem` 415."""
+    if header is None:
+        return
+    kind = header.partition(";")[0].strip().lower()
+    if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise HttpProblem(WRONG_CONTENT_TYPE, f"Content-Type {header!r} is not possible here; send {JSON_TYPE}")
+
+
+def accepted_format(header: str | None) -> tuple[Format, str]:
+    """The format that `Accept` prefers and the content type to answer with; raises `HttpProblem` 406."""
+    if not header:
+        return Format.JSON, JSON_TYPE
+    for name in _by_preference(header):
+        found = _BY_ACCEPT.get(name)
+        if found is not None:
+            exact = name in _BY_CONTENT_TYPE
+            return found, name if exact else JSON_TYPE
+    raise HttpProblem(
+        NOT_ACCEPTABLE, f"Accept {header!r} is not possible here; it can be " + ", ".join(_BY_CONTENT_TYPE)
+    )
+
+
+def _by_preference(header: str) -> list[str]:
+    """Media types by falling quality, those that are ruled out (`q=0`) left out."""
+    weighted: list[tuple[float, int, str]] = []
+    for part in header.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    quality = float(parameter[2:])
+                except ValueError:
+                    quality = 0.0
+        if quality > 0:
+            weighted.append((-quality, len(weighted), name))
+    return [name for _, _, name in sorted(weighted)]

@@ -1,0 +1,39 @@
+"""Errors of requests, and the one shape in which every error is answered:
+
+`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range.
+"""
+
+from typing import Any
+
+import orjson
+
+from raftlog.api.codes import INTERNAL, status_and_code
+from raftlog.errors import OffsetOutOfRange, RaftlogError
+
+
+class HttpProblem(Exception):
+    """A request that HTTP itself, or its parsing, refuses. Nothing of it was done."""
+
+    def __init__(self, status_and_code: tuple[int, int], message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code = status_and_code
+        self.headers = headers or {}
+
+
+def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
+    """Status and JSON body of an error."""
+    if isinstance(error, HttpProblem):
+        return error.status, _body(error.code, str(error), "failed")
+    status, code = status_and_code(error)
+    more: dict[str, Any] = {}
+    if isinstance(error, OffsetOutOfRange):
+        more = {"beginning_offset": error.first, "end_offset": error.end}
+    return status, _body(code, str(error), error.outcome, **more)
+
+
+def _body(code: int, message: str, outcome: str, **more: Any) -> bytes:
+    return orjson.dumps({"error_code": code, "message": message, "outcome": outcome, **more})
+
+
+INTERNAL_ERROR_BODY = _body(INTERNAL[1], "the broker failed on this request; its log says why", "unknown")
+"""For what nobody expected; it may have happened before or after the request took effect."""

@@ -1,0 +1,85 @@
+"""GET of records: by offset with long poll, as JSON or as stored batches, and the offsets of a partition."""
+
+from typing import NamedTuple
+
+from aiohttp import web
+
+from raftlog.api.http.answers import answer_with, json_answer
+from raftlog.api.http.json_records import JsonRecords
+from raftlog.api.http.media import Format, accepted_format
+from raftlog.api.http.routing import Router, Target, partition_number, query_int
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import Fetched
+
+OFFSET_MAX = (1 << 63) - 1
+TIMEOUT_MS_DEFAULT = 1_000
+MAX_BYTES_DEFAULT = 1024 * 1024
+
+
+class _Options(NamedTuple):
+    offset: int
+    timeout_ms: int
+    max_bytes: int
+    min_bytes: int
+
+
+class FetchHandlers:
+    """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch)
+        router.add("GET", "/topics/{topic}/partitions/{partition}/offsets", self.offsets)
+
+    async def fetch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
+
+        Stored batches come as they are, so the first may begin below the offset. JSON begins at the offset and ends
+        when the answer has `max_bytes`, at least with one record.
+        """
+        topic, partition = target.args[0], partition_number(target.args[1])
+        format_, content_type = accepted_format(request.headers.get("Accept"))
+        settings = self._broker.settings
+        options = _Options(
+            query_int(target, "offset", None, 0, OFFSET_MAX),
+            min(query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 0, OFFSET_MAX), settings.fetch_wait_ms_max),
+            min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, OFFSET_MAX), settings.fetch_bytes_max),
+            query_int(target, "min_bytes", 1, 0, OFFSET_MAX),
+        )
+        fetched = await self._broker.fetch(
+            topic,
+            partition,
+            options.offset,
+            max_bytes=options.max_bytes,
+            min_bytes=options.min_bytes,
+            deadline=deadline_in(options.timeout_ms),
+        )
+        if format_ is Format.BATCHES:
+            batches = fetched.batches
+            body = bytes(batches[0]) if len(batches) == 1 else b"".join(batches)
+        else:
+            encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
+            body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
+        return answer_with(body, content_type, _bounds(fetched))
+
+    async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on."""
+        topic, partition = target.args[0], partition_number(target.args[1])
+        beginning, end = await self._broker.offsets(topic, partition)
+        body: dict[str, int | None] = {"beginning_offset": beginning, "end_offset": end}
+        if "timestamp" in target.query:
+            timestamp = query_int(target, "timestamp", None, 0, OFFSET_MAX)
+            found = await self._broker.offset_for_timestamp(topic, partition, timestamp)
+            body["offset"], body["timestamp"] = found or (None, None)
+        return json_answer(body)
+
+
+def _bounds(fetched: Fetched) -> dict[str, str]:
+    return {
+        "X-Raftlog-High-Watermark": str(fetched.high_watermark),
+        "X-Raftlog-Log-Start": str(fetched.log_start_offset),
+        "X-Raftlog-Leader-Epoch": str(fetched.leader_epoch),
+    }

@@ -1,0 +1,145 @@
+"""POST of records and of stored batches. The hot path: whatever stands here runs for every single record."""
+
+from typing import NamedTuple
+
+import orjson
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE, status_and_code
+from raftlog.api.http.answers import answer, json_answer
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.media import Format, content_format
+from raftlog.api.http.new_records import parse_records
+from raftlog.api.http.problems import HttpProblem, error_body
+from raftlog.api.http.routing import Router, Target, partition_number, query_int
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import ALL, Acks, RecordResult
+
+TIMEOUT_MS_DEFAULT = 10_000
+TIMEOUT_MS_MAX = 600_000
+_ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
+_ONE_DONE = (
+    b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
+    b'"key_schema_id":null,"value_schema_id":null}'
+)
+
+
+class _Options(NamedTuple):
+    topic: str
+    partition: int | None
+    acks: Acks
+    timeout_ms: int
+
+
+def timeout_ms(target: Target) -> int:
+    """`?timeout=` in milliseconds."""
+    return query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
+
+
+def _options(target: Target) -> _Options:
+    acks = target.query.get("acks", "all")
+    if acks not in _ACKS:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
+    partition = partition_number(target.args[1]) if len(target.args) > 1 else None
+    options = target.options = _Options(target.args[0], partition, _ACKS[acks], timeout_ms(target))
+    return options
+
+
+class ProduceHandlers:
+    """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    def add_to(self, router: Router) -> None:
+        router.add("POST", "/topics/{topic}", self.produce)
+        router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce)
+
+    async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        options: _Options = target.options or _options(target)
+        format_ = content_format(request.headers.get("Content-Type"))
+        whole = self._bodies.whole(request)
+        if whole is not None and len(whole) <= self._bodies.body_bytes_max:
+            return await self._produce_body(options, format_, whole)
+        async with self._bodies.receive(request) as body:
+            return await self._produce_body(options, format_, body)
+
+    async def _produce_body(self, options: _Options, format_: Format, body: bytes | bytearray) -> web.Response:
+        if format_ is Format.BATCHES:
+            return await self._produce_batches(options, body)
+        records, partitions = parse_records(body, format_)
+        topic, choice, acks, timeout = options
+        if partitions is not None and choice is not None:
+            raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
+        results = await self._broker.produce_records(
+            topic, choice if partitions is None else partitions, records, acks=acks, deadline=deadline_in(timeout)
+        )
+        if len(results) == 1:
+            partition, offset, error = results[0]
+            if error is None and offset is not None:
+                return answer(_ONE_DONE % (partition, offset))
+        return _many_answer(results)
+
+    async def _produce_batches(self, options: _Options, body: bytes | bytearray) -> web.Response:
+        topic, partition, acks, timeout = options
+        if partition is None:
+            raise HttpProblem(
+                WRONG_CONTENT_TYPE,
+                f"stored batches go to one partition; POST them to /topics/{topic}/partitions/{{partition}}",
+            )
+        done = await self._broker.produce_batches(topic, partition, body, acks=acks, deadline=deadline_in(timeout))
+        is_known = done.base_offset >= 0
+        offset = {
+            "partition": partition,
+            "offset": done.base_offset if is_known else None,
+            "error_code": None,
+            "error": None,
+        }
+        return json_answer(
+            {
+                "offsets": [offset],
+                "key_schema_id": None,
+                "value_schema_id": None,
+                "next_offset": done.next_offset if is_known else None,
+                "leader_epoch": done.leader_epoch,
+                "high_watermark": done.high_watermark,
+            }
+        )
+
+
+def _many_answer(results: list[RecordResult]) -> web.Response:
+    """200 when any record is done, otherwise the status of an error, unknown before failed."""
+    errors = [error for _, _, error in results if error is not None]
+    if len(errors) == len(results):
+        worst = next((error for error in errors if error.outcome == "unknown"), errors[0])
+        status, body = error_body(worst)
+        if len(results) == 1:
+            return answer(body, status=status)
+        described = orjson.loads(body)
+        described["offsets"] = [_described(result) for result in results]
+        return json_answer(described, status)
+    offsets = (
+        [_described(result) for result in results]
+        if errors
+        else [
+            {"partition": partition, "offset": offset, "error_code": None, "error": None}
+            for partition, offset, _ in results
+        ]
+    )
+    return json_answer({"offsets": offsets, "key_schema_id": None, "value_schema_id": None})
+
+
+def _described(result: RecordResult) -> dict[str, int | str | None]:
+    error: RaftlogError | None = result.error
+    if error is None:
+        return {"partition": result.partition, "offset": result.offset, "error_code": None, "error": None}
+    return {
+        "partition": result.partition,
+        "offset": None,
+        "error_code": status_and_code(error)[1],
+        "error": str(error),
+        "outcome": error.outcome,
+    }

@@ -1,0 +1,118 @@
+"""Which handler answers which path: a tree of path segments, and a cache of targets that were asked for lately.
+
+It stands in for aiohttp's router because most requests name one of a few paths: one dictionary lookup finds handler,
+arguments and parsed query at once. A pattern's segment in braces matches any one segment.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND
+from raftlog.api.http.problems import HttpProblem
+
+Handler: TypeAlias = Callable[["web.BaseRequest", "Target"], Awaitable[web.StreamResponse]]
+
+_CACHED_TARGETS_MAX = 1024
+_CACHED_PATH_LENGTH_MAX = 256
+_ANY = "{}"
+
+
+class Target:
+    """What one request line names. `options` is for the handler to keep what it parsed from the query."""
+
+    __slots__ = ("args", "handlers", "options", "query")
+
+    def __init__(self, handlers: Mapping[str, Handler], args: tuple[str, ...], query: Mapping[str, str]) -> None:
+        self.handlers = handlers
+        self.args = args
+        self.query = query
+        self.options: Any = None
+
+    def handler(self, method: str) -> Handler:
+        """Raises `HttpProblem` 405 that names the methods that are possible."""
+        found = self.handlers.get(method)
+        if found is None:
+            allowed = ", ".join(sorted(self.handlers))
+            raise HttpProblem(
+                METHOD_NOT_ALLOWED, f"method {method} is not possible here; it can be {allowed}", {"Allow": allowed}
+            )
+        return found
+
+
+class _Node:
+    __slots__ = ("children", "handlers")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.handlers: dict[str, Handler] = {}
+
+
+class Router:
+    """Add the routes first, then `find`."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self._cache: dict[str, Target] = {}
+
+    def add(self, method: str, pattern: str, handler: Handler) -> None:
+        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place."""
+        node = self._root
+        for segment in pattern.strip("/").split("/"):
+            name = _ANY if segment.startswith("{") else segment
+            node = node.children.setdefault(name, _Node())
+        assert method not in node.handlers, f"{method} {pattern} is there twice"
+        node.handlers[method] = handler
+
+    def find(self, raw_path: str) -> Target:
+        """The target of a request line's path and query; raises `HttpProblem` 404."""
+        target = self._cache.get(raw_path)
+        if target is None:
+            target = self._resolve(raw_path)
+            if len(raw_path) <= _CACHED_PATH_LENGTH_MAX:
+                if len(self._cache) >= _CACHED_TARGETS_MAX:
+                    self._cache.clear()
+                self._cache[raw_path] = target
+        return target
+
+    def _resolve(self, raw_path: str) -> Target:
+        parts = urlsplit(raw_path if raw_path.startswith("http") else f"http://-{raw_path}")
+        node = self._root
+        args: list[str] = []
+        for raw_segment in parts.path.strip("/").split("/"):
+            segment = unquote(raw_segment)
+            child = node.children.get(segment) if segment != _ANY else None
+            if child is None:
+                child = node.children.get(_ANY)
+                args.append(segment)
+            if child is None:
+                raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
+            node = child
+        if not node.handlers:
+            raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
+        return Target(node.handlers, tuple(args), dict(parse_qsl(parts.query, keep_blank_values=True)))
+
+
+def query_int(target: Target, name: str, default: int | None, low: int, high: int) -> int:
+    """A whole number from the query; `None` as default makes it required. Raises `HttpProblem` 400."""
+    text = target.query.get(name)
+    if text is None:
+        if default is None:
+            raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is missing")
+        return default
+    return whole_number(text, f"the query parameter {name!r}", low, high)
+
+
+def whole_number(text: str, what: str, low: int, high: int) -> int:
+    """Raises `HttpProblem` 400 that says what the number may be."""
+    digits = text[1:] if text.startswith("-") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and low <= int(text) <= high):
+        raise HttpProblem(BAD_REQUEST, f"{what} is {text!r}; it must be a whole number in {low} … {high}")
+    return int(text)
+
+
+def partition_number(text: str) -> int:
+    """A partition from a path; raises `HttpProblem` 400."""
+    return whole_number(text, "the partition", 0, (1 << 31) - 1)

@@ -1,0 +1,83 @@
+"""The HTTP server: sockets and connections. What is answered is `app`'s."""
+
+import asyncio
+import errno
+import os
+
+from aiohttp import web
+
+from raftlog.api.http.app import HttpApp
+from raftlog.api.http.bodies import BodyReader
+from raftlog.config import MIB
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.broker import Broker
+
+BODY_BYTES_MAX = 64 * MIB
+"""The largest request body that is accepted."""
+ALL_BODIES_BYTES_MAX = 128 * MIB
+"""Bytes of all bodies that may be in memory at once; past them a request waits, then gets 429."""
+BODY_TIMEOUT_MS = 60_000
+"""A body must have arrived within this."""
+KEEPALIVE_TIMEOUT_S = 75.0
+"""An idle connection is closed after this."""
+_LINGER_S = 2.0
+_BACKLOG = 1024
+
+
+class HttpServer:
+    """Serves one broker on one address. The broker is opened before `start` and closed after `stop`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        all_bodies_bytes_max: int = ALL_BODIES_BYTES_MAX,
+        body_timeout_ms: int = BODY_TIMEOUT_MS,
+        keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
+    ) -> None:
+        self._broker = broker
+        self._app = HttpApp(broker, BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms))
+        self._keepalive_timeout_s = keepalive_timeout_s
+        self._sockets: asyncio.Server | None = None
+        self._connections: web.Server | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; port 0 takes a free one. Returns the address. Raises `InvalidArgument` when it cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._connections = web.Server(
+            self._app.handle,
+            access_log=None,
+            keepalive_timeout=self._keepalive_timeout_s,
+            lingering_time=_LINGER_S,
+            tcp_keepalive=True,
+        )
+        try:
+            self._sockets = await loop.create_server(self._connections, host, port, backlog=_BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        address = self._sockets.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def stop(self, grace_s: float = 3.0) -> None:
+        """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end."""
+        if self._sockets is None or self._connections is None:
+            return
+        self._sockets.close()
+        self._broker.wake_fetches()
+        self._connections.pre_shutdown()
+        await self._connections.shutdown(grace_s)
+        await self._sockets.wait_closed()
+        self._sockets = self._connections = None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:
+    if error.errno == errno.EADDRINUSE:
+        why = "another program listens there; stop it, or choose another port"
+    elif error.errno == errno.EACCES:
+        why = "this user may not listen there; choose a port from 1024 up"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        why = "this machine has no such address"
+    else:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return InvalidArgument(f"cannot listen on {host}:{port}: {why}")

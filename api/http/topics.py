@@ -1,0 +1,71 @@
+"""Topics as the REST Proxy's v2 shows them: to look at. Creating and changing them is v3's (`clusters`)."""
+
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.routing import Router, Target, partition_number
+from raftlog.errors import UnknownPartition
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.results import PartitionDescription
+
+
+class TopicHandlers:
+    """GET /topics, /topics/{t}, /topics/{t}/partitions[/{p}], /brokers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/topics", self.topics)
+        router.add("GET", "/topics/{topic}", self.topic)
+        router.add("GET", "/topics/{topic}/partitions", self.partitions)
+        router.add("GET", "/topics/{topic}/partitions/{partition}", self.partition)
+        router.add("GET", "/brokers", self.brokers)
+
+    async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(self._broker.topics())
+
+    async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        described = self._broker.describe_topic(target.args[0])
+        return json_answer(
+            {
+                "name": described.name,
+                "configs": dict(described.config),
+                "partitions": [_shown(partition) for partition in described.partitions],
+            }
+        )
+
+    async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        described = self._broker.describe_topic(target.args[0])
+        return json_answer([_shown(partition) for partition in described.partitions])
+
+    async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(_shown(find_partition(self._broker, target.args[0], target.args[1])))
+
+    async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer({"brokers": [self._broker.node_id]})
+
+
+def find_partition(broker: Broker, topic: str, number_text: str) -> PartitionDescription:
+    """Raises `UnknownTopic`, `UnknownPartition`."""
+    number = partition_number(number_text)
+    partitions = broker.describe_topic(topic).partitions
+    if number >= len(partitions):
+        raise UnknownPartition(f"topic {topic} has no partition {number}; it has partitions 0 to {len(partitions) - 1}")
+    return partitions[number]
+
+
+def _shown(partition: PartitionDescription) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "replicas": [
+            {"broker": broker, "leader": broker == partition.leader, "in_sync": broker in partition.in_sync}
+            for broker in partition.replicas
+        ],
+    }
+    if partition.problem is not None:
+        shown["problem"] = partition.problem
+    return shown

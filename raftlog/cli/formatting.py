@@ -1,0 +1,98 @@
+"""How `consume` prints records: one function per way, over the records of one batch at a time.
+
+The plain ways do nothing per record that a comprehension cannot do.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import click
+
+from raftlog.cli.json_lines import print_json_line
+from raftlog.cli.options import unescape
+from raftlog.records import Record
+
+Printer = Callable[[int, Sequence[Record]], bytes]
+"""Bytes to print for records of a partition, newlines included."""
+
+_Piece = Callable[[int, Record], bytes]
+_TOKENS = re.compile(r"%(.)", re.DOTALL)
+
+FORMAT_HELP = "%t topic, %p partition, %o offset, %d timestamp (ms), %k key, %v value, %h headers, %% a percent sign"
+
+
+def value_printer(_partition: int, records: Sequence[Record]) -> bytes:
+    """One value a line; a record without one is an empty line."""
+    return b"\n".join([record.value or b"" for record in records]) + b"\n"
+
+
+def keyed_printer(separator: bytes) -> Printer:
+    """Key, separator, value; only the value where there is no key, so `produce --key-separator` is undone exactly."""
+
+    def printed(_partition: int, records: Sequence[Record]) -> bytes:
+        lines = [
+            record.value or b"" if (key := record.key) is None else key + separator + (record.value or b"")
+            for record in records
+        ]
+        return b"\n".join(lines) + b"\n"
+
+    return printed
+
+
+def json_printer(topic: str) -> Printer:
+    """One JSON object a line."""
+
+    def printed(partition: int, records: Sequence[Record]) -> bytes:
+        return b"\n".join([print_json_line(topic, partition, record) for record in records]) + b"\n"
+
+    return printed
+
+
+def format_printer(topic: str, text: str) -> Printer:
+    """A format of the caller's, as `FORMAT_HELP` describes it; raises `BadParameter`."""
+    pieces = list(_pieces(topic, text))
+
+    def printed(partition: int, records: Sequence[Record]) -> bytes:
+        return b"".join([piece(partition, record) for record in records for piece in pieces])
+
+    return printed
+
+
+def _pieces(topic: str, text: str) -> Iterable[_Piece]:
+    fields: dict[str, _Piece] = {
+        "t": lambda _partition, _record: topic.encode(),
+        "p": lambda partition, _record: b"%d" % partition,
+        "o": lambda _partition, record: b"%d" % record.offset,
+        "d": lambda _partition, record: b"%d" % record.timestamp,
+        "k": lambda _partition, record: record.key or b"",
+        "v": lambda _partition, record: record.value or b"",
+        "h": lambda _partition, record: _headers(record),
+        "%": lambda _partition, _record: b"%",
+    }
+    # Escapes are resolved in the literal parts only, so that "%%n" stays a percent sign and an n.
+    for number, part in enumerate(_TOKENS.split(text)):
+        if number % 2:
+            if part not in fields:
+                raise click.BadParameter(f"%{part} is not known; there are {FORMAT_HELP}", param_hint="--format")
+            yield fields[part]
+        elif part:
+            yield _literal(unescape(part).encode("utf-8", "surrogateescape"))
+
+
+def _literal(content: bytes) -> _Piece:
+    return lambda _partition, _record: content
+
+
+def _headers(record: Record) -> bytes:
+    return b",".join(name.encode() + b"=" + _readable(value) for name, value in record.headers)
+
+
+def _readable(value: bytes | None) -> bytes:
+    if value is None:
+        return b""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return b"base64:" + base64.b64encode(value)
+    return value

@@ -1,0 +1,28 @@
+"""What a line of the broker's log looks like. Imported by `raftlog.cli.logs` when the first line is due."""
+
+import logging
+import sys
+
+import structlog
+from structlog.types import Processor
+
+_SHARED: tuple[Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+)
+
+
+def formatter(line_format: str) -> logging.Formatter:
+    """`text` for people, `json` for machines; times are UTC."""
+    last: list[Processor]
+    if line_format == "json":
+        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)]
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_SHARED,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    )

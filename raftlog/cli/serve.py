@@ -1,0 +1,230 @@
+"""`raftlog serve`: the composition root. It puts broker and HTTP server together and waits for a signal.
+
+Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the broker cannot start or cannot stop in time.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import sys
+from dataclasses import fields
+from typing import Any
+
+import click
+import orjson
+import uvloop
+
+from raftlog.api.http import server as http_server
+from raftlog.api.http.server import HttpServer
+from raftlog.cli import logs
+from raftlog.cli.options import option, settings_option, split_address
+from raftlog.cli.outcome import CommandFailed
+from raftlog.config import TopicConfig
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.partitioner import PARTITIONERS
+from raftlog.partitions.settings import BrokerSettings
+
+logger = logging.getLogger(__name__)
+
+DATA_DIR_DEFAULT = "./raftlog-data"
+HTTP_DEFAULT = "127.0.0.1:8082"
+REQUESTS_GRACE_SECONDS = 1.5
+"""Requests under way get this long to end; then their connections are closed."""
+STOP_SECONDS_MAX = 4.5
+"""The whole stop takes at most this."""
+
+_TUNING = {
+    "partitions_per_topic_max": "Most partitions of one topic.",
+    "open_files_max": "Segment files kept open.",
+    "sync_threads": "Syncs of different partitions that run at once.",
+    "partition_pending_bytes_max": "Bytes of one partition that may wait for their sync; then producers wait.",
+    "broker_pending_bytes_max": "The same for all partitions together.",
+    "accumulate_bytes_max": "Largest batch that single records are put into.",
+    "fetch_bytes_max": "Most bytes that a fetch answers.",
+    "fetch_wait_ms_max": "Longest time that a fetch waits for records.",
+    "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
+    "retention_interval_s": "Seconds between two looks for segments to delete.",
+    "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
+    "scrub_bytes_per_second_max": "Speed of the scrub.",
+}
+
+
+_HTTP_TUNING = {
+    "body_bytes_max": (http_server.BODY_BYTES_MAX, "Largest request body."),
+    "all_bodies_bytes_max": (http_server.ALL_BODIES_BYTES_MAX, "Bytes of request bodies in memory at once."),
+    "body_timeout_ms": (http_server.BODY_TIMEOUT_MS, "Longest time that a body may take to arrive."),
+    "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
+}
+
+
+def _tuning_options(function: Any) -> Any:
+    """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
+    defaults = {field.name: field.default for field in fields(BrokerSettings)}
+    table = {name: (defaults[name], text) for name, text in _TUNING.items()} | _HTTP_TUNING
+    for name, (default, text) in reversed(table.items()):
+        function = option(
+            f"--{name.replace('_', '-')}",
+            name,
+            envvar=f"RAFTLOG_{name.upper()}",
+            type=type(default),
+            default=default,
+            help=text,
+        )(function)
+    return function
+
+
+@click.command()
+@option(
+    "--data-dir",
+    envvar="RAFTLOG_DATA_DIR",
+    type=click.Path(),
+    default=DATA_DIR_DEFAULT,
+    help="Where everything is kept; made when it is missing.",
+)
+@option(
+    "--http",
+    envvar="RAFTLOG_HTTP",
+    default=HTTP_DEFAULT,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0 takes a free one.",
+)
+@option(
+    "--advertise-http",
+    envvar="RAFTLOG_ADVERTISE_HTTP",
+    metavar="HOST:PORT",
+    help="The address that the ready line names, where clients reach this broker by another one than it listens on.",
+)
+@option(
+    "--node-id",
+    envvar="RAFTLOG_NODE_ID",
+    type=click.IntRange(0, (1 << 31) - 1),
+    default=1,
+    help="The number of this broker; a data directory belongs to one number.",
+)
+@option(
+    "--insecure",
+    envvar="RAFTLOG_INSECURE",
+    is_flag=True,
+    help="Allow an address that other machines can reach: anyone there can read and write everything.",
+)
+@option(
+    "--partitioner",
+    envvar="RAFTLOG_PARTITIONER",
+    type=click.Choice(list(PARTITIONERS)),
+    default="murmur2",
+    help="How a key chooses its partition when the producer leaves it to the broker.",
+)
+@settings_option(
+    "A setting of topics that do not say otherwise, such as retention.ms=-1; may be repeated.", "--topic-config"
+)
+@option(
+    "--log-level",
+    envvar="RAFTLOG_LOG_LEVEL",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    help="The least severe lines to log, to stderr.",
+)
+@option(
+    "--log-format",
+    envvar="RAFTLOG_LOG_FORMAT",
+    type=click.Choice(logs.FORMATS),
+    default="text",
+    help="Log and ready line as text or as JSON.",
+)
+@_tuning_options
+def serve(
+    data_dir: str,
+    http: str,
+    advertise_http: str | None,
+    insecure: bool,
+    topic_config: dict[str, str],
+    log_level: str,
+    log_format: str,
+    **settings: Any,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C. Once it serves, one line on stdout says where."""
+    if not __debug__:
+        raise CommandFailed("raftlog serve does not run under python -O: its assertions guard the data; leave -O out")
+    host, port = split_address(http, "--http")
+    if not insecure and not _is_loopback(host):
+        raise click.UsageError(
+            f"--http {http} can be reached by other machines, and there is no TLS and no password yet; "
+            "listen on 127.0.0.1, or give --insecure"
+        )
+    if advertise_http is not None:
+        split_address(advertise_http, "--advertise-http")
+    logs.configure(log_level, log_format)
+    http_settings = {name: settings.pop(name) for name in _HTTP_TUNING}
+    broker_settings = BrokerSettings(
+        data_dir=os.path.abspath(data_dir), topic_config=TopicConfig.from_strings(topic_config), **settings
+    )
+    uvloop.run(_serve(broker_settings, http_settings, host, port, advertise_http, log_format))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _serve(
+    settings: BrokerSettings,
+    http_settings: dict[str, Any],
+    host: str,
+    port: int,
+    advertised: str | None,
+    line_format: str,
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = await Broker.open(settings)
+    server = HttpServer(broker, **http_settings)
+    try:
+        address = await server.start(host, port)
+        _say_ready(broker, advertised or _joined(*address), line_format)
+        await stop.wait()
+    finally:
+        await _stop(broker, server)
+
+
+async def _stop(broker: Broker, server: HttpServer) -> None:
+    try:
+        async with asyncio.timeout(STOP_SECONDS_MAX):
+            await server.stop(REQUESTS_GRACE_SECONDS)
+            await broker.close()
+    except TimeoutError:
+        raise CommandFailed(
+            f"the broker did not stop within {STOP_SECONDS_MAX:g} s; what was acknowledged is safe, "
+            "and the next start checks the rest"
+        ) from None
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _say_ready(broker: Broker, where: str, line_format: str) -> None:
+    if line_format == "json":
+        line = orjson.dumps(
+            {
+                "event": "ready",
+                "http": where,
+                "node_id": broker.node_id,
+                "cluster_id": broker.cluster_id,
+                "data_dir": broker.settings.data_dir,
+                "pid": os.getpid(),
+            }
+        ).decode()
+    else:
+        line = f"raftlog is ready: node {broker.node_id} serves http://{where}, data in {broker.settings.data_dir}"
+    # Nobody needs to read it, so a closed stdout is no reason to stop.
+    try:
+        click.echo(line)
+        sys.stdout.flush()
+    except OSError as error:
+        logger.warning("the ready line could not be written: %s", error)

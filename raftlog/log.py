@@ -1,0 +1,401 @@
+"""The embedded library: a durable log in a directory, with no server and no event loop.
+
+    with raftlog.Log.open("events") as log:
+        offset = log.append([b"first", b"second"])      # on disk when this returns
+        for record in log.read(offset):
+            print(record.offset, record.value)
+
+Any number of threads may use one `Log`. Appenders share syncs: the thread that finds no sync under way makes one for
+everybody who waits, and whoever appends meanwhile is served by the next (group commit). Readers take no lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike, fspath
+from os.path import abspath
+from types import TracebackType
+from typing import Self
+
+from raftlog.config import LogConfig
+from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, RaftlogError
+from raftlog.records import (
+    Compression,
+    NewRecord,
+    Record,
+    build_batch,
+    read_header,
+    read_records,
+    validate_client_batches,
+)
+from raftlog.storage.lone_log import Appended, LoneLog
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.recovery import RecoveryReport
+from raftlog.storage.verify import VerifyReport, verify_log
+from raftlog.types import Buffer, Index, Offset
+
+PENDING_BYTES_MAX = 64 << 20
+"""Appended bytes that may wait for a sync; above, appenders wait."""
+READ_BYTES = 1 << 20
+RETENTION_INTERVAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """Where a log stands; sizes in bytes."""
+
+    log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    last_index: Index
+    segments: int
+    size_bytes: int
+    pending_bytes: int
+
+
+class _Waiter:
+    """A thread that waits until its append is answered, or until it is asked to lead. Moved under the log's mutex."""
+
+    __slots__ = ("error", "index", "is_done", "is_promoted", "wake", "wants_durable")
+
+    def __init__(self, index: int, *, wants_durable: bool) -> None:
+        self.index = index
+        self.wants_durable = wants_durable
+        self.is_done = False
+        self.is_promoted = False
+        self.error: RaftlogError | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+    def finish(self, error: RaftlogError | None = None) -> None:
+        self.is_done, self.error = True, error
+        if not self.is_promoted:
+            self.wake.release()
+
+    def promote(self) -> None:
+        self.is_promoted = True
+        self.wake.release()
+
+
+class Log:
+    """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it."""
+
+    def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
+        self._mutex = threading.Lock()
+        self._news = threading.Condition(self._mutex)
+        """Notified when the high watermark moves or the log ends: for followers and for slowed appenders."""
+        self._waiters: list[_Waiter] = []
+        self._jobs: list[Callable[[], None]] = []
+        """Syncs that were submitted and that no thread runs yet."""
+        self._is_led = False
+        """Whether a thread is running submitted syncs."""
+        self._disk = RealDisk(self._jobs.append, self._complete)
+        self._log = LoneLog.open(
+            self._disk,
+            path,
+            config,
+            clock=_now_ms,
+            create=create,
+            on_progress=self._progressed,
+            on_refused=self._refused,
+        )
+        self._closing = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self._keep()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        create: bool = True,
+    ) -> Self:
+        """Open the log in directory `path`, making it when missing and `create`, and recover it.
+
+        `config` defaults to `LogConfig()`: every append synced, nothing deleted. Raises `FormatError` for what is no
+        log, `DirectoryLocked` when another process has it open, and `OSError`. A damaged log opens for reading, see
+        `damage`.
+        """
+        return cls(abspath(fspath(path)), config or LogConfig(), create=create)
+
+    # what it is
+
+    @property
+    def path(self) -> str:
+        return self._log.path
+
+    @property
+    def damage(self) -> CorruptBatch | None:
+        """Damage that was found; while there is some, appends raise `LogDamaged`."""
+        return self._log.damage
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What opening the log found and did."""
+        return self._log.report
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset that can be read."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset after the last record that can be read (the high watermark)."""
+        return self._log.high_watermark
+
+    def stats(self) -> LogStats:
+        """Offsets and sizes, taken together."""
+        with self._mutex:
+            log = self._log
+            return LogStats(
+                log.log_start_offset,
+                log.high_watermark,
+                log.log_end_offset,
+                log.last_index,
+                log.segment_count,
+                log.size_bytes,
+                log.pending_bytes,
+            )
+
+    # appending
+
+    def append(self, records: Iterable[NewRecord | bytes], *, compression: Compression = Compression.NONE) -> Offset:
+        """Append records as one batch and return the offset of the first; they are durable by the flush policy.
+
+        Raises `InvalidArgument` and `RecordTooLarge` for what cannot be stored, `StorageFull` (definitely not kept),
+        `SyncFailed` (unknown), `LogDamaged`, `LogClosed`.
+        """
+        return self._append([build_batch(records, compression, _now_ms())]).base_offset
+
+    def append_batches(self, batches: Buffer) -> tuple[Offset, Offset]:
+        """Append ready-made batches that stand one after another; returns the first offset and the one after the last.
+
+        They are checked (length, CRC, counts), not opened. Raises `InvalidBatch` too.
+        """
+        checked = validate_client_batches(batches, self._log.config.max_message_bytes)
+        appended = self._append([bytearray(batch) for _, batch in checked])
+        return appended.base_offset, appended.next_offset
+
+    def _append(self, batches: list[bytearray]) -> Appended:
+        with self._mutex:
+            while self._log.pending_bytes > PENDING_BYTES_MAX and self._log.failure is None:
+                self._news.wait()
+            appended = self._log.append(batches)
+            self._log.maybe_flush()
+            if self._log.acknowledged_index >= appended.index:
+                return appended
+            waiter, leads = self._enlist(appended.index, wants_durable=False)
+        self._wait(waiter, leads)
+        return appended
+
+    def flush(self) -> None:
+        """Return when everything appended is durable; raises `SyncFailed` and what ended the log."""
+        with self._mutex:
+            if self._log.failure:
+                raise self._log.failure
+            if self._log.durable_index == self._log.last_index:
+                return
+            self._log.flush()
+            waiter, leads = self._enlist(self._log.last_index, wants_durable=True)
+        self._wait(waiter, leads)
+
+    def _enlist(self, index: Index, *, wants_durable: bool) -> tuple[_Waiter, bool]:
+        """Join those who wait (the mutex is held); true when the caller has to lead, because nobody does."""
+        waiter = _Waiter(index, wants_durable=wants_durable)
+        self._waiters.append(waiter)
+        leads, self._is_led = not self._is_led, True
+        return waiter, leads
+
+    def _wait(self, waiter: _Waiter, leads: bool) -> None:
+        while True:
+            if leads:
+                self._lead(waiter)
+            if waiter.is_done and not waiter.is_promoted:
+                break
+            waiter.wake.acquire()
+            with self._mutex:
+                leads, waiter.is_promoted = waiter.is_promoted, False
+        if waiter.error:
+            raise waiter.error
+
+    def _lead(self, waiter: _Waiter) -> None:
+        """Run submitted syncs until this thread's own append is answered; then hand over, or rest when none is left."""
+        while True:
+            with self._mutex:
+                if not self._jobs:
+                    self._is_led = False
+                    self._news.notify_all()
+                    return
+                successor = next((other for other in self._waiters if other is not waiter), None)
+                if waiter.is_done and successor:
+                    successor.promote()
+                    return
+                job = self._jobs.pop(0)
+            try:
+                job()
+            except BaseException:
+                self._abdicate(job)
+                raise
+
+    def _abdicate(self, job: Callable[[], None]) -> None:
+        """The leading thread was interrupted: its sync is still to be made, by whoever waits or comes next."""
+        with self._mutex:
+            self._jobs.insert(0, job)
+            self._is_led = bool(self._waiters)
+            if self._waiters:
+                self._waiters[0].promote()
+
+    def _complete(self, completion: Callable[[], None]) -> None:
+        with self._mutex:
+            completion()
+
+    def _progressed(self) -> None:
+        """The log moved on (the mutex is held): answer whom it concerns."""
+        acknowledged, durable, failure = self._log.acknowledged_index, self._log.durable_index, self._log.failure
+        waiting = []
+        for waiter in self._waiters:
+            if waiter.index <= (durable if waiter.wants_durable else acknowledged):
+                waiter.finish()
+            elif failure:
+                waiter.finish(failure)
+            else:
+                waiting.append(waiter)
+        self._waiters = waiting
+        self._news.notify_all()
+
+    def _refused(self, index: Index, error: RaftlogError) -> None:
+        """Appends from `index` on could not be written (the mutex is held): they definitely failed."""
+        for waiter in [waiter for waiter in self._waiters if waiter.index >= index]:
+            self._waiters.remove(waiter)
+            waiter.finish(error)
+
+    # reading
+
+    def offset_at(
+        self, *, from_start: int | None = None, from_end: int | None = None, timestamp: int | None = None
+    ) -> Offset:
+        """The offset `from_start` records behind the start, `from_end` before the end, or the first at `timestamp` ms.
+
+        Clamped to the log; a timestamp behind every record gives the end.
+        """
+        start, end = self.start_offset, self.end_offset
+        if [from_start, from_end, timestamp].count(None) != 2:
+            raise InvalidArgument("give exactly one of from_start, from_end and timestamp")
+        if timestamp is not None:
+            found = self._log.offset_for_timestamp(timestamp)
+            return found[0] if found else end
+        wanted = start + from_start if from_start is not None else end - (from_end or 0)
+        return Offset(min(max(wanted, start), end))
+
+    def read(self, offset: int | None = None, *, end: int | None = None) -> Iterator[Record]:
+        """Iterate over the records from `offset` (default: the start) up to `end` (default: the end as it is now).
+
+        Raises `OffsetOutOfRange` and, where stored bytes are damaged, `CorruptBatch`.
+        """
+        stop = min(self.end_offset, end) if end is not None else self.end_offset
+        position = self.start_offset if offset is None else offset
+        for batch in self.read_batches(position, end=stop):
+            for record in read_records(batch):
+                if position <= record.offset < stop:
+                    yield record
+
+    def read_batches(self, offset: int | None = None, *, end: int | None = None) -> Iterator[memoryview]:
+        """Stored batches as they are, from the one that holds `offset`, checked but not decoded."""
+        stop = Offset(min(self.end_offset, end) if end is not None else self.end_offset)
+        position: int = self.start_offset if offset is None else offset
+        while batches := self._log.read(position, READ_BYTES, end_offset=stop):
+            yield from batches
+            position = read_header(batches[-1]).next_offset
+
+    def follow(self, offset: int | None = None, *, idle_timeout_s: float | None = None) -> Iterator[Record]:
+        """Like `read`, and then wait for more; ends when the log is closed or nothing came for `idle_timeout_s`."""
+        position: int = self.end_offset if offset is None else offset
+        while True:
+            for record in self.read(position):
+                yield record
+                position = record.offset + 1
+            if not self._await_beyond(position, idle_timeout_s):
+                return
+
+    def _await_beyond(self, offset: int, timeout_s: float | None) -> bool:
+        with self._mutex:
+            self._news.wait_for(lambda: self._log.high_watermark > offset or self._log.failure is not None, timeout_s)
+            return self._log.high_watermark > offset and self._log.failure is None
+
+    # keeping
+
+    def truncate(self, offset: int) -> None:
+        """Drop every record from `offset` on, durably. Raises `NotAtBatchBorder` (with the borders around it)."""
+        with self._mutex:
+            self._log.cut(offset)
+
+    def trim(self, offset: int) -> Offset:
+        """Give up the records below `offset`; whole segments below are deleted. Returns the new start."""
+        with self._mutex:
+            return self._log.trim(offset)
+
+    def clean(self) -> int:
+        """Apply retention now; returns the bytes deleted."""
+        with self._mutex:
+            return self._log.clean()
+
+    def verify(self) -> VerifyReport:
+        """Read everything that is durable and check it: CRCs, index rows, the chain of offset and index."""
+        return verify_log(self._disk, self._log.path)
+
+    def _keep(self) -> None:
+        """Start a thread for what has to happen by the clock, if anything has to."""
+        config = self._log.config
+        intervals = []
+        if config.retention_ms is not None or config.retention_bytes is not None:
+            intervals.append(RETENTION_INTERVAL_S)
+        if config.flush_ms is not None and config.flush_messages > 1:
+            intervals.append(config.flush_ms / 1000)
+        if intervals:
+            self._keeper = threading.Thread(
+                target=self._keep_at, args=(min(intervals),), name="raftlog-keeper", daemon=True
+            )
+            self._keeper.start()
+
+    def _keep_at(self, interval_s: float) -> None:
+        clean_at = time.monotonic() + RETENTION_INTERVAL_S
+        while not self._closing.wait(interval_s):
+            try:
+                self.flush()
+                if time.monotonic() >= clean_at:
+                    clean_at = time.monotonic() + RETENTION_INTERVAL_S
+                    self.clean()
+            except RaftlogError:
+                if self._log.failure:
+                    return  # the next append raises it
+
+    # ending
+
+    def close(self) -> None:
+        """Flush, checkpoint and release the directory; nothing the second time."""
+        self._closing.set()
+        if self._keeper and self._keeper is not threading.current_thread():
+            self._keeper.join()
+        with self._mutex:
+            while self._is_led and not isinstance(self._log.failure, LogClosed):
+                self._news.wait()
+            self._log.close()
+            self._progressed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<raftlog.Log {self.path!r} offsets {self.start_offset} … {self.end_offset}>"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,71 @@
+"""What a `.log` file holds, batch by batch, for people and programs to look at."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from raftlog.errors import FormatError, InvalidBatch
+from raftlog.records import Compression, ControlKind, read_control
+from raftlog.storage.disk import Disk
+from raftlog.storage.repair import GAP
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.verify import Stored, log_file_segment, walk_segment
+
+
+def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryview]]:
+    """Each batch of a segment file as JSON values, with its bytes; a bad one says why in `"problem"`.
+
+    Raises `FormatError` when the name is not that of a segment, and `OSError`.
+    """
+    name = file.rpartition("/")[2]
+    if not (name.endswith(".log") and len(name) == 24 and name[:20].isdigit()):
+        raise FormatError(f"{file} is not a segment file: its name would be twenty digits and .log")
+    segment = log_file_segment(disk, file)
+    try:
+        for stored in walk_segment(segment):
+            yield _describe(stored, segment.base_index), stored.batch
+    finally:
+        segment.close()
+
+
+def _describe(stored: Stored, base_index: int) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "index": base_index + stored.number,
+        "position": stored.position,
+        "size": len(stored.batch),
+        "has_index_row": stored.row is not None,
+    }
+    header = stored.header
+    if header:
+        described |= {
+            "base_offset": header.base_offset,
+            "last_offset": header.next_offset - 1,
+            "term": header.leader_epoch,
+            "records": header.record_count,
+            "compression": Compression(header.compression).name.lower() if header.compression <= 4 else "unknown",
+            "max_timestamp": header.max_timestamp,
+            "producer_id": header.producer_id,
+            "crc": f"{header.crc:08x}",
+        }
+    if stored.why:
+        described["problem"] = stored.why
+    elif header and header.is_control:
+        described["control"] = _describe_control(stored.batch)
+    return described
+
+
+def _describe_control(batch: memoryview) -> dict[str, Any]:
+    try:
+        kind, payload = read_control(batch)
+        described: dict[str, Any] = {"kind": kind.name.lower()}
+        if kind is ControlKind.ROLL:
+            described |= {
+                key: str(value) if isinstance(value, uuid.UUID) else value
+                for key, value in decode_roll(payload)._asdict().items()
+            }
+        elif kind is ControlKind.GAP:
+            names = ("first_index", "last_index", "first_offset", "end_offset", "term", "reason")
+            described |= dict(zip(names, GAP.unpack(payload), strict=True))
+        return described
+    except (InvalidBatch, FormatError) as error:
+        return {"problem": str(error)}

@@ -1,0 +1,168 @@
+"""`raftlog log recover`: make a damaged log take appends again, at the price of what is damaged.
+
+Only for a log with one copy, and only when asked to: every damaged batch becomes a gap that names what was there, its
+bytes are kept in `.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside
+and cut off. The order makes an interrupted repair repeatable: bytes kept, then index and checkpoint removed, then the
+segment replaced by rename; the next opening reads everything and builds the index again.
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from raftlog.errors import CorruptBatch
+from raftlog.records import ControlKind, build_control_batch
+from raftlog.storage.directory import DAMAGED, internal, lock_directory, make_directory
+from raftlog.storage.disk import Disk, File
+from raftlog.storage.recovery import segment_bases
+from raftlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_stem
+from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
+from raftlog.types import Offset
+
+GAP = struct.Struct(">QQqqQB")
+"""First and last index, first offset, offset after the last, term, reason."""
+REASON_COMPACTED = 1
+REASON_LOST = 2
+_COPY_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What is damaged, and what was, or would be, lost. Offset ranges are `(first, end)`, end exclusive."""
+
+    problems: list[CorruptBatch] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    cut_from: int | None = None
+    """Everything from this offset on cannot be placed and goes."""
+    kept_in: list[str] = field(default_factory=list)
+    done: bool = False
+
+
+def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
+    """Look for damage in the log in `path` and, with `accept_loss`, replace it by gaps; the log must not be open.
+
+    Raises `DirectoryLocked` and `OSError`. Without `accept_loss` nothing is changed.
+    """
+    lock = lock_directory(disk, path)
+    try:
+        report = RepairReport(problems=verify_log(disk, path).problems)
+        damaged = sorted({problem.file for problem in report.problems})
+        plans = [plan for file in damaged if (plan := _plan(disk, file, report))]
+        if accept_loss and report.problems:
+            make_directory(disk, internal(path, DAMAGED))
+            for segment_file, pieces in plans:
+                _rewrite(disk, path, segment_file, pieces, report)
+            if report.cut_from is not None:
+                _set_newer_aside(disk, path, report)
+            report.done = True
+        return report
+    finally:
+        lock.release()
+
+
+_Pieces = list[tuple[int, int, bytes | None]]
+"""What a repaired segment consists of: `(position, length, gap)`, the gap in place of the bytes when there is one."""
+
+
+def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
+    """How a segment is put together again; its losses go into the report."""
+    if not disk.exists(file):
+        report.cut_from = _lower(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
+        return None
+    segment = log_file_segment(disk, file)
+    pieces: _Pieces = []
+    try:
+        offset = segment.base_offset
+        for stored in walk_segment(segment):
+            if stored.why and stored.row is None:
+                report.cut_from = _lower(report.cut_from, offset)
+                break
+            gap = _gap(segment, stored, offset) if stored.why else None
+            if gap:
+                report.lost.append((offset, segment.next_offset))
+            pieces.append((stored.position, len(stored.batch), gap))
+            offset = segment.next_offset
+    finally:
+        segment.close()
+    return file, pieces
+
+
+def _lower(known: int | None, offset: int) -> int:
+    return offset if known is None else min(known, offset)
+
+
+def _gap(segment: Segment, stored: Stored, offset: int) -> bytes:
+    assert stored.row is not None, "only a batch with a row can be placed"
+    spanned = segment.next_offset - offset
+    payload = GAP.pack(stored.row.index, stored.row.index, offset, segment.next_offset, stored.row.term, REASON_LOST)
+    batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(offset), offsets_spanned=spanned)
+    return bytes(batch)
+
+
+def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairReport) -> None:
+    old = disk.open(file)
+    temporary = file + ".repaired"
+    if disk.exists(temporary):
+        disk.unlink(temporary)
+    new = disk.open(temporary, create=True)
+    try:
+        written = 0
+        for position, length, gap in pieces:
+            if gap:
+                _keep(disk, path, old, position, length, report)
+            written += _copy(old, position, length, gap, new, written)
+        end = pieces[-1][0] + pieces[-1][1] if pieces else 0
+        if end < old.size():
+            _keep(disk, path, old, end, old.size() - end, report)
+        disk.sync([new])
+    finally:
+        old.close()
+        new.close()
+    _forget_index(disk, path, file.removesuffix(LOG_SUFFIX))
+    disk.rename(temporary, file)
+    disk.sync([], [path])
+
+
+def _copy(old: File, position: int, length: int, gap: bytes | None, new: File, written: int) -> int:
+    if gap:
+        new.write(written, [gap])
+        return len(gap)
+    for at in range(0, length, _COPY_BYTES):
+        new.write(written + at, [old.read(position + at, min(_COPY_BYTES, length - at))])
+    return length
+
+
+def _keep(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
+    kept = internal(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")
+    if disk.exists(kept):
+        disk.unlink(kept)
+    copy = disk.open(kept, create=True)
+    try:
+        for at in range(0, length, _COPY_BYTES):
+            copy.write(at, [old.read(position + at, min(_COPY_BYTES, length - at))])
+        disk.sync([copy], [internal(path, DAMAGED)])
+    finally:
+        copy.close()
+    report.kept_in.append(kept)
+
+
+def _forget_index(disk: Disk, path: str, stem: str) -> None:
+    """Remove what spoke of the old bytes; the next opening reads everything."""
+    doomed = [stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX, internal(path, "checkpoint")]
+    for name in doomed:
+        if disk.exists(name):
+            disk.unlink(name)
+    disk.sync([], [path, internal(path)])
+
+
+def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
+    """Move whole segments behind the cut into `.raftlog/damaged/`, newest first."""
+    assert report.cut_from is not None
+    for base in reversed(segment_bases(disk, path)):
+        if base < report.cut_from:
+            break
+        stem = f"{path}/{segment_stem(base)}"
+        _forget_index(disk, path, stem)
+        kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
+        disk.rename(stem + LOG_SUFFIX, kept)
+        disk.sync([], [path, internal(path, DAMAGED)])
+        report.kept_in.append(kept)

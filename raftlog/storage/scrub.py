@@ -1,0 +1,57 @@
+"""The background scrub: reads everything once in a while and finds what rotted below the checkpoint.
+
+It goes slice by slice, so that its owner decides how much disk and time it gets. An index row that is damaged while its
+batch is whole is written again from the batch; a damaged batch is noted, and the log takes no more appends.
+"""
+
+from typing import NamedTuple
+
+from raftlog.errors import CorruptBatch
+from raftlog.storage.healing import heal_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Offset
+
+
+class ScrubProgress(NamedTuple):
+    """What one slice did. `has_finished` when it reached the end of the log; the next slice begins anew."""
+
+    bytes_read: int
+    has_finished: bool
+    rows_healed: int
+    damage: CorruptBatch | None
+
+
+class Scrub:
+    """Where the scrub of one log stands."""
+
+    def __init__(self, log: SegmentedLog) -> None:
+        self._log = log
+        self._offset = Offset(0)
+        """Base offset of the segment that is being read."""
+        self._row = 0
+
+    def run_slice(self, max_bytes: int) -> ScrubProgress:
+        """Read at least one batch and about `max_bytes`; raises `OSError` when the disk cannot be read."""
+        segment = self._log.segment_of_offset(max(self._offset, self._log.log_start_offset))
+        if segment.base_offset != self._offset:
+            self._offset, self._row = Offset(segment.base_offset), 0
+        read = healed = 0
+        for number, row, batch, why in self._log.walk(segment, self._row):
+            if row.offset >= self._log.durable_offset:
+                break
+            self._row = number + 1
+            read += len(batch)
+            if why and heal_row(segment, number):
+                healed += 1
+            elif why:
+                return ScrubProgress(read, False, healed, self._log.corrupt(segment, row, why))
+            if read >= max_bytes:
+                return ScrubProgress(read, False, healed, None)
+        return ScrubProgress(read, self._next_segment(segment), healed, None)
+
+    def _next_segment(self, segment: Segment) -> bool:
+        """Go on to the next segment; true when there is none."""
+        newer = next((other for other in self._log.segments if other.base_offset > segment.base_offset), None)
+        self._offset, self._row = Offset(newer.base_offset if newer else 0), 0
+        return newer is None

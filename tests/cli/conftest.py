@@ -1,0 +1,98 @@
+"""The command in processes of its own, and a real broker for it to talk to."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from raftlog.cli.broker_process import BrokerProcess
+
+COMMAND = [sys.executable, "-m", "raftlog.cli"]
+SECONDS_MAX = 60
+
+
+class Run(Protocol):
+    """Runs the command to its end."""
+
+    def __call__(
+        self, *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
+    ) -> "subprocess.CompletedProcess[bytes]": ...
+
+
+def environment(more: dict[str, str] | None = None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+    return {**kept, **(more or {})}
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """`run("topic", "list")`; fails the test when the exit code is not the expected one."""
+
+    def run_command(
+        *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
+    ) -> "subprocess.CompletedProcess[bytes]":
+        done = subprocess.run(
+            [*COMMAND, *args], input=stdin, env=environment(env), capture_output=True, timeout=SECONDS_MAX, check=False
+        )
+        if expect is not None:
+            assert done.returncode == expect, f"{args} exited {done.returncode}: {done.stderr.decode()}"
+        if done.returncode in (1, 2, 3):
+            assert_one_line(done.stderr)
+        return done
+
+    return run_command
+
+
+def assert_one_line(stderr: bytes) -> None:
+    lines = stderr.decode().splitlines()
+    assert lines, "a failure says nothing"
+    assert lines[-1].startswith("error: "), lines
+    assert not any(line.startswith("Traceback") for line in lines), stderr.decode()
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    """Starts the command without waiting; whatever still runs at the end is killed."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: str, env: dict[str, str] | None = None, **pipes: Any) -> "subprocess.Popen[bytes]":
+        pipes.setdefault("stdout", subprocess.PIPE)
+        pipes.setdefault("stderr", subprocess.PIPE)
+        pipes.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([*COMMAND, *args], env=environment(env), **pipes)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that the tests of a module share; each uses topics of its own."""
+    with BrokerProcess(str(tmp_path_factory.mktemp("broker"))) as process:
+        process.start()
+        yield process
+        assert process.stop() == 0
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that a test may kill and start again."""
+    with BrokerProcess(str(tmp_path / "data")) as process:
+        process.start()
+        yield process
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, broker: BrokerProcess, run: Run) -> str:
+    """A new topic with one partition, named after the test."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    run("topic", "create", name, "--bootstrap", broker.address)
+    return name

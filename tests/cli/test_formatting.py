@@ -1,0 +1,57 @@
+"""What `consume` prints, and that `produce` reads it back."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from raftlog.cli.formatting import format_printer, json_printer, keyed_printer, value_printer
+from raftlog.cli.json_lines import read_json_line
+from raftlog.cli.routing import Layout, router_for
+from raftlog.records import NewRecord
+
+
+def record(value: bytes | None, key: bytes | None = None, offset: int = 0, **more: Any) -> Any:
+    fields = {"timestamp": 5, "headers": [], **more}
+    return SimpleNamespace(value=value, key=key, offset=offset, **fields)
+
+
+def test_values() -> None:
+    assert value_printer(0, [record(b"a"), record(None), record(b"b", b"k")]) == b"a\n\nb\n"
+
+
+@pytest.mark.parametrize("line", [b"k:v", b":v", b"k:", b"k:v:w", b"plain", b"", b"\xff:\x00"])
+def test_a_key_separator_is_undone_exactly(line: bytes) -> None:
+    for _partition, records in router_for(Layout(1, key_separator=b":")).route([line]):
+        stored = records[0]
+        assert not isinstance(stored, bytes)
+        assert keyed_printer(b":")(0, [record(stored.value, stored.key)]) == line + b"\n"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        NewRecord(b"v", b"k", 7, [("h", b"x"), ("n", None)]),
+        NewRecord(None, None, 7, []),
+        NewRecord(b"\xff\xfe", b"\x80", 7, []),
+        NewRecord(b'{"a": 1}', b"", 7, []),
+    ],
+    ids=["plain", "nothing", "not text", "json text"],
+)
+def test_json_is_undone_exactly(stored: NewRecord) -> None:
+    shown = record(stored.value, stored.key, 9, timestamp=stored.timestamp, headers=list(stored.headers))
+    line = json_printer("t")(3, [shown])
+    assert line.endswith(b"\n")
+    assert read_json_line(line[:-1], 1) == (stored, 3)
+
+
+def test_a_format_of_ones_own() -> None:
+    printer = format_printer("t", r"%t/%p@%o %d [%k]=%v %h 100%%\n")
+    shown = record(b"v", None, 12, headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
+    assert printer(4, [shown]) == b"t/4@12 5 []=v a=1,b=,c=base64:/w== 100%\n"
+
+
+def test_a_format_with_an_unknown_letter() -> None:
+    with pytest.raises(click.BadParameter, match="%z is not known"):
+        format_printer("t", "%z")

@@ -1,0 +1,67 @@
+"""The command line itself: help, version, wrong usage."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from raftlog import __version__
+from raftlog.cli.entry import VERBS, raftlog
+
+
+def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command, info_name="raftlog")
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from verbs(found, (*path, name))
+
+
+ALL = dict(verbs(raftlog))
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_flag_shows_variable_and_default(path: tuple[str, ...]) -> None:
+    command = ALL[path]
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name != "help":
+            assert parameter.show_envvar, f"{path} {parameter.name} hides its variable"
+            assert parameter.show_default, f"{path} {parameter.name} hides its default"
+            assert parameter.help, f"{path} {parameter.name} is not explained"
+
+
+def test_help_names_variables_and_defaults(run: Any) -> None:
+    text = " ".join(run("serve", "--help").stdout.decode().split())
+    assert "env var: RAFTLOG_DATA_DIR; default: ./raftlog-data" in text
+    text = " ".join(run("produce", "--help").stdout.decode().split())
+    assert "env var: RAFTLOG_PRODUCE_BATCH_BYTES; default: 524288" in text
+    assert "env var: RAFTLOG_BOOTSTRAP; default: 127.0.0.1:8082" in text
+
+
+def test_help_lists_the_verbs_without_importing_them() -> None:
+    code = (
+        "import sys\nfrom raftlog.cli.entry import raftlog\n"
+        "raftlog.main(['--help'], prog_name='raftlog', standalone_mode=False)\n"
+        "print([name for name in ('aiohttp', 'rich', 'uvloop') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
+    *text, loaded = done.stdout.decode().splitlines()
+    assert loaded == "[]"
+    assert all(any(line.split()[:1] == [name] for line in text) for name in VERBS)
+
+
+def test_version(run: Any) -> None:
+    assert __version__ in run("--version").stdout.decode()
+
+
+@pytest.mark.parametrize("args", [("nonsense",), ("topic", "nonsense"), ("topic", "create"), ("produce",)])
+def test_wrong_usage_is_one_line(run: Any, args: tuple[str, ...]) -> None:
+    done = run(*args, expect=2)
+    assert done.stderr.decode().count("\n") == 1
+    assert "--help" in done.stderr.decode()

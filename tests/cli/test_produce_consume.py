@@ -1,0 +1,242 @@
+"""Records in at one end and out at the other, through real processes and a real broker."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.cli.broker_process import BrokerProcess
+
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def at(broker: BrokerProcess) -> tuple[str, str]:
+    return ("--bootstrap", broker.address)
+
+
+def test_lines_come_back_in_order(run: Any, topic: str, at: tuple[str, str]) -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(5000)) + b"\n\xff\x00\nlast without newline"
+    done = run("produce", topic, "--json", "--batch-bytes", "2000", *at, stdin=lines)
+    summary = json.loads(done.stdout)
+    assert (summary["outcome"], summary["records"], summary["unconfirmed"]) == ("done", 5003, 0)
+    assert summary["partitions"] == [{"partition": 0, "base_offset": 0, "next_offset": 5003, "records": 5003}]
+    assert done.stderr.startswith(b"5,003 records, ")
+    assert run("consume", topic, "--no-follow", *at).stdout == lines + b"\n"
+
+
+@pytest.mark.parametrize("separator", [":", "\\t", "=>"])
+def test_keys_come_back_too(run: Any, topic: str, at: tuple[str, str], separator: str) -> None:
+    cut = separator.replace("\\t", "\t").encode()
+    lines = [
+        b"a" + cut + b"1",
+        b"no key",
+        cut + b"empty key",
+        b"empty value" + cut,
+        b"",
+        b"a" + cut + b"2" + cut + b"3",
+    ]
+    content = b"\n".join(lines) + b"\n"
+    run("produce", topic, "--key-separator", separator, *at, stdin=content)
+    assert run("consume", topic, "--key-separator", separator, "--no-follow", *at).stdout == content
+    assert run("consume", topic, "-f", "%k|", "-n", "2", *at).stdout == b"a||"
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed(run: Any, topic: str, at: tuple[str, str], codec: str) -> None:
+    content = b"the same line again\n" * 500
+    run("produce", topic, "-z", codec, *at, stdin=content)
+    assert run("consume", topic, "--no-follow", *at).stdout == content
+
+
+def test_json_lines_come_back(run: Any, topic: str, at: tuple[str, str]) -> None:
+    rows = [
+        {"key": "k", "value": "v", "timestamp": 1000, "headers": [{"name": "h", "value": "AQ=="}]},
+        {"key": None, "value": "gIE=", "encoding": {"value": "base64"}, "timestamp": 2000},
+        {"key": "x", "value": None, "timestamp": 3000},
+    ]
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    run("produce", topic, "--json-lines", *at, stdin=content)
+    printed = run("consume", topic, "--json", "--no-follow", *at).stdout
+    shown = [json.loads(line) for line in printed.splitlines()]
+    for offset, (row, found) in enumerate(zip(rows, shown, strict=True)):
+        assert found == {"topic": topic, "partition": 0, "offset": offset, **row}
+    run("produce", topic, "--json-lines", *at, stdin=printed)
+    again = run("consume", topic, "--json", "--from", "3", "--no-follow", *at).stdout.splitlines()
+    assert [{**json.loads(line), "offset": 0} for line in again] == [{**row, "offset": 0} for row in shown]
+
+
+def test_files_whole_and_by_line(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(b"a\nb\n")
+    (tmp_path / "2").write_bytes(b"c")
+    names = (str(tmp_path / "1"), str(tmp_path / "2"))
+    run("produce", topic, *names, *at)
+    run("produce", topic, "--whole-file", *names, *at)
+    printed = run("consume", topic, "-f", "%o %v|", "--no-follow", *at).stdout
+    assert printed == b"0 a|1 b|2 c|3 a\nb\n|4 c|"
+
+
+def test_numbered_keys_over_partitions(run: Any, at: tuple[str, str]) -> None:
+    run("topic", "create", "numbered", "-p", "4", *at)
+    content = b"".join(b"v%d\n" % number for number in range(1, 401))
+    summary = json.loads(run("produce", "numbered", "--number-keys", "--json", *at, stdin=content).stdout)
+    assert len(summary["partitions"]) == 4
+    printed = run("consume", "numbered", "-f", "%k %v\\n", "--no-follow", *at).stdout.splitlines()
+    assert sorted(printed) == sorted(b"%d v%d" % (number, number) for number in range(1, 401))
+    one = run("consume", "numbered", "-p", "2", "-f", "%p\\n", "--no-follow", *at).stdout
+    assert set(one.split()) == {b"2"}
+
+
+def test_one_partition_by_hand(run: Any, at: tuple[str, str]) -> None:
+    run("topic", "create", "by-hand", "-p", "3", *at)
+    run("produce", "by-hand", "-p", "1", *at, stdin=b"a\nb\n")
+    assert run("consume", "by-hand", "-f", "%p%v ", "--no-follow", *at).stdout == b"1a 1b "
+    assert b"by-hand" in run("produce", "by-hand", "-p", "3", *at, stdin=b"a\n", expect=1).stderr
+    assert b"3 partitions" in run("consume", "by-hand", "-p", "3", *at, expect=1).stderr
+
+
+def test_where_to_begin(run: Any, topic: str, at: tuple[str, str]) -> None:
+    rows = b"".join(b'{"value": "%d", "timestamp": %d}\n' % (n, 1000 * n) for n in range(10))
+    run("produce", topic, "--json-lines", "--batch-bytes", "1", *at, stdin=rows)
+
+    def values(begin: str) -> bytes:
+        return bytes(run("consume", topic, "--from", begin, "-f", "%v", "--no-follow", *at).stdout)
+
+    assert values("start") == b"0123456789"
+    assert values("4") == b"456789"
+    assert values("-3") == b"789"
+    assert values("-100") == b"0123456789"
+    assert values("@7000") == b"789"
+    assert values("@1970-01-01T00:00:08Z") == b"89"
+    assert values("@99999") == b""
+    assert values("end") == b""
+    assert values("10") == b""
+    done = run("consume", topic, "--from", "11", "--no-follow", *at, expect=1)
+    assert b"offset 11 is out of range" in done.stderr
+
+
+@pytest.mark.parametrize("begin", ["", "soon", "1.5", "@", "@yesterday"])
+def test_positions_that_are_none(run: Any, begin: str) -> None:
+    assert b"--from" in run("consume", "t", "--from", begin, expect=2).stderr
+
+
+def test_count_and_timeout(run: Any, topic: str, at: tuple[str, str]) -> None:
+    run("produce", topic, *at, stdin=b"a\nb\nc\n")
+    assert run("consume", topic, "--from", "start", "--count", "2", *at).stdout == b"a\nb\n"
+    assert run("consume", topic, "--timeout", "0.2", *at).stdout == b"a\nb\nc\n"
+    done = run("consume", topic, "--count", "5", "--timeout", "0.2", *at, expect=1)
+    assert done.stdout == b"a\nb\nc\n"
+    assert b"only 3 of 5 records came" in done.stderr
+    assert b"only 3 of 5" in run("consume", topic, "--count", "5", "--no-follow", *at, expect=1).stderr
+
+
+def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) -> None:
+    reader = spawn("consume", topic, *at)
+    writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
+    assert writer.stdin is not None
+    assert reader.stdout is not None
+    for line in (b"one\n", b"two\n"):
+        writer.stdin.write(line)
+        writer.stdin.flush()
+        assert reader.stdout.readline() == line
+    writer.stdin.close()
+    assert writer.wait(10) == 0
+    reader.send_signal(signal.SIGINT)
+    assert reader.wait(10) == 0
+
+
+def test_ctrl_c_says_what_is_confirmed(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+    writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
+    assert writer.stdin is not None
+    writer.stdin.write(b"one\n")
+    writer.stdin.flush()
+    assert run("consume", topic, "-n", "1", *at).stdout == b"one\n"
+    writer.send_signal(signal.SIGINT)
+    assert writer.wait(10) == 1
+    assert writer.stderr is not None
+    assert writer.stderr.read() == b"error: interrupted. 1 records are confirmed (partition 0: offsets 0 to 0).\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
+    run("produce", topic, *at, stdin=b"a line that is long enough\n" * 100_000)
+    reader = spawn("consume", topic, *at)
+    assert reader.stdout is not None
+    reader.stdout.readline()
+    reader.stdout.close()
+    assert reader.wait(10) == 0
+    assert reader.stderr is not None
+    assert reader.stderr.read() == b""
+
+
+def test_unknown_topics_and_bad_lines(run: Any, topic: str, at: tuple[str, str], tmp_path: Path) -> None:
+    assert b"nowhere" in run("produce", "nowhere", *at, stdin=b"a\n", expect=1).stderr
+    assert b"nowhere" in run("consume", "nowhere", *at, expect=1).stderr
+    done = run("produce", topic, "--json-lines", "--json", *at, stdin=b'{"value": 1}\nnonsense\n', expect=1)
+    assert b"line 2 is not a record" in done.stderr
+    assert json.loads(done.stdout)["outcome"] == "failed"
+    assert b"does not exist" in run("produce", topic, str(tmp_path / "missing"), *at, expect=2).stderr
+
+
+def test_records_above_the_topics_bound(run: Any, at: tuple[str, str]) -> None:
+    run("topic", "create", "small", "-c", "max.message.bytes=2048", *at)
+    content = b"".join(b"%d\n" % number for number in range(2000)) + b"\n" * 3000
+    run("produce", "small", *at, stdin=content)
+    assert run("consume", "small", "--no-follow", *at).stdout == content
+    done = run("produce", "small", *at, stdin=b"fits\n" + b"x" * 2040 + b"\n", expect=1)
+    assert b"max.message.bytes" in done.stderr
+    assert b"longer than" in run("produce", "small", *at, stdin=b"x" * 5000, expect=1).stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--json-lines", "--key-separator", ":"),
+        ("--number-keys", "--key-separator", ":"),
+        ("--whole-file",),
+        ("--resume", "state"),
+        ("--key-separator", ""),
+        ("--acks", "2"),
+        ("--compression", "rar"),
+        ("--batch-bytes", "0"),
+    ],
+)
+def test_flags_of_produce_that_do_not_go(run: Any, flags: tuple[str, ...]) -> None:
+    run("produce", "t", *flags, expect=2)
+
+
+@pytest.mark.parametrize("flags", [("--json", "-f", "%v"), ("-f", "%z"), ("-n", "0"), ("--timeout", "0")])
+def test_flags_of_consume_that_do_not_go(run: Any, flags: tuple[str, ...]) -> None:
+    run("consume", "t", *flags, expect=2)
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_weaker_acknowledgements(run: Any, topic: str, at: tuple[str, str], acks: str) -> None:
+    run("produce", topic, "--acks", acks, *at, stdin=b"a\nb\n")
+    assert run("consume", topic, "-n", "2", *at).stdout == b"a\nb\n"
+
+
+def test_an_unknown_outcome_is_exit_code_3(spawn: Spawn, run: Any, own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """The broker stops answering in the middle: it is frozen, so the request stays without an answer."""
+    at = ("--bootstrap", own_broker.address)
+    run("topic", "create", "t", *at)
+    writer = spawn("produce", "t", "--timeout-ms", "100", "--json", *at, stdin=subprocess.PIPE)
+    assert writer.stdin is not None
+    writer.stdin.write(b"one\n")
+    writer.stdin.flush()
+    assert run("consume", "t", "-n", "1", *at).stdout == b"one\n"
+    os.kill(own_broker.pid, signal.SIGSTOP)
+    writer.stdin.write(b"two\n")
+    writer.stdin.close()
+    began = time.monotonic()
+    assert writer.wait(30) == 3
+    assert time.monotonic() - began < 20
+    assert writer.stderr is not None
+    assert writer.stdout is not None
+    assert b"1 records are confirmed (partition 0: offsets 0 to 0), 1 more may be" in writer.stderr.read()
+    assert json.loads(writer.stdout.read())["outcome"] == "unknown"

@@ -1,0 +1,232 @@
+"""`produce --resume`: whatever is killed, the topic ends up with every line exactly once, in order."""
+
+import hashlib
+import json
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.cli.broker_process import BrokerProcess
+
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+LINES = 60_000
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines with keys that repeat, lines without, empty and doubled lines: what could confuse a comparison."""
+    choose = random.Random(7)
+    path = tmp_path_factory.mktemp("source") / "lines"
+    with path.open("wb") as file:
+        for number in range(LINES):
+            kind = choose.random()
+            if kind < 0.1:
+                file.write(b"\n")
+            elif kind < 0.2:
+                file.write(b"the same again\n")
+            else:
+                file.write(b"key%d: value %d %s\n" % (choose.randrange(500), number, b"x" * choose.randrange(60)))
+    return path
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def stored_offset(run: Any, topic: str, at: tuple[str, ...]) -> int:
+    rows = json.loads(run("topic", "describe", topic, "--json", *at).stdout)["partitions"]
+    return sum(row["end_offset"] for row in rows)
+
+
+def until_some_are_stored(run: Any, topic: str, at: tuple[str, ...], more_than: int) -> None:
+    """Follow the topic until it holds this many records; the reader ends by itself."""
+    run("consume", topic, "--count", str(more_than), *at)
+
+
+def produce(topic: str, source: Path, state: Path, at: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    return ("produce", topic, str(source), "--resume", str(state), "--batch-bytes", "4000", *at, *more)
+
+
+@pytest.mark.parametrize("kills", [1, 4])
+def test_the_producer_is_killed(
+    spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path, kills: int
+) -> None:
+    at = ("--bootstrap", broker.address)
+    topic, state = f"killed-{kills}", tmp_path / "state"
+    run("topic", "create", topic, *at)
+    command = produce(topic, source, state, at, "--key-separator", ": ")
+    for number in range(1, kills + 1):
+        producer = spawn(*command)
+        until_some_are_stored(run, topic, at, number * LINES // 20)
+        producer.kill()
+        producer.wait()
+    before = stored_offset(run, topic, at)
+    summary = json.loads(run(*command, "--json").stdout)
+    assert summary["already_stored"] >= before
+    assert summary["already_stored"] + summary["records"] == LINES
+    printed = run("consume", topic, "--key-separator", ": ", "--no-follow", *at).stdout
+    assert digest(printed) == digest(source.read_bytes())
+    again = json.loads(run(*command, "--json").stdout)
+    assert (again["records"], again["already_stored"]) == (0, LINES)
+
+
+def test_the_producer_is_killed_over_many_partitions(
+    spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "spread", "-p", "5", *at)
+    run("topic", "create", "spread-at-once", "-p", "5", *at)
+    command = produce("spread", source, tmp_path / "state", at, "--key-separator", ": ")
+    producer = spawn(*command)
+    until_some_are_stored(run, "spread", at, LINES // 10)
+    producer.kill()
+    producer.wait()
+    run(*command)
+    run("produce", "spread-at-once", str(source), "--key-separator", ": ", *at)
+    for partition in range(5):
+        flags = ("-p", str(partition), "--key-separator", ": ", "--no-follow", *at)
+        assert run("consume", "spread", *flags).stdout == run("consume", "spread-at-once", *flags).stdout
+
+
+def test_the_broker_is_killed(spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path) -> None:
+    """The running producer goes on by itself when the broker is back."""
+    at = ("--bootstrap", own_broker.address)
+    run("topic", "create", "t", "-p", "2", *at)
+    run("topic", "create", "at-once", "-p", "2", *at)
+    producer = spawn(*produce("t", source, tmp_path / "state", at, "--key-separator", ": ", "--timeout-ms", "2000"))
+    for number in (1, 2, 3):
+        until_some_are_stored(run, "t", at, number * LINES // 20)
+        own_broker.kill()
+        own_broker.start()
+    assert producer.wait(60) == 0, producer.communicate()[1].decode()
+    run("produce", "at-once", str(source), "--key-separator", ": ", *at)
+    for partition in ("0", "1"):
+        flags = ("-p", partition, "--key-separator", ": ", "--no-follow", *at)
+        assert run("consume", "t", *flags).stdout == run("consume", "at-once", *flags).stdout
+
+
+def test_broker_and_producer_are_killed(
+    spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
+    at = ("--bootstrap", own_broker.address)
+    run("topic", "create", "t", *at)
+    command = produce("t", source, tmp_path / "state", at)
+    producer = spawn(*command)
+    until_some_are_stored(run, "t", at, LINES // 10)
+    own_broker.kill()
+    producer.kill()
+    producer.wait()
+    own_broker.start()
+    run(*command)
+    assert digest(run("consume", "t", "--no-follow", *at).stdout) == digest(source.read_bytes())
+
+
+def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess, source: Path, tmp_path: Path) -> None:
+    at = ("--bootstrap", own_broker.address)
+    run("topic", "create", "t", *at)
+    command = produce("t", source, tmp_path / "state", at)
+    producer = spawn(*command, "--give-up-after", "0.5")
+    until_some_are_stored(run, "t", at, LINES // 20)
+    own_broker.kill()
+    code = producer.wait(30)
+    assert producer.stderr is not None
+    words = producer.stderr.read().decode()
+    assert code in (1, 3), words
+    assert "records are confirmed" in words
+    own_broker.start()
+    run(*command)
+    assert digest(run("consume", "t", "--no-follow", *at).stdout) == digest(source.read_bytes())
+
+
+@pytest.fixture
+def half_done(
+    spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> tuple[str, Path, tuple[str, ...]]:
+    """A run that was killed: topic, state file and address."""
+    at = ("--bootstrap", broker.address)
+    topic = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    state = tmp_path / "state"
+    run("topic", "create", topic, *at)
+    producer = spawn(*produce(topic, source, state, at))
+    until_some_are_stored(run, topic, at, LINES // 10)
+    producer.kill()
+    producer.wait()
+    return topic, state, at
+
+
+def refused(run: Any, half_done: tuple[str, Path, tuple[str, ...]], *command: str) -> str:
+    """The error; nothing may have been written."""
+    topic, _, at = half_done
+    before = stored_offset(run, topic, at)
+    words: str = run(*command, expect=1).stderr.decode()
+    assert stored_offset(run, topic, at) == before
+    return words
+
+
+def test_somebody_else_wrote_to_the_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+    topic, state, at = half_done
+    run("produce", topic, *at, stdin=b"a stranger's record\n")
+    words = refused(run, half_done, *produce(topic, source, state, at))
+    assert "somebody else wrote to the topic" in words
+
+
+def test_more_is_stored_than_the_source_has(
+    run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path
+) -> None:
+    topic, state, at = half_done
+    run(*produce(topic, source, state, at))
+    run("produce", topic, *at, stdin=b"\n")
+    assert "more records than the source" in refused(run, half_done, *produce(topic, source, state, at))
+
+
+def test_another_source(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path, tmp_path: Path) -> None:
+    topic, state, at = half_done
+    other = tmp_path / "other"
+    other.write_bytes(source.read_bytes()[:-1])
+    assert "another source" in refused(run, half_done, *produce(topic, other, state, at))
+
+
+def test_other_options(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+    topic, state, at = half_done
+    assert "key-separator" in refused(run, half_done, *produce(topic, source, state, at, "--key-separator", ":"))
+    assert "partition" in refused(run, half_done, *produce(topic, source, state, at, "-p", "0"))
+
+
+def test_another_topic(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+    topic, state, at = half_done
+    run("topic", "create", f"{topic}-2", *at)
+    assert "another topic" in refused(run, half_done, *produce(f"{topic}-2", source, state, at))
+
+
+def test_a_topic_that_was_made_anew(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+    topic, state, at = half_done
+    fields = json.loads(state.read_text())
+    fields["base_offsets"] = [10_000_000]
+    state.write_text(json.dumps(fields))
+    assert "made anew" in refused(run, half_done, *produce(topic, source, state, at))
+
+
+def test_a_file_that_is_no_state(run: Any, half_done: tuple[str, Path, tuple[str, ...]], source: Path) -> None:
+    topic, state, at = half_done
+    for content in ("", "{}", "[1]", '{"raftlog_resume": 99}'):
+        state.write_text(content)
+        assert "is not a state file" in refused(run, half_done, *produce(topic, source, state, at))
+
+
+def test_two_producers_with_one_state_file(
+    spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "twins", *at)
+    command = produce("twins", source, tmp_path / "state", at)
+    first = spawn(*command, "--batch-bytes", "500")
+    until_some_are_stored(run, "twins", at, 1)
+    done = run(*command, expect=None)
+    assert done.returncode == 1, "the first producer must still be at work"
+    assert b"in use by another raftlog produce" in done.stderr
+    assert first.wait(60) == 0
+    assert digest(run("consume", "twins", "--no-follow", *at).stdout) == digest(source.read_bytes())

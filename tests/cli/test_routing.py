@@ -1,0 +1,121 @@
+"""From lines to records and partitions: what resuming rests on, so it must not depend on how lines come in."""
+
+import random
+
+import pytest
+
+from raftlog.cli.json_lines import milliseconds
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.routing import Layout, router_for
+from raftlog.partitions.partitioner import hash_by_name
+from raftlog.records import NewRecord
+
+
+def routed(layout: Layout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:
+    """All records by partition, the lines handed over in pieces of random size."""
+    router = router_for(layout)
+    result: dict[int, list[NewRecord]] = {}
+    at = 0
+    while at < len(lines):
+        size = len(lines) if pieces is None else pieces.randint(0, 7)
+        for partition, records in router.route(lines[at : at + size]):
+            result.setdefault(partition, []).extend(
+                NewRecord(one) if isinstance(one, bytes) else one for one in records
+            )
+        at += size
+    return {partition: records for partition, records in result.items() if records}
+
+
+LAYOUTS = [
+    Layout(1),
+    Layout(3),
+    Layout(3, partition=2),
+    Layout(5, key_separator=b": "),
+    Layout(5, key_separator=b":", partitioner="crc32"),
+    Layout(1, key_separator=b":"),
+    Layout(4, number_keys=True),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_pieces_make_no_difference(layout: Layout) -> None:
+    lines = [b"%d: value %d" % (n % 11, n) if n % 3 else b"no key %d" % n for n in range(200)]
+    whole = routed(layout, lines)
+    assert sum(map(len, whole.values())) == len(lines)
+    for seed in range(20):
+        assert routed(layout, lines, random.Random(seed)) == whole
+
+
+def test_values_go_in_turn() -> None:
+    assert routed(Layout(2), [b"a", b"b", b"c"]) == {0: [NewRecord(b"a"), NewRecord(b"c")], 1: [NewRecord(b"b")]}
+
+
+def test_keys_are_cut_at_the_first_separator() -> None:
+    lines = [b"k=v=w", b"=v", b"k=", b"", b"nothing"]
+    assert routed(Layout(1, key_separator=b"="), lines)[0] == [
+        NewRecord(b"v=w", b"k"),
+        NewRecord(b"v", b""),
+        NewRecord(b"", b"k"),
+        NewRecord(b"", None),
+        NewRecord(b"nothing", None),
+    ]
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
+def test_keys_choose_as_the_broker_would(partitioner: str) -> None:
+    layout = Layout(7, key_separator=b"=", partitioner=partitioner)
+    for partition, records in routed(layout, [b"key%d=v" % n for n in range(50)]).items():
+        for record in records:
+            assert record.key is not None
+            assert hash_by_name(partitioner)(record.key) % 7 == partition
+
+
+def test_a_record_without_a_key_goes_by_its_number() -> None:
+    lines = [b"k=1", b"x", b"y", b"k=2", b"z"]
+    result = routed(Layout(3, key_separator=b"="), lines)
+    places = {record.value: partition for partition, records in result.items() for record in records}
+    assert (places[b"x"], places[b"y"], places[b"z"]) == (1, 2, 1)
+
+
+def test_json_lines_in_full() -> None:
+    line = (
+        b'{"key": "k", "value": {"a": [1, null]}, "timestamp": "1970-01-01T00:00:01Z", "partition": 2,'
+        b' "headers": [{"name": "h", "value": "AQI="}, {"name": "n", "value": null}], "topic": "t", "offset": 3}'
+    )
+    expected = NewRecord(b'{"a":[1,null]}', b"k", 1000, [("h", b"\x01\x02"), ("n", None)])
+    assert routed(Layout(4, json_lines=True), [line]) == {2: [expected]}
+
+
+def test_json_lines_defaults() -> None:
+    lines = [b"{}", b'{"value": "x"}', b'{"value": "/w==", "encoding": {"value": "base64"}}']
+    result = routed(Layout(3, json_lines=True), lines)
+    assert {partition: records[0].value for partition, records in result.items()} == {0: None, 1: b"x", 2: b"\xff"}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"{", "line 2"),
+        (b"[]", "not a JSON object"),
+        (b'{"Key": 1}', "unknown field Key"),
+        (b'{"partition": -1}', "partition"),
+        (b'{"partition": true}', "partition"),
+        (b'{"timestamp": "soon"}', "soon"),
+        (b'{"headers": [1]}', "a header is"),
+        (b'{"headers": [{"name": "a", "value": "?"}]}', "not base64"),
+        (b'{"headers": 5}', "headers"),
+        (b'{"value": 7, "encoding": {"value": "base64"}}', "not base64"),
+        (b'{"encoding": 7}', "encoding"),
+    ],
+)
+def test_lines_that_are_no_records(line: bytes, why: str) -> None:
+    with pytest.raises(CommandFailed, match=r"line 2 ") as raised:
+        routed(Layout(1, json_lines=True), [b"{}", line])
+    assert why in str(raised.value)
+
+
+def test_times() -> None:
+    assert milliseconds("1500") == 1500
+    assert milliseconds("1970-01-01T01:00:00+01:00") == 0
+    with pytest.raises(ValueError, match="tomorrow"):
+        milliseconds("tomorrow")

@@ -1,0 +1,169 @@
+"""Starting and stopping a broker: what it says, what it refuses, and how fast it goes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Spawn = Callable[..., "subprocess.Popen[bytes]"]
+STOP_SECONDS_MAX = 5.0
+FREE = "127.0.0.1:0"
+
+
+def first_line(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().decode()
+
+
+def ready(spawn: Spawn, data_dir: Path, *flags: str, **more: Any) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+    process = spawn("serve", "--data-dir", str(data_dir), "--http", FREE, "--log-format", "json", *flags, **more)
+    line = first_line(process)
+    assert line, process.communicate()[1].decode()
+    return process, json.loads(line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(spawn: Spawn, tmp_path: Path, number: signal.Signals) -> None:
+    process, line = ready(spawn, tmp_path / "data")
+    assert line["event"] == "ready"
+    assert line["pid"] == process.pid
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    assert time.monotonic() - began < STOP_SECONDS_MAX
+
+
+def test_a_waiting_fetch_does_not_hold_up_the_stop(spawn: Spawn, tmp_path: Path, run: Any) -> None:
+    process, line = ready(spawn, tmp_path / "data")
+    run("topic", "create", "t", "--bootstrap", line["http"])
+    run("produce", "t", "--bootstrap", line["http"], stdin=b"here\n")
+    reader = spawn("consume", "t", "--bootstrap", line["http"], "--give-up-after", "0")
+    assert first_line(reader) == "here\n"
+    began = time.monotonic()
+    process.terminate()
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    assert time.monotonic() - began < STOP_SECONDS_MAX
+    assert reader.wait(STOP_SECONDS_MAX) == 1
+
+
+def test_the_ready_line_for_people(spawn: Spawn, tmp_path: Path) -> None:
+    process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
+    assert first_line(process).startswith("raftlog is ready: node 1 serves http://127.0.0.1:")
+
+
+def test_settings_from_the_environment(spawn: Spawn, tmp_path: Path) -> None:
+    data_dir = tmp_path / "from-environment"
+    env = {
+        "RAFTLOG_DATA_DIR": str(data_dir),
+        "RAFTLOG_HTTP": FREE,
+        "RAFTLOG_NODE_ID": "7",
+        "RAFTLOG_LOG_FORMAT": "json",
+    }
+    line = json.loads(first_line(spawn("serve", env=env)))
+    assert (line["node_id"], line["data_dir"]) == (7, str(data_dir))
+    assert data_dir.is_dir()
+
+
+def test_a_flag_wins_over_the_environment(spawn: Spawn, tmp_path: Path) -> None:
+    _, line = ready(spawn, tmp_path / "data", "--node-id", "3", env={"RAFTLOG_NODE_ID": "7"})
+    assert line["node_id"] == 3
+
+
+def test_the_port_is_in_use(run: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", address, expect=1)
+    assert address.rpartition(":")[2] in done.stderr.decode()
+    assert "another program listens there" in done.stderr.decode()
+
+
+def test_two_brokers_on_one_directory(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    ready(spawn, tmp_path / "data")
+    done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, expect=1)
+    assert str(tmp_path / "data") in done.stderr.decode()
+    assert "another process" in done.stderr.decode()
+
+
+def test_a_data_directory_below_a_file(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    done = run("serve", "--data-dir", str(tmp_path / "file" / "data"), "--http", FREE, expect=1)
+    assert str(tmp_path / "file") in done.stderr.decode()
+
+
+def test_a_data_directory_where_nobody_may_write(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    path = str(tmp_path / "closed" / "data") if os.geteuid() else "/proc/raftlog-cannot-be-here"
+    done = run("serve", "--data-dir", path, "--http", FREE, expect=1)
+    assert path in done.stderr.decode()
+
+
+def test_a_directory_of_another_version(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    process, _ = ready(spawn, tmp_path / "data")
+    process.terminate()
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    meta = tmp_path / "data" / ".raftlog" / "meta"
+    fields = json.loads(meta.read_text())
+    meta.write_text(json.dumps({**fields, "format": fields["format"] + 1}))
+    done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, expect=1)
+    assert "version" in done.stderr.decode()
+
+
+def test_the_directory_of_another_node(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    process, _ = ready(spawn, tmp_path / "data")
+    process.terminate()
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE, "--node-id", "2", expect=1)
+    assert "2" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "somewhere.example:0"])
+def test_other_machines_only_with_insecure(run: Any, tmp_path: Path, address: str) -> None:
+    done = run("serve", "--data-dir", str(tmp_path / "data"), "--http", address, expect=2)
+    assert "--insecure" in done.stderr.decode()
+
+
+def test_insecure_is_allowed_when_it_is_meant(spawn: Spawn, tmp_path: Path) -> None:
+    process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", "0.0.0.0:0", "--insecure")
+    assert "0.0.0.0" in first_line(process)
+
+
+def test_not_under_optimisation(tmp_path: Path) -> None:
+    command = [sys.executable, "-O", "-m", "raftlog.cli", "serve", "--data-dir", str(tmp_path / "data"), "--http", FREE]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: raftlog serve does not run under python -O")
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        (("--http", "8082"), "HOST:PORT"),
+        (("--http", "127.0.0.1:70000"), "HOST:PORT"),
+        (("--node-id", "-1"), "--node-id"),
+        (("--log-level", "loud"), "loud"),
+        (("--topic-config", "retention.ms"), "KEY=VALUE"),
+        (("--nothing",), "--nothing"),
+    ],
+)
+def test_bad_flags(run: Any, flags: tuple[str, ...], what: str) -> None:
+    done = run("serve", *flags, expect=2)
+    assert what in done.stderr.decode()
+    assert "raftlog serve --help" in done.stderr.decode()
+
+
+def test_a_bad_topic_setting(run: Any) -> None:
+    assert b"unknown setting 'x'" in run("serve", "--topic-config", "x=1", expect=1).stderr
+
+
+def test_serving_carries_no_client_and_no_terminal_library() -> None:
+    code = "import sys, raftlog.cli.serve; print(*sorted({'rich', 'structlog', 'raftlog.client'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
+    assert done.stdout == b"\n"

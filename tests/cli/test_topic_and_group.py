@@ -1,0 +1,85 @@
+"""Topics and group offsets from the command line."""
+
+import json
+from typing import Any
+
+from raftlog.cli.broker_process import BrokerProcess
+
+
+def test_the_life_of_a_topic(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    done = run("topic", "create", "life", "-p", "3", "-c", "retention.ms=60000", "-c", "segment.bytes=1048576", *at)
+    assert done.stdout == b"created life, 3 partitions\n"
+    assert b"life" in run("topic", "list", *at).stdout.split()
+    described = json.loads(run("topic", "describe", "life", "--json", *at).stdout)
+    assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
+    assert (described["configs"]["retention.ms"], described["partitions_count"]) == ("60000", 3)
+    run("topic", "alter", "life", "-c", "retention.ms=-1", "--reset", "segment.bytes", *at)
+    configs = json.loads(run("topic", "describe", "life", "--json", *at).stdout)["configs"]
+    assert configs["retention.ms"] == "-1"
+    assert configs["segment.bytes"] != "1048576"
+    shown = run("topic", "describe", "life", *at).stdout.decode()
+    assert "3 partitions" in shown
+    assert "retention.ms" in shown
+    assert run("topic", "delete", "life", *at).stdout == b"deleted life\n"
+    assert "life" not in json.loads(run("topic", "list", "--json", *at).stdout)
+
+
+def test_a_topic_that_exists(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "twice", *at)
+    assert b"twice" in run("topic", "create", "twice", *at, expect=1).stderr
+    assert json.loads(run("topic", "create", "twice", "--if-not-exists", "--json", *at).stdout)["created"] is False
+
+
+def test_topics_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    assert b"..." in run("topic", "create", "...", *at, expect=1).stderr
+    assert b"a/b" in run("topic", "create", "a/b", *at, expect=1).stderr
+    assert b"replication" in run("topic", "create", "copies", "-r", "3", *at, expect=1).stderr
+    assert b"unknown setting 'x.y'" in run("topic", "create", "set", "-c", "x.y=1", *at, expect=1).stderr
+    assert b"--partitions" in run("topic", "create", "none", "-p", "0", *at, expect=2).stderr
+
+
+def test_unknown_topics(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    for verb in ("describe", "delete"):
+        assert b"nowhere" in run("topic", verb, "nowhere", *at, expect=1).stderr
+    assert b"nowhere" in run("topic", "alter", "nowhere", "-c", "retention.ms=1", *at, expect=1).stderr
+    assert b"nothing to change" in run("topic", "alter", "nowhere", *at, expect=2).stderr
+
+
+def test_group_offsets_only_go_forward(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "grouped", "-p", "2", *at)
+    done = run("group", "offsets", "g", "--commit", "grouped/0=5", "--commit", "grouped/1=2", *at)
+    assert done.stdout == b"grouped/0 5\ngrouped/1 2\n"
+    assert run("group", "offsets", "g", "--commit", "grouped/0=4", *at).stdout == done.stdout
+    rows = json.loads(run("group", "offsets", "g", "--json", *at).stdout)["offsets"]
+    assert rows[0] == {"topic": "grouped", "partition": 0, "offset": 5}
+    assert "g" in json.loads(run("group", "list", "--json", *at).stdout)
+
+
+def test_commits_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    assert b"TOPIC/PARTITION=OFFSET" in run("group", "offsets", "g", "--commit", "t/0", *at, expect=2).stderr
+    assert b"TOPIC/PARTITION" in run("group", "offsets", "g", "--commit", "t=0", *at, expect=2).stderr
+    assert b"nowhere" in run("group", "offsets", "g", "--commit", "nowhere/0=1", *at, expect=1).stderr
+
+
+def test_no_broker(run: Any, unused_tcp_port: int) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    for verb in (("topic", "list"), ("group", "list"), ("produce", "t"), ("consume", "t")):
+        done = run(*verb, "--bootstrap", address, expect=1)
+        assert done.stderr.decode().startswith(f"error: no broker answers ({address}: connection refused)")
+
+
+def test_the_address_from_the_environment_with_a_dead_one_first(
+    broker: BrokerProcess, run: Any, unused_tcp_port: int
+) -> None:
+    run("topic", "list", env={"RAFTLOG_BOOTSTRAP": f"127.0.0.1:{unused_tcp_port},{broker.address}"})
+
+
+def test_a_flag_of_a_verb_from_the_environment(broker: BrokerProcess, run: Any) -> None:
+    env = {"RAFTLOG_BOOTSTRAP": broker.address, "RAFTLOG_TOPIC_CREATE_PARTITIONS": "4"}
+    assert run("topic", "create", "by-environment", env=env).stdout == b"created by-environment, 4 partitions\n"

@@ -1,0 +1,183 @@
+"""The client against brokers that do what they are told, and against ones that break the connection."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from raftlog.client import BrokerClient, NotListening
+from raftlog.client import broker as broker_module
+from raftlog.errors import (
+    InvalidArgument,
+    InvalidTopic,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+    UnknownTopic,
+)
+from raftlog.records import build_batch
+from raftlog.types import TopicPartition
+
+BATCH = bytes(build_batch([b"one", b"two"], now_ms=1))
+
+
+def json_response(fields: Any, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(fields), status=status, content_type="application/json")
+
+
+async def test_produce_sends_batches_and_reads_offsets(scripted: Any) -> None:
+    seen: dict[str, Any] = {}
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        seen.update(path=request.path_qs, type=request.content_type, body=await request.read())
+        return json_response({"offsets": [{"partition": 3, "offset": 7, "error_code": None}], "next_offset": 9})
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        produced = await client.produce_batches("a b", 3, BATCH, acks="1", timeout_ms=250)
+    assert produced == (7, 9)
+    assert seen == {
+        "path": "/topics/a%20b/partitions/3?acks=1&timeout=250",
+        "type": broker_module.BATCHES,
+        "body": BATCH,
+    }
+
+
+async def test_a_failed_record_of_an_answer_is_its_error(scripted: Any) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        row = {"partition": None, "offset": None, "error_code": 42901, "error": "slow down", "outcome": "failed"}
+        return json_response({"offsets": [row]})
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        with pytest.raises(Overloaded, match="slow down"):
+            await client.produce_batches("t", 0, BATCH)
+
+
+async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        assert request.headers["Accept"] == broker_module.BATCHES
+        assert dict(request.query) == {"offset": "4", "timeout": "5", "max_bytes": "6"}
+        return web.Response(body=BATCH, headers={"X-Raftlog-High-Watermark": "12", "X-Raftlog-Log-Start": "3"})
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        fetched = await client.fetch_batches("t", 0, 4, timeout_ms=5, max_bytes=6)
+    assert fetched == (BATCH, 12, 3)
+
+
+async def test_errors_come_back_as_they_were_raised(scripted: Any) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return json_response({"error_code": 40401, "message": "no topic 'x'", "outcome": "failed"}, 404)
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        with pytest.raises(UnknownTopic, match="no topic 'x'"):
+            await client.offsets("x", 0)
+
+
+async def test_the_next_address_is_tried_and_then_preferred(scripted: Any, free_address: str) -> None:
+    calls = 0
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        nonlocal calls
+        calls += 1
+        return json_response(["t"])
+
+    async with BrokerClient([free_address, await scripted(answer)]) as client:
+        assert await client.topics() == ["t"]
+        assert client._transport._addresses[1] == free_address
+        assert await client.topics() == ["t"]
+    assert calls == 2
+
+
+async def test_nobody_listens(free_address: str) -> None:
+    async with BrokerClient([free_address]) as client:
+        with pytest.raises(NotListening, match=f"{free_address}: connection refused") as raised:
+            await client.produce_batches("t", 0, BATCH)
+        assert raised.value.outcome == "failed"
+        assert not await client.ready()
+
+
+async def test_a_produce_whose_connection_breaks_is_unknown_and_not_repeated(silent: Any, scripted: Any) -> None:
+    repeated = 0
+
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        nonlocal repeated
+        repeated += 1
+        return json_response({"offsets": [{"offset": 0, "error_code": None}], "next_offset": 2})
+
+    broken = await silent(lambda writer: writer.close())
+    async with BrokerClient([broken, await scripted(answer)]) as client:
+        with pytest.raises(OutcomeUnknown, match="sent and not answered"):
+            await client.produce_batches("t", 0, BATCH)
+    assert repeated == 0
+
+
+async def test_a_read_whose_connection_breaks_is_asked_elsewhere(silent: Any, scripted: Any) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return json_response(["t"])
+
+    broken = await silent(lambda writer: writer.close())
+    async with BrokerClient([broken, await scripted(answer)]) as client:
+        assert await client.topics() == ["t"]
+
+
+async def test_no_answer_in_time(silent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "GRACE_MS", 0)
+    kept: list[asyncio.StreamWriter] = []
+    async with BrokerClient([await silent(kept.append)]) as client:
+        with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.05 s"):
+            await client.produce_batches("t", 0, BATCH, timeout_ms=50)
+        with pytest.raises(Unavailable, match="no answer within") as raised:
+            await client.fetch_batches("t", 0, 0, timeout_ms=50)
+        assert not isinstance(raised.value, NotListening)
+
+
+async def test_half_an_answer_is_unknown(silent: Any) -> None:
+    def half(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        writer.close()
+
+    async with BrokerClient([await silent(half)]) as client:
+        with pytest.raises(OutcomeUnknown):
+            await client.produce_batches("t", 0, BATCH)
+
+
+async def test_another_program_at_the_address(scripted: Any) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        return web.Response(text="<html>hello</html>")
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        with pytest.raises(Unavailable, match="not JSON"):
+            await client.topics()
+
+
+async def test_group_offsets_both_ways(scripted: Any) -> None:
+    stored: list[dict[str, Any]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.method == "POST":
+            stored.extend(orjson.loads(await request.read())["offsets"])
+            return web.Response(status=204)
+        return json_response({"offsets": stored})
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        await client.commit_offsets("g", {TopicPartition("t", 1): 5})
+        assert await client.committed_offsets("g") == {TopicPartition("t", 1): 5}
+
+
+@pytest.mark.parametrize("address", ["", "host:", ":1", "host:99999", "host:x", "http://host:1", "ho st:1"])
+async def test_bad_addresses(address: str) -> None:
+    with pytest.raises(InvalidArgument, match="HOST:PORT"):
+        BrokerClient([address])
+
+
+async def test_no_address() -> None:
+    with pytest.raises(InvalidArgument, match="no broker address"):
+        BrokerClient([])
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+async def test_names_that_would_change_the_path(name: str, free_address: str) -> None:
+    async with BrokerClient([free_address]) as client:
+        with pytest.raises(InvalidTopic):
+            await client.describe_topic(name)

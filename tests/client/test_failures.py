@@ -1,0 +1,64 @@
+"""Every error that a broker can answer arrives as the same class, or its nearest base, with the same outcome."""
+
+import orjson
+import pytest
+
+from raftlog import errors
+from raftlog.api.codes import STATUS_AND_CODE
+from raftlog.client.failures import error_of, failure_of
+
+DISTINGUISHABLE = {
+    errors.RecordTooLarge: errors.RecordTooLarge,
+    errors.UnknownTopic: errors.UnknownTopic,
+    errors.UnknownPartition: errors.UnknownPartition,
+    errors.Unavailable: errors.Unavailable,
+    errors.Overloaded: errors.Overloaded,
+    errors.StorageFull: errors.StorageFull,
+    errors.LogDamaged: errors.LogClosed,
+    errors.LogClosed: errors.LogClosed,
+    errors.StorageError: errors.StorageError,
+    errors.SyncFailed: errors.DeadlineExceeded,
+    errors.OutcomeUnknown: errors.DeadlineExceeded,
+    errors.RequestError: errors.InvalidArgument,
+    errors.RaftlogError: errors.StorageError,
+}
+
+
+def body(code: int, outcome: str, **more: object) -> bytes:
+    return orjson.dumps({"error_code": code, "message": "what was wrong", "outcome": outcome, **more})
+
+
+@pytest.mark.parametrize("kind", STATUS_AND_CODE, ids=lambda kind: kind.__name__)
+def test_each_row_of_the_brokers_table_comes_back(kind: type[errors.RaftlogError]) -> None:
+    status, code = STATUS_AND_CODE[kind]
+    error = error_of(status, body(code, kind.outcome))
+    assert type(error) is DISTINGUISHABLE[kind]
+    assert error.outcome == kind.outcome
+    assert str(error) == "what was wrong"
+
+
+def test_the_outcome_of_the_body_wins_over_the_code() -> None:
+    assert error_of(503, body(50303, "unknown")).outcome == "unknown"
+    assert error_of(504, body(50401, "failed")).outcome == "failed"
+
+
+def test_out_of_range_brings_its_bounds() -> None:
+    error = error_of(400, body(40002, "failed", beginning_offset=5, end_offset=9))
+    assert isinstance(error, errors.OffsetOutOfRange)
+    assert (error.first, error.end) == (5, 9)
+    assert str(error) == "what was wrong"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(404, errors.RequestError), (418, errors.RequestError), (502, errors.Unavailable), (504, errors.DeadlineExceeded)],
+)
+def test_an_answer_of_some_other_program_is_judged_by_its_status(status: int, kind: type[Exception]) -> None:
+    for content in (b"<html>", b"", b"[1]", b'{"error_code": "x"}'):
+        error = error_of(status, content)
+        assert type(error) is kind
+        assert str(status) in str(error)
+
+
+def test_one_record_of_an_answer() -> None:
+    assert type(failure_of(42901, 429, "slow down", "failed", {})) is errors.Overloaded
