@@ -1,5 +1,6 @@
 """What one broker can be told. Settings of topics and logs are in `raftlog.config`."""
 
+import os
 from dataclasses import dataclass, field
 
 from raftlog.config import GIB, KIB, MIB, TopicConfig
@@ -49,6 +50,7 @@ class BrokerSettings:
     """The catalogue is rewritten when it is this much larger than what is still valid in it."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         hash_by_name(self.partitioner)
         for name, low, high in _BOUNDS:
             value = getattr(self, name)

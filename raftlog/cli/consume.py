@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from raftlog.cli import collector
 from raftlog.cli.formatting import (
     FORMAT_HELP,
     Printer,
@@ -94,6 +95,7 @@ def consume(**options: Any) -> None:
     --no-follow or --timeout says otherwise. Order holds within each partition."""
     wanted = Wanted(**options)
     printer = _printer(wanted)
+    collector.relax()
     try:
         asyncio.run(_Reading(wanted, printer, sys.stdout.buffer).run())
     except KeyboardInterrupt:

@@ -81,16 +81,20 @@ async def _trace(address: str, say: Say) -> None:
         for value in ("hello", "world", "again"):
             produced = await client.produce_batches(*ORDERS, build_batch([NewRecord(value.encode())]))
             say(f'send("orders", "{value}") -> offset {produced.base_offset}')
-        polled = [(record.offset, (record.value or b"").decode()) for record in await everything_stored(client, ORDERS)]
-        say(f'poll("orders", offset=0) -> {polled}')
+        polled = [[record.offset, (record.value or b"").decode()] for record in await everything_stored(client, ORDERS)]
+        say(f'poll("orders", offset=0) -> {_json(polled)}')
         for offset in (3, 2):
             await client.commit_offsets(GROUP, {ORDERS: offset})
             say(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _remark(offset))
-        say(f'list_committed_offsets("{GROUP}") -> {await _committed(client)}\n')
+        say(f'list_committed_offsets("{GROUP}") -> {_json(await _committed(client))}\n')
 
 
 def _remark(offset: int) -> str:
     return "   (a late commit: it moves nothing back)" if offset == 2 else ""
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
 
 
 async def _committed(client: BrokerClient) -> dict[str, int]:
@@ -100,5 +104,5 @@ async def _committed(client: BrokerClient) -> dict[str, int]:
 async def _still_committed(address: str, say: Say) -> bool:
     async with BrokerClient([address]) as client:
         committed = await _committed(client)
-    say(f'list_committed_offsets("{GROUP}") -> {committed}   (after the kills)')
+    say(f'list_committed_offsets("{GROUP}") -> {_json(committed)}   (after the kills)')
     return committed == {str(ORDERS): 3}

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from raftlog.cli.lazy import LazyGroup, Verb
+from raftlog.cli.lazy import LazyGroup, ReaderGone, Verb
 from raftlog.cli.outcome import EXIT_FAILED, CommandFailed, exit_code_of, say_error
 from raftlog.errors import RaftlogError
 
@@ -61,8 +61,8 @@ def main() -> NoReturn:
     except RaftlogError as error:
         say_error(str(error))
         code = exit_code_of(error)
-    except BrokenPipeError:
-        # Whoever read our output has gone, which is its right. Python would complain again when it closes stdout.
+    except ReaderGone:
+        # That is the reader's right. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:

@@ -15,6 +15,10 @@ class Verb(NamedTuple):
     help: str
 
 
+class ReaderGone(Exception):
+    """Nobody reads what a verb prints any more."""
+
+
 class LazyGroup(click.Group):
     """A click group over a table of verbs."""
 
@@ -32,6 +36,13 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(verb.module), verb.attribute)
         assert isinstance(command, click.Command), f"{verb.module}.{verb.attribute} is not a command"
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb. click would end the process with exit code 1 when whoever reads its output goes away."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import orjson
 
-from raftlog.cli import resume
+from raftlog.cli import collector, resume
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
 from raftlog.cli.routing import Layout, router_for
@@ -123,6 +123,7 @@ def produce(**options: Any) -> None:
     """
     wanted = Wanted(**options)
     _check(wanted)
+    collector.relax()
     run = _Run(wanted)
     try:
         asyncio.run(run.run())
@@ -289,7 +290,7 @@ def _content_of(path: str, limit: int) -> bytes:
 
 
 def _size_of(records: Records) -> int:
-    total = 0
-    for record in records:
-        total += len(record) if type(record) is bytes else len(record[0] or b"") + len(record[1] or b"")  # type: ignore[arg-type]
-    return total
+    """Bytes of keys and values. A router gives values alone or whole records, never both in one list."""
+    if type(records[0]) is bytes:
+        return sum(map(len, records))
+    return sum([len(record[0] or b"") + len(record[1] or b"") for record in records])  # type: ignore[misc, arg-type]

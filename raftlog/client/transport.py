@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from raftlog.client.failures import NotListening, error_of
-from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
 
 PORT_DEFAULT = 8082
@@ -82,7 +82,7 @@ class Transport:
                 continue
             self._prefer(address)
             if answer.status >= 400:
-                raise error_of(answer.status, answer.body)
+                raise _error_of(answer, method)
             return answer
         raise (NotListening if refused else Unavailable)(
             f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
@@ -108,6 +108,12 @@ class Transport:
         if self._addresses[0] != address:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
+
+
+def _error_of(answer: Answer, method: str) -> RaftlogError:
+    """A read changes nothing, so its failure is definite whatever a broker in trouble says."""
+    error = error_of(answer.status, answer.body)
+    return Unavailable(str(error)) if method == "GET" and error.outcome == "unknown" else error
 
 
 def _never_sent(error: BaseException) -> bool:

@@ -5,21 +5,18 @@ agree on what it must be; so a healed row never makes damage look sound.
 """
 
 from raftlog.records import HEADER_SIZE, crc_matches, read_header
-from raftlog.storage.rows import ROW_SIZE, Row, pack_row, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, pack_row, row_is_sound, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 
 def heal_index(segment: Segment) -> int:
-    """Heal every row that does not fit the chain of index, position and offset; returns how many were."""
-    healed = number = position = offset = 0
-    while number < segment.rows:
-        row = segment.row(number)
-        fits = row.index == segment.base_index + number and row.position == position and row.offset >= offset
-        if not fits and heal_row(segment, number):
+    """Compare every row with its batch's header and heal those that are damaged; returns how many were."""
+    healed = 0
+    for number in range(segment.rows):
+        packed = segment.row_bytes(number, 1)
+        head = segment.files.log.read(unpack_row(packed).position, HEADER_SIZE)
+        if (len(head) < HEADER_SIZE or not row_matches(packed, head)) and heal_row(segment, number):
             healed += 1
-            row = segment.row(number)
-        position, offset = row.end, row.offset
-        number += 1
     return healed
 
 
@@ -31,6 +28,8 @@ def heal_row(segment: Segment, number: int) -> bool:
         position, offset = before.end, segment.header(before).next_offset
     head = segment.files.log.read(position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
+        return False
+    if row_is_sound(segment.row_bytes(number, 1), head):
         return False
     header = read_header(head)
     following = _row_after(segment, number)

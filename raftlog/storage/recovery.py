@@ -10,10 +10,10 @@ header, CRC, and the chain of offset and term. Index rows are written only after
 Nothing is deleted that could have been acknowledged.
 """
 
-import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch, FormatError, InvalidBatch
@@ -176,7 +176,7 @@ class Recovery:
             if bad is None and not self._synced_behind(segment):
                 return segment.rows > 0
             position, why = bad or BadBatch(segment.end_position, "the file ends before a batch that was synced")
-            if not self._synced_behind(segment) and self._is_torn(segment, position, why):
+            if not self._synced_behind(segment) and looks_torn(segment, position, why):
                 return self._cut_torn(segment, position)
             self._damage(segment.base_offset, position, segment.next_offset, why)
             if not self._step_over(segment):
@@ -238,10 +238,8 @@ class Recovery:
         """Whether a row proves that the batch at the segment's end, or one behind it, was synced."""
         if self._rows_behind(segment):
             return True
-        if self.checkpoint and (
-            segment.base_offset < self.checkpoint.segment
-            or (segment.base_offset == self.checkpoint.segment and segment.end_position < self.checkpoint.end_position)
-        ):
+        checkpoint = self.checkpoint
+        if checkpoint and segment.base_offset == checkpoint.segment and segment.end_position < checkpoint.end_position:
             return True
         newer = next((base for base in self._bases if base > segment.base_offset), None)
         return newer is not None and newer != segment.next_offset and self._counted(newer)
@@ -261,19 +259,6 @@ class Recovery:
             return len(row) == ROW_SIZE and unpack_row(row).offset == base
         finally:
             index.close()
-
-    def _is_torn(self, segment: Segment, position: int, why: str) -> bool:
-        """Whether the bytes look like a write that never finished: short, or a block that never arrived."""
-        if why.startswith("the file ends"):
-            return True
-        size = segment.files.log.size()
-        head = segment.files.log.read(position, HEADER_SIZE)
-        header = read_header(head)
-        end = size if _why_not_next(header, segment.next_offset) else min(size, position + header.size)
-        span = segment.files.log.read(position, end - position)
-        first_block_end = min(len(span), BLOCK - position % BLOCK)
-        borders = [0, *range(first_block_end, len(span), BLOCK), len(span)]
-        return any(not any(span[low:high]) for low, high in itertools.pairwise(borders) if high > low)
 
     def _cut_torn(self, segment: Segment, position: int) -> bool:
         """Keep the torn end aside and cut it off; false when that leaves nothing of the segment."""
@@ -358,3 +343,16 @@ def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
     if header.size < HEADER_SIZE or header.last_offset_delta < -1:
         return "its length or offset delta is impossible"
     return None
+
+
+def looks_torn(segment: Segment, position: int, why: str) -> bool:
+    """Whether the bad bytes at the segment's end look like a write that never finished: short, or a missing block."""
+    if why.startswith("the file ends"):
+        return True
+    size = segment.files.log.size()
+    header = read_header(segment.files.log.read(position, HEADER_SIZE))
+    end = size if _why_not_next(header, segment.next_offset) else min(size, position + header.size)
+    span = segment.files.log.read(position, end - position)
+    first_block_end = min(len(span), BLOCK - position % BLOCK)
+    borders = [0, *range(first_block_end, len(span), BLOCK), len(span)]
+    return any(not any(span[low:high]) for low, high in pairwise(borders) if high > low)

@@ -2,21 +2,22 @@
 
 Only for a log with one copy, and only when asked to: every damaged batch becomes a gap that names what was there, its
 bytes are kept in `.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside
-and cut off. The order makes an interrupted repair repeatable: bytes kept, then index and checkpoint removed, then the
-segment replaced by rename; the next opening reads everything and builds the index again.
+and cut off. The order makes an interrupted repair repeatable: bytes kept, checkpoint removed, the segment replaced by
+rename, its index removed; the next opening reads everything and builds the index again.
 """
 
 import struct
 from dataclasses import dataclass, field
 
 from raftlog.errors import CorruptBatch
-from raftlog.records import ControlKind, build_control_batch
+from raftlog.records import ControlKind, build_control_batch, stamp
+from raftlog.storage.creation import CHECKPOINT
 from raftlog.storage.directory import DAMAGED, internal, lock_directory, make_directory
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_stem
 from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
-from raftlog.types import Offset
+from raftlog.types import Offset, Term
 
 GAP = struct.Struct(">QQqqQB")
 """First and last index, first offset, offset after the last, term, reason."""
@@ -71,16 +72,15 @@ def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | 
     segment = log_file_segment(disk, file)
     pieces: _Pieces = []
     try:
-        offset = segment.base_offset
         for stored in walk_segment(segment):
-            if stored.why and stored.row is None:
-                report.cut_from = _lower(report.cut_from, offset)
+            is_damaged = stored.why is not None and not stored.row_only
+            if is_damaged and stored.row is None:
+                report.cut_from = _lower(report.cut_from, stored.offset)
                 break
-            gap = _gap(segment, stored, offset) if stored.why else None
+            gap = _gap(segment, stored) if is_damaged else None
             if gap:
-                report.lost.append((offset, segment.next_offset))
+                report.lost.append((stored.offset, segment.next_offset))
             pieces.append((stored.position, len(stored.batch), gap))
-            offset = segment.next_offset
     finally:
         segment.close()
     return file, pieces
@@ -90,11 +90,13 @@ def _lower(known: int | None, offset: int) -> int:
     return offset if known is None else min(known, offset)
 
 
-def _gap(segment: Segment, stored: Stored, offset: int) -> bytes:
+def _gap(segment: Segment, stored: Stored) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
+    offset = stored.offset
     spanned = segment.next_offset - offset
     payload = GAP.pack(stored.row.index, stored.row.index, offset, segment.next_offset, stored.row.term, REASON_LOST)
     batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(offset), offsets_spanned=spanned)
+    stamp(batch, Offset(offset), Term(stored.row.term))
     return bytes(batch)
 
 
@@ -117,9 +119,10 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     finally:
         old.close()
         new.close()
-    _forget_index(disk, path, file.removesuffix(LOG_SUFFIX))
+    _forget(disk, internal(path), [internal(path, CHECKPOINT)])
     disk.rename(temporary, file)
     disk.sync([], [path])
+    _forget(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
 
 
 def _copy(old: File, position: int, length: int, gap: bytes | None, new: File, written: int) -> int:
@@ -145,13 +148,16 @@ def _keep(disk: Disk, path: str, old: File, position: int, length: int, report: 
     report.kept_in.append(kept)
 
 
-def _forget_index(disk: Disk, path: str, stem: str) -> None:
-    """Remove what spoke of the old bytes; the next opening reads everything."""
-    doomed = [stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX, internal(path, "checkpoint")]
-    for name in doomed:
+def _index_files(stem: str) -> list[str]:
+    return [stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX]
+
+
+def _forget(disk: Disk, directory: str, names: list[str]) -> None:
+    """Remove files of one directory that spoke of the old bytes; the next opening reads everything."""
+    for name in names:
         if disk.exists(name):
             disk.unlink(name)
-    disk.sync([], [path, internal(path)])
+    disk.sync([], [directory])
 
 
 def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
@@ -161,7 +167,8 @@ def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
         if base < report.cut_from:
             break
         stem = f"{path}/{segment_stem(base)}"
-        _forget_index(disk, path, stem)
+        _forget(disk, internal(path), [internal(path, CHECKPOINT)])
+        _forget(disk, path, _index_files(stem))
         kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
         disk.rename(stem + LOG_SUFFIX, kept)
         disk.sync([], [path, internal(path, DAMAGED)])

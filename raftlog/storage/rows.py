@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from raftlog.records import HEADER_SIZE, BatchHeader
+from raftlog.records import HEADER_SIZE, BatchHeader, read_header
+from raftlog.records.header import LENGTH_END, MAGIC, write_header
 from raftlog.types import Buffer
 
 ROW_SIZE = 44
@@ -70,3 +71,21 @@ def row_matches(row_bytes: Buffer, header_bytes: Buffer) -> bool:
     row = memoryview(row_bytes)
     expected = crc32c(memoryview(header_bytes)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
     return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)
+
+
+def row_is_sound(row_bytes: Buffer, header_bytes: Buffer) -> bool:
+    """Whether the row itself is undamaged, even where the header's fields outside the batch CRC are damaged.
+
+    Those fields (offset, length, term, magic) and the CRC all stand in the row: with them put in place, the header must
+    give the row's checksum.
+    """
+    row = unpack_row(row_bytes)
+    header = read_header(header_bytes)._replace(
+        base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc
+    )
+    restored = bytearray(HEADER_SIZE)
+    try:
+        write_header(restored, header)
+    except struct.error:
+        return False
+    return row_matches(row_bytes, restored)

@@ -33,6 +33,7 @@ from raftlog.types import Buffer, Index, Offset, Position, Term
 
 _ROWS_AT_ONCE = 512
 _WALK_BYTES = 1 << 20
+_NO_END = Offset(1 << 62)
 FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that the disk, or our share of it, is full."""
 
@@ -42,6 +43,14 @@ class SyncTargets(NamedTuple):
 
     files: list[File]
     directories: list[str]
+
+
+class _RowsRead(NamedTuple):
+    """Rows that a read went through, the offset behind them, and the client batches among theirs."""
+
+    count: int  # type: ignore[assignment]  # tuple.count is never wanted here
+    next_offset: int
+    batches: list[memoryview]
 
 
 class SegmentedLog:
@@ -230,16 +239,23 @@ class SegmentedLog:
     def _read(self, offset: int, max_bytes: int, end_offset: Offset) -> list[memoryview]:
         while offset < end_offset:
             segment = self.segment_of_offset(offset)
-            if offset >= segment.next_offset and segment is not self.active:
-                raise CorruptBatch(
-                    segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing"
-                )
+            if offset >= segment.next_offset:
+                raise self._missing(segment, offset)
             first = self._find_row(segment, offset)
-            batches, following = self._read_rows(segment, first, max_bytes, end_offset)
-            if batches or following >= end_offset:
-                return batches
-            offset = max(following, offset + 1)
+            reached = offset
+            while rows_read := self._read_rows(segment, first, max_bytes, end_offset):
+                if rows_read.batches:
+                    return rows_read.batches
+                first += rows_read.count
+                reached = max(reached, rows_read.next_offset)
+            if reached == offset and not heal_index(segment):
+                raise self._missing(segment, offset)
+            offset = reached
         return []
+
+    @staticmethod
+    def _missing(segment: Segment, offset: int) -> CorruptBatch:
+        return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
 
     def _find_row(self, segment: Segment, offset: int) -> int:
         """`Segment.find_row`, where a damaged row may have led astray: then the index is healed first."""
@@ -253,28 +269,28 @@ class SegmentedLog:
             heal_index(segment)
         raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
 
-    def _read_rows(
-        self, segment: Segment, first: int, max_bytes: int, end_offset: Offset
-    ) -> tuple[list[memoryview], int]:
-        """Batches of one segment from row `first` on, and the offset after the rows that were looked at."""
+    def _read_rows(self, segment: Segment, first: int, max_bytes: int, end_offset: Offset) -> "_RowsRead | None":
+        """Client batches in the rows from `first` on; `None` when there are no rows."""
         packed, rows = self._rows_within(segment, first, max_bytes, end_offset)
         if not rows:
-            return [], end_offset if segment is self.active else segment.next_offset
+            return None
         start = rows[0].position
         data = memoryview(segment.files.log.read(start, rows[-1].end - start))
         batches: list[memoryview] = []
         for number, row in enumerate(rows):
             batch = data[row.position - start : row.end - start]
             why = self.why_corrupt(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
-            if why and not heal_row(segment, first + number):
+            if why:
+                if heal_row(segment, first + number):
+                    return self._read_rows(segment, first, max_bytes, end_offset)
                 if batches:
-                    return batches, row.offset
+                    return _RowsRead(number, row.offset, batches)
                 raise self.corrupt(segment, row, why)
             if not batch[22] & CONTROL_BIT:
                 batches.append(batch)
-        following = read_header(batch).next_offset
-        segment.note_hint(following, first + len(rows))
-        return batches, following
+        next_offset = read_header(batch).next_offset
+        segment.note_hint(next_offset, first + len(rows))
+        return _RowsRead(len(rows), next_offset, batches)
 
     def _rows_within(
         self, segment: Segment, first: int, max_bytes: int, end_offset: Offset
@@ -402,7 +418,7 @@ class SegmentedLog:
         """Rows of a segment from `first` on with number, batch and what is wrong with it, read in large pieces."""
         number = first
         while True:
-            packed, rows = self._rows_within(segment, number, _WALK_BYTES, self.next_offset)
+            packed, rows = self._rows_within(segment, number, _WALK_BYTES, _NO_END)
             if not rows:
                 return
             start = rows[0].position

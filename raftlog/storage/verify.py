@@ -13,8 +13,8 @@ from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.recovery import read_roll, segment_bases
-from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row
+from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
+from raftlog.storage.rows import ROW_SIZE, Row, row_is_sound, row_matches, unpack_row
 from raftlog.storage.segment import Segment, open_segment_files, segment_stem
 from raftlog.types import Offset, Position
 
@@ -40,14 +40,20 @@ class VerifyReport:
 
 
 class Stored(NamedTuple):
-    """One batch as a file holds it, and what is wrong with it. `row` is its index row, if it has one."""
+    """One batch as a file holds it, and what is wrong with it.
+
+    `offset` is where the chain stands. `row` is its index row, if it has one; when only that is damaged (`row_only`),
+    the batch is whole.
+    """
 
     number: int
+    offset: int
     position: int
     header: BatchHeader | None
     batch: memoryview
     row: Row | None
     why: str | None
+    row_only: bool = False
 
 
 def verify_log(disk: Disk, path: str) -> VerifyReport:
@@ -80,14 +86,19 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
 def _verify_segment(segment: Segment, report: VerifyReport) -> int:
     """Check one segment and return the offset that follows it."""
     for stored in walk_segment(segment):
-        if stored.why and stored.row is None:
-            report.tail_bytes += len(stored.batch)
+        if (
+            stored.why
+            and stored.row is None
+            and not stored.row_only
+            and looks_torn(segment, stored.position, stored.why)
+        ):
+            report.tail_bytes += segment.files.log.size() - stored.position
             break
         if stored.why:
-            _report(report, segment, stored.position, segment.next_offset, stored.why)
+            _report(report, segment, stored.position, stored.offset, stored.why)
         report.batches += 1
         report.bytes_read += len(stored.batch)
-        if stored.header and not stored.why:
+        if stored.header and (not stored.why or stored.row_only):
             report.records += stored.header.last_offset_delta + 1
     return segment.next_offset
 
@@ -107,31 +118,35 @@ def walk_segment(segment: Segment) -> Iterator[Stored]:
         header = read_header(head) if len(head) == HEADER_SIZE else None
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, length)
-        why = _why_unsound(segment, header, batch, rows.packed(number) if row else None)
-        following = segment.next_offset if header is None or why else header.next_offset
-        if why and row:
-            after = rows.at(number + 1, row.index + 1, row.end)
-            following = after.offset if after else following
+        why = _why_unsound(segment, header, batch)
+        row_only = False
+        if not why and rows.has(number) and not row_matches(rows.packed(number), head):
+            row_only = not row_is_sound(rows.packed(number), head)
+            why = "its index row is damaged" if row_only else "the header is not the one that the index row speaks of"
+        offset, following = segment.next_offset, segment.next_offset
+        if header and (not why or row_only):
+            following = header.next_offset
+        elif row and (after := rows.at(number + 1, row.index + 1, row.end)):
+            following = after.offset
         segment.rows += 1
         segment.next_offset = following
-        yield Stored(number, position, header, batch, row, why)
-        if why and row is None:
+        yield Stored(number, offset, position, header, batch, row, why, row_only)
+        if why and row is None and not row_only:
             segment.rows -= 1
             return
         position += length
     if (row := rows.at(segment.rows, segment.next_index, position)) is not None:
-        yield Stored(segment.rows, position, None, memoryview(b""), row, "the file ends before a batch that was synced")
+        why = "the file ends before a batch that was synced"
+        yield Stored(segment.rows, segment.next_offset, position, None, memoryview(b""), row, why)
 
 
-def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview, packed: bytes | None) -> str | None:
+def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
     if header is None:
         return "the file ends inside a batch header"
     if header.magic != MAGIC or header.size < HEADER_SIZE:
         return "there is no batch header"
     if header.base_offset != segment.next_offset:
         return f"base offset is {header.base_offset} where {segment.next_offset} follows"
-    if packed is not None and not row_matches(packed, batch):
-        return "header and index row do not belong together"
     if len(batch) != header.size:
         return "the file ends inside the batch"
     if not crc_matches(batch, header):
@@ -167,6 +182,9 @@ class _Rows:
 
     def packed(self, number: int) -> bytes:
         return bytes(self._window.read(number * ROW_SIZE, ROW_SIZE))
+
+    def has(self, number: int) -> bool:
+        return len(self.packed(number)) == ROW_SIZE
 
     def at(self, number: int, index: int, position: int) -> Row | None:
         """Row `number` when it speaks of entry `index` at `position`."""

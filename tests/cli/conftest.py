@@ -70,7 +70,8 @@ def spawn() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     yield start
     for process in processes:
         process.kill()
-        process.communicate()
+        with process:
+            pass
 
 
 @pytest.fixture(scope="module")

@@ -117,11 +117,7 @@ class LogAgainstList(RuleBasedStateMachine):
         wanted = data.draw(st.integers(1_000, self.now + 1))
         found = self.log.offset_for_timestamp(wanted)
         expected = next(
-            (
-                (record.offset, record.timestamp)
-                for record in self.read_all()
-                if record.timestamp >= wanted
-            ),
+            ((record.offset, record.timestamp) for record in self.read_all() if record.timestamp >= wanted),
             None,
         )
         assert found == expected
