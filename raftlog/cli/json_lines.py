@@ -39,12 +39,12 @@ def read_json_line(line: bytes, number: int) -> JsonRecord:
         raise CommandFailed(f"line {number} is not a record: {error}") from None
 
 
-def print_json_line(topic: str, partition: int, record: Record) -> bytes:
-    """One record without its newline; `read_json_line` takes it back."""
+def print_json_line(topic: str | None, partition: int | None, record: Record) -> bytes:
+    """One record without its newline; `read_json_line` takes it back. A file names no topic: `None` leaves it out."""
     encoding: dict[str, str] = {}
-    fields = {
-        "topic": topic,
-        "partition": partition,
+    place: dict[str, Any] = {} if topic is None else {"topic": topic, "partition": partition}
+    fields: dict[str, Any] = {
+        **place,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": _as_text("key", record.key, encoding),

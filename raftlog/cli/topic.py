@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import click
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
+from raftlog.cli.tables import show, times
 from raftlog.client import BrokerClient, OffsetRange, TopicDescription
 from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError, TopicExists
@@ -67,7 +67,7 @@ async def _create(
     if as_json:
         click.echo(orjson.dumps({**_as_json(description), "created": created}))
     else:
-        click.echo(f"{'created' if created else 'exists:'} {name}, {_count(description.partitions, 'partition')}")
+        click.echo(f"{'created' if created else 'exists:'} {name}, {times(description.partitions, 'partition')}")
 
 
 async def _is_there(client: BrokerClient, name: str, error: RaftlogError) -> bool:
@@ -103,12 +103,12 @@ def describe(name: str, as_json: bool, bootstrap: list[str]) -> None:
         rows = [{"partition": p, "beginning_offset": r.beginning, "end_offset": r.end} for p, r in enumerate(ranges)]
         click.echo(orjson.dumps({**_as_json(description), "partitions": rows}))
         return
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(
-        f"{name}: {_count(description.partitions, 'partition')}, replication factor {description.replication_factor}"
+    click.echo(
+        f"{name}: {times(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
     )
-    console.print(_offsets_table(ranges))
-    console.print(_settings_table(description.configs))
+    show(_offsets_table(ranges))
+    click.echo()
+    show(_settings_table(description.configs))
 
 
 async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange]]:
@@ -172,7 +172,3 @@ def _settings_table(configs: dict[str, str]) -> Table:
     for key, value in sorted(configs.items()):
         table.add_row(key, value)
     return table
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

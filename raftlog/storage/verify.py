@@ -124,7 +124,7 @@ def walk_segment(segment: Segment) -> Iterator[Stored]:
             row_only = not row_is_sound(rows.packed(number), head)
             why = "its index row is damaged" if row_only else "the header is not the one that the index row speaks of"
         offset, following = segment.next_offset, segment.next_offset
-        if header and (not why or row_only):
+        if header and (not why or row_only or (row and row_matches(rows.packed(number), head))):
             following = header.next_offset
         elif row and (after := rows.at(number + 1, row.index + 1, row.end)):
             following = after.offset

@@ -136,7 +136,7 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:
 
 
 def test_an_oversize_batch_is_refused_by_its_size() -> None:
-    with pytest.raises(RecordTooLarge, match="max.message.bytes is 1000"):
+    with pytest.raises(RecordTooLarge, match=r"max\.message\.bytes is 1000"):
         validate_client_batches(build_batch([bytes(2000)]), 1000)
 
 

@@ -1,0 +1,53 @@
+# Everything that is needed is set up by the targets themselves, in .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
+JOBS ?= 2
+
+.PHONY: help demo test check bench format clean
+
+help:
+	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
+	@echo "make test    install into .venv and run all tests"
+	@echo "make check   lint, types, import layers"
+	@echo "make bench   measure (takes about ten minutes; needs wrk for the HTTP figures)"
+	@echo "make format  format the code"
+	@echo "make clean   remove .venv and caches"
+
+.venv/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "raftlog needs Python 3.11 or later; $(PYTHON) is older: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/installed: .venv/created pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: .venv/installed
+	$(BIN)/raftlog demo
+
+test: .venv/installed-dev
+	$(BIN)/python -m tests.system_packages
+	$(BIN)/pytest --numprocesses $(JOBS)
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed-dev
+	$(BIN)/python -m bench
+
+format: .venv/installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info

@@ -1,0 +1,141 @@
+"""Many writers of single records who each wait for their sync: how many share one."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+import uvloop
+
+import raftlog
+from bench.child import run_in_child
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.samples import VALUE_BYTES, percentile
+from bench.syncs import counted_syncs
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.records import NewRecord
+
+SECONDS = 4.0
+WAITERS = 64
+_TOPIC = "bench"
+_PRODUCE_MS_MAX = 10_000
+
+
+def value_of(writer: int, number: int) -> bytes:
+    """A value that no other append has."""
+    return b"%06d/%012d/" % (writer, number) + b"x" * (VALUE_BYTES - 20)
+
+
+def append_from_threads(path: str, seconds: float) -> dict[str, float]:
+    """64 threads append to one log; in a child."""
+    latencies: list[list[float]] = [[] for _ in range(WAITERS)]
+    start = threading.Barrier(WAITERS + 1)
+
+    def write(writer: int, log: raftlog.Log) -> None:
+        mine = latencies[writer]
+        start.wait()
+        until = time.perf_counter() + seconds
+        now = time.perf_counter()
+        while now < until:
+            log.append([value_of(writer, len(mine))])
+            after = time.perf_counter()
+            mine.append(after - now)
+            now = after
+
+    with raftlog.Log.open(path) as log, counted_syncs() as syncs:
+        threads = [threading.Thread(target=write, args=(writer, log)) for writer in range(WAITERS)]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        begin = time.perf_counter()
+        for thread in threads:
+            thread.join()
+        elapsed, synced = time.perf_counter() - begin, syncs.total
+    return _judged(path, latencies, elapsed, synced)
+
+
+def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
+    """64 tasks produce to one partition of a broker in this process, without HTTP; in a child."""
+    latencies: list[list[float]] = [[] for _ in range(WAITERS)]
+    elapsed, synced = uvloop.run(_produce_all(path, seconds, latencies))
+    return _judged(f"{path}/{_TOPIC}/0", latencies, elapsed, synced)
+
+
+async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) -> tuple[float, int]:
+    broker = await Broker.open(BrokerSettings(data_dir=path))
+    try:
+        await broker.create_topic(_TOPIC, 1, 1, {}, deadline=deadline_in(_PRODUCE_MS_MAX))
+        with counted_syncs() as syncs:
+            begin = time.perf_counter()
+            await asyncio.gather(
+                *(_produce(broker, writer, begin + seconds, latencies[writer]) for writer in range(WAITERS))
+            )
+            return time.perf_counter() - begin, syncs.total
+    finally:
+        await broker.close()
+
+
+async def _produce(broker: Broker, writer: int, until: float, mine: list[float]) -> None:
+    now = time.perf_counter()
+    while now < until:
+        record = NewRecord(value_of(writer, len(mine)))
+        results = await broker.produce_records(_TOPIC, 0, [record], deadline=deadline_in(_PRODUCE_MS_MAX))
+        require(results[0].error is None, f"a record was refused: {results[0].error}")
+        after = time.perf_counter()
+        mine.append(after - now)
+        now = after
+
+
+def _judged(path: str, latencies: list[list[float]], elapsed: float, synced: int) -> dict[str, float]:
+    """The figures, after every acknowledged value was found in the reopened log."""
+    expected = {value_of(writer, number) for writer in range(WAITERS) for number in range(len(latencies[writer]))}
+    with raftlog.Log.open(path, create=False) as log:
+        stored = [record.value for record in log.read()]
+    samples = sorted(itertools.chain.from_iterable(latencies))
+    return {
+        "records_per_s": len(samples) / elapsed,
+        "p50_ms": percentile(samples, 50) * 1000,
+        "p99_ms": percentile(samples, 99) * 1000,
+        "appends": len(samples),
+        "fdatasyncs": synced,
+        "appends_per_sync": len(samples) / max(1, synced),
+        "records_stored": len(stored),
+        "records_missing": len(expected - set(stored)),
+    }
+
+
+def _measured(work: Callable[..., dict[str, float]]) -> Callable[[Workspace], Values]:
+    def run(workspace: Workspace) -> Values:
+        with workspace.directory() as path:
+            done = run_in_child(work, path=str(path / "data"), seconds=SECONDS)
+        require(done["records_missing"] == 0, f"{done['records_missing']} acknowledged records are missing")
+        require(done["records_stored"] == done["appends"], "the log holds another number of records than were appended")
+        require(done["fdatasyncs"] > 0, "nothing was synced")
+        return done
+
+    return run
+
+
+_FIGURES = (Figure("p50_ms", "… p50", "ms"), Figure("p99_ms", "… p99", "ms"))
+
+MEASURES = (
+    Measure(
+        "group-commit",
+        f"library: {WAITERS} waiters, single records",
+        f"{WAITERS} threads of one process append one record of {VALUE_BYTES} bytes at a time through Log.append, each "
+        f"waiting for its sync, for {SECONDS:g} s. Every value is different; afterwards the log is opened again and "
+        "has to hold exactly the acknowledged ones.",
+        (Figure("records_per_s", "records appended, each awaited", "records/s", at_least=25_000), *_FIGURES),
+        _measured(append_from_threads),
+    ),
+    Measure(
+        "group-commit-asyncio",
+        f"broker without HTTP: {WAITERS} tasks, single records",
+        f"The same with {WAITERS} asyncio tasks on Broker.produce_records in one process: what is left for HTTP.",
+        (Figure("records_per_s", "records produced, each awaited", "records/s"), *_FIGURES),
+        _measured(produce_from_tasks),
+    ),
+)

@@ -1,0 +1,143 @@
+"""What /proc and small probes say about this machine and its processes."""
+
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bench.samples import percentile
+
+_PACKAGES = (
+    "aiohttp",
+    "aiokafka",
+    "click",
+    "cramjam",
+    "crc32c",
+    "orjson",
+    "prometheus-client",
+    "raftlog",
+    "rich",
+    "structlog",
+    "uvloop",
+)
+_SYNCS = 300
+_LOOP_TURNS = 1_000_000
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def machine(data_dir: Path) -> dict[str, Any]:
+    """Facts that figures depend on."""
+    return {
+        "cpu_model": _field(Path("/proc/cpuinfo"), "model name"),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_mib": int(_field(Path("/proc/meminfo"), "MemTotal").split()[0]) // 1024,
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "wrk": _wrk_version(),
+        "filesystem": filesystem(data_dir),
+        "fdatasync": fdatasync_probe(data_dir),
+        "python_mloops_per_s": cpu_probe(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def fdatasync_probe(data_dir: Path) -> dict[str, float]:
+    """Milliseconds for 4 KiB appended to a growing file and synced."""
+    took = []
+    with tempfile.TemporaryFile(dir=data_dir) as file:
+        block = os.urandom(4096)
+        for number in range(_SYNCS):
+            begin = time.perf_counter()
+            os.pwrite(file.fileno(), block, number * len(block))
+            os.fdatasync(file.fileno())
+            took.append((time.perf_counter() - begin) * 1000)
+    took.sort()
+    return {"p50_ms": percentile(took, 50), "p99_ms": percentile(took, 99)}
+
+
+def cpu_probe() -> float:
+    """Million turns a second of a small pure-Python loop, the best of five: the machine's speed for this interpreter."""
+    best = float("inf")
+    for _ in range(5):
+        total = 0
+        begin = time.perf_counter()
+        for number in range(_LOOP_TURNS):
+            total += number & 7
+        best = min(best, time.perf_counter() - begin)
+    return _LOOP_TURNS / best / 1e6
+
+
+def filesystem(path: Path) -> str:
+    """Type of the file system that `path` lies on."""
+    resolved, found = str(path.resolve()), ("", "unknown")
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount_point, kind, *_ = line.split()
+        inside = resolved == mount_point or resolved.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= len(found[0]):
+            found = (mount_point, kind)
+    return found[1]
+
+
+def commit() -> dict[str, Any]:
+    """The commit that is checked out and whether tracked files differ from it; empty without git."""
+    try:
+        head = _said("git", "rev-parse", "HEAD")
+        changed = bool(_said("git", "status", "--porcelain"))
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"commit": head, "has_changes": changed}
+
+
+def memory_mib(pid: int) -> tuple[float, float]:
+    """Resident memory of a process now, and at most so far (VmRSS, VmHWM)."""
+    status = Path(f"/proc/{pid}/status")
+    return tuple(int(_field(status, name).split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def device_flushes(path: Path) -> int | None:
+    """Flushes that the device under `path` has completed for anybody; `None` when the kernel does not count them."""
+    device = os.stat(path).st_dev
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        if (int(fields[0]), int(fields[1])) == (os.major(device), os.minor(device)) and len(fields) > 18:
+            return int(fields[18])
+    return None
+
+
+def _field(file: Path, name: str) -> str:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "0 (not given)"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _wrk_version() -> str:
+    try:
+        done = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "not installed"
+    return (done.stdout + done.stderr).split("Copyright")[0].strip()
+
+
+def _said(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

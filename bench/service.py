@@ -1,0 +1,140 @@
+"""Servers under measurement, each a real process, and a plain way to talk to them over HTTP."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.measure import MeasureFailed
+
+READY_PATH = "/v1/status/ready"
+POLL_S = 0.005
+START_S_MAX = 20.0
+STOP_S_MAX = 10.0
+REQUEST_S_MAX = 60.0
+HOST = "127.0.0.1"
+
+
+class Service:
+    """A running server; `ready_s` is the time from its start to its first 200."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int, ready_s: float) -> None:
+        self.process = process
+        self.port = port
+        self.ready_s = ready_s
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM; raises `MeasureFailed` when it does not end with exit code 0."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            raise MeasureFailed(f"the server did not stop within {STOP_S_MAX:g} s of SIGTERM") from None
+        if code:
+            raise MeasureFailed(f"the server ended with exit code {code} after SIGTERM")
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> bytes:
+        """One request; the body of a 2xx answer. Raises `MeasureFailed` for every other."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=REQUEST_S_MAX)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise MeasureFailed(f"{method} {path}: {error!r}") from error
+        finally:
+            connection.close()
+        if response.status // 100 != 2:
+            raise MeasureFailed(f"{method} {path}: {response.status} {answer[:300].decode(errors='replace')}")
+        return answer
+
+    def create_topic(self, name: str) -> None:
+        """A topic of one partition."""
+        body = json.dumps({"topic_name": name, "partitions_count": 1, "replication_factor": 1}).encode()
+        self.request("POST", "/v3/clusters/-/topics", body, {"Content-Type": "application/json"})
+
+    def end_offset(self, topic: str) -> int:
+        """The end offset of partition 0."""
+        offsets: dict[str, Any] = json.loads(self.request("GET", f"/topics/{topic}/partitions/0/offsets"))
+        return int(offsets["end_offset"])
+
+
+@contextmanager
+def broker(data_dir: Path) -> Iterator[Service]:
+    """`raftlog serve` with its defaults on a free port; killed when the block ends, unless it was stopped."""
+    port = free_port()
+    command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data_dir)]
+    with _started([*command, "--http", f"{HOST}:{port}", "--log-level", "warning"], port) as service:
+        yield service
+
+
+@contextmanager
+def echo_server() -> Iterator[Service]:
+    """aiohttp alone, answering what a broker would answer."""
+    port = free_port()
+    with _started([sys.executable, "-m", "bench.echo_server", str(port)], port) as service:
+        yield service
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _started(command: list[str], port: int) -> Iterator[Service]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+    with tempfile.TemporaryFile() as words:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
+        )
+        try:
+            while not _is_ready(port):
+                waited = time.perf_counter() - begin
+                if process.poll() is not None or waited > START_S_MAX:
+                    words.seek(0)
+                    said = words.read().decode(errors="replace").strip()
+                    raise MeasureFailed(f"the server was not ready after {waited:.1f} s: {said[-600:]}")
+                time.sleep(POLL_S)
+            yield Service(process, port, time.perf_counter() - begin)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    """Ask once over a bare socket, which costs the starting process next to nothing."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+            connection.sendall(f"GET {READY_PATH} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+            return connection.recv(16).startswith(b"HTTP/1.1 200")
+    except OSError:
+        return False

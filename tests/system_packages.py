@@ -1,0 +1,28 @@
+"""Install what tests need beyond Python packages: through apt as root, otherwise name what is missing and stop."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+PROGRAMS = {"strace": "strace"}
+"""Program → Debian package."""
+
+
+def main() -> int:
+    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    if not missing:
+        return 0
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        print(
+            f"The tests need these system packages: {' '.join(missing)}. Install them and try again.", file=sys.stderr
+        )
+        return 1
+    subprocess.run([apt, "update", "-qq"], check=True)
+    subprocess.run([apt, "install", "-y", "-qq", *missing], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
