@@ -1,7 +1,7 @@
 """Load from `wrk`: one thread, 64 connections with one request in flight each.
 
-wrk reports through `report.lua`, one line of JSON with exact counts. Any answer outside 2xx/3xx and any socket error
-makes a run worthless, so it fails the measure instead of scoring.
+wrk reports through `report.lua`, one line of JSON with exact counts. Any answer of status 400 and above and any
+socket error makes a run worthless: it fails the measure instead of scoring.
 """
 
 import json

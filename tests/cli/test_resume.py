@@ -42,13 +42,23 @@ def stored_offset(run: Any, topic: str, at: tuple[str, ...]) -> int:
     return sum(row["end_offset"] for row in rows)
 
 
-def until_some_are_stored(run: Any, topic: str, at: tuple[str, ...], more_than: int) -> None:
-    """Follow the topic until it holds this many records; the reader ends by itself."""
-    run("consume", topic, "--count", str(more_than), *at)
-
-
 def produce(topic: str, source: Path, state: Path, at: tuple[str, ...], *more: str) -> tuple[str, ...]:
-    return ("produce", topic, str(source), "--resume", str(state), "--batch-bytes", "4000", *at, *more)
+    return ("produce", topic, str(source), "--resume", str(state), *at, *more)
+
+
+SLOWLY = ("--batch-bytes", "200")
+"""Some thousand requests, so that a kill comes in the middle. How lines are batched may change between runs."""
+
+
+def start_and_wait(
+    spawn: Spawn, command: tuple[str, ...], topic: str, at: tuple[str, ...], more_than: int
+) -> "subprocess.Popen[bytes]":
+    """A producer that has stored this many records and is still at work."""
+    reader = spawn("consume", topic, "--count", str(more_than), *at, stdout=subprocess.DEVNULL)
+    producer = spawn(*command, *SLOWLY)
+    assert reader.wait(60) == 0
+    assert producer.poll() is None, "the producer was too fast to be interrupted"
+    return producer
 
 
 @pytest.mark.parametrize("kills", [1, 4])
@@ -60,13 +70,12 @@ def test_the_producer_is_killed(
     run("topic", "create", topic, *at)
     command = produce(topic, source, state, at, "--key-separator", ": ")
     for number in range(1, kills + 1):
-        producer = spawn(*command)
-        until_some_are_stored(run, topic, at, number * LINES // 20)
+        producer = start_and_wait(spawn, command, topic, at, number * LINES // 20)
         producer.kill()
         producer.wait()
     before = stored_offset(run, topic, at)
     summary = json.loads(run(*command, "--json").stdout)
-    assert summary["already_stored"] >= before
+    assert LINES > summary["already_stored"] >= before > LINES // 20
     assert summary["already_stored"] + summary["records"] == LINES
     printed = run("consume", topic, "--key-separator", ": ", "--no-follow", *at).stdout
     assert digest(printed) == digest(source.read_bytes())
@@ -81,8 +90,7 @@ def test_the_producer_is_killed_over_many_partitions(
     run("topic", "create", "spread", "-p", "5", *at)
     run("topic", "create", "spread-at-once", "-p", "5", *at)
     command = produce("spread", source, tmp_path / "state", at, "--key-separator", ": ")
-    producer = spawn(*command)
-    until_some_are_stored(run, "spread", at, LINES // 10)
+    producer = start_and_wait(spawn, command, "spread", at, LINES // 10)
     producer.kill()
     producer.wait()
     run(*command)
@@ -97,9 +105,13 @@ def test_the_broker_is_killed(spawn: Spawn, run: Any, own_broker: BrokerProcess,
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", "-p", "2", *at)
     run("topic", "create", "at-once", "-p", "2", *at)
-    producer = spawn(*produce("t", source, tmp_path / "state", at, "--key-separator", ": ", "--timeout-ms", "2000"))
-    for number in (1, 2, 3):
-        until_some_are_stored(run, "t", at, number * LINES // 20)
+    command = produce("t", source, tmp_path / "state", at, "--key-separator", ": ", "--timeout-ms", "2000")
+    producer = start_and_wait(spawn, command, "t", at, LINES // 20)
+    own_broker.kill()
+    own_broker.start()
+    for number in (2, 3):
+        run("consume", "t", "--count", str(number * LINES // 20), *at)
+        assert producer.poll() is None, "the producer was too fast to be interrupted"
         own_broker.kill()
         own_broker.start()
     assert producer.wait(60) == 0, producer.communicate()[1].decode()
@@ -115,8 +127,7 @@ def test_broker_and_producer_are_killed(
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
     command = produce("t", source, tmp_path / "state", at)
-    producer = spawn(*command)
-    until_some_are_stored(run, "t", at, LINES // 10)
+    producer = start_and_wait(spawn, command, "t", at, LINES // 10)
     own_broker.kill()
     producer.kill()
     producer.wait()
@@ -129,8 +140,7 @@ def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
     command = produce("t", source, tmp_path / "state", at)
-    producer = spawn(*command, "--give-up-after", "0.5")
-    until_some_are_stored(run, "t", at, LINES // 20)
+    producer = start_and_wait(spawn, (*command, "--give-up-after", "0.5"), "t", at, LINES // 20)
     own_broker.kill()
     code = producer.wait(30)
     assert producer.stderr is not None
@@ -151,8 +161,7 @@ def half_done(
     topic = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     state = tmp_path / "state"
     run("topic", "create", topic, *at)
-    producer = spawn(*produce(topic, source, state, at))
-    until_some_are_stored(run, topic, at, LINES // 10)
+    producer = start_and_wait(spawn, produce(topic, source, state, at), topic, at, LINES // 20)
     producer.kill()
     producer.wait()
     return topic, state, at
@@ -223,8 +232,7 @@ def test_two_producers_with_one_state_file(
     at = ("--bootstrap", broker.address)
     run("topic", "create", "twins", *at)
     command = produce("twins", source, tmp_path / "state", at)
-    first = spawn(*command, "--batch-bytes", "500")
-    until_some_are_stored(run, "twins", at, 1)
+    first = start_and_wait(spawn, command, "twins", at, 1)
     done = run(*command, expect=None)
     assert done.returncode == 1, "the first producer must still be at work"
     assert b"in use by another raftlog produce" in done.stderr

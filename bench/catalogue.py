@@ -1,0 +1,27 @@
+"""All measures, in the order in which they run."""
+
+from bench import footprint, group_commit, http_batches, http_fetch, http_produce, library_append, library_read, reopen
+from bench.measure import Measure
+
+MEASURES: tuple[Measure, ...] = (
+    *library_append.MEASURES,
+    *group_commit.MEASURES,
+    *library_read.MEASURES,
+    *reopen.MEASURES,
+    *http_produce.MEASURES,
+    *http_batches.MEASURES,
+    *http_fetch.MEASURES,
+    *footprint.MEASURES,
+)
+
+
+def chosen(names: tuple[str, ...]) -> list[Measure]:
+    """Measures by name, or by the beginning of it (`http` is all that start so); all without names.
+
+    Raises `ValueError` with the names that there are.
+    """
+    for name in names:
+        if not any(measure.name.startswith(name) for measure in MEASURES):
+            known = ", ".join(measure.name for measure in MEASURES)
+            raise ValueError(f"there is no measure {name!r}; the measures are {known}")
+    return [measure for measure in MEASURES if not names or measure.name.startswith(names)]

@@ -1,0 +1,121 @@
+"""The results as a table, as a file, and beside those of an earlier run."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.runner import Outcome
+
+FORMAT = 1
+Report = dict[str, Any]
+"""What one call of the program saw, as it stands in its file."""
+
+
+def report_of(outcomes: list[Outcome], machine: dict[str, Any], commit: dict[str, Any], runs: int) -> Report:
+    """Put everything together, ready for JSON."""
+    return {
+        "format": FORMAT,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit,
+        "runs": runs,
+        "machine": machine,
+        "measures": {outcome.measure.name: outcome.as_json() for outcome in outcomes},
+    }
+
+
+def write_report(report: Report, directory: Path) -> Path:
+    """Store a report under a name made of its date and commit."""
+    stamp = report["date"].replace(":", "").replace("+0000", "Z")
+    path = directory / f"{stamp}-{report.get('commit', 'unknown')[:8]}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path
+
+
+def read_report(path: Path) -> Report:
+    """Raises `ValueError` for a file that is not such a report."""
+    try:
+        report: Report = json.loads(path.read_text())
+        known = report["format"] == FORMAT
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no report of this program: {error!r}") from None
+    if not known:
+        raise ValueError(f"{path} has format {report['format']}, not {FORMAT}")
+    return report
+
+
+def print_report(console: Console, report: Report) -> None:
+    """The figures, what went wrong, and the machine they are from."""
+    table = Table(title="raftlog: figures", title_justify="left", pad_edge=False)
+    table.add_column("measure")
+    for heading in ("median", "required", "unit", "", "every run"):
+        table.add_column(heading, justify="right" if heading in ("median", "required") else "left", no_wrap=True)
+    for name, measure in report["measures"].items():
+        table.add_section()
+        table.add_row(f"[bold]{measure['title']}[/] [dim]{name}[/]", *[""] * 5)
+        for figure in measure["figures"].values():
+            table.add_row(*_row(measure, figure))
+    console.print(table)
+    for name, measure in report["measures"].items():
+        for failure in measure["failures"]:
+            console.print(f"[red]{name} failed[/], {failure}", highlight=False, markup=True)
+        if measure["not_measured"]:
+            console.print(f"[yellow]{name} not measured[/]: {measure['not_measured']}", highlight=False)
+    console.print(_machine_line(report), highlight=False)
+
+
+def _row(measure: dict[str, Any], figure: dict[str, Any]) -> list[str]:
+    verdict = {True: "[green]met[/]", False: "[red]NOT MET[/]", None: ""}[figure["is_met"]]
+    middle = number(figure["median"]) if figure["values"] else "not measured" if measure["not_measured"] else "failed"
+    every = " · ".join(number(value) for value in figure["values"])
+    return [f"  {figure['title']}", middle, _required(figure), figure["unit"], verdict, f"[dim]{every}[/]"]
+
+
+def _required(figure: dict[str, Any]) -> str:
+    if figure["at_least"] is not None:
+        return f"≥ {number(figure['at_least'])}"
+    return "" if figure["at_most"] is None else f"≤ {number(figure['at_most'])}"
+
+
+def number(value: float | None) -> str:
+    """Four digits that say something, or whole with separators."""
+    if value is None:
+        return ""
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _machine_line(report: Report) -> str:
+    machine = report["machine"]
+    sync = machine["fdatasync"]
+    changed = ", with changes" if report.get("has_changes") else ""
+    return (
+        f"{report['date']}, commit {report.get('commit', 'unknown')[:8]}{changed}; {machine['cpu_model']}, "
+        f"{machine['cores']} cores, {machine['memory_mib']:,} MiB, Linux {machine['kernel']}, {machine['python']}, "
+        f"{machine['filesystem']}; fdatasync p50 {sync['p50_ms']:.2f} ms, p99 {sync['p99_ms']:.2f} ms; "
+        f"{machine['python_mloops_per_s']:.1f} M Python loop turns/s; load average before {machine['load_average']:.2f}"
+    )
+
+
+def print_comparison(console: Console, old: Report, new: Report) -> None:
+    """Medians of two reports side by side, and the ratio new ÷ old."""
+    table = Table(title=f"{old['date']} → {new['date']}", title_justify="left", pad_edge=False)
+    table.add_column("figure")
+    for heading in ("old", "new", "new ÷ old"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    for name, measure in new["measures"].items():
+        before = old["measures"].get(name, {"figures": {}})["figures"]
+        for key, figure in measure["figures"].items():
+            was, now = before.get(key, {}).get("median"), figure["median"]
+            ratio = f"{now / was:.2f}" if was and now is not None else ""
+            table.add_row(f"{name}: {figure['title']}", number(was), number(now), ratio, figure["unit"])
+    console.print(table)
+    for title, probe in (("CPU probe", "python_mloops_per_s"), ("load average before", "load_average")):
+        console.print(f"{title}: {old['machine'][probe]:.2f} → {new['machine'][probe]:.2f}", highlight=False)
+    syncs = [report["machine"]["fdatasync"]["p50_ms"] for report in (old, new)]
+    console.print(f"fdatasync p50: {syncs[0]:.2f} → {syncs[1]:.2f} ms", highlight=False)

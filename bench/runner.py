@@ -1,0 +1,85 @@
+"""Running measures several times within a bound of time, and what comes out of it."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from bench.measure import Figure, Measure, MeasureFailed, NotMeasured, Values, Workspace
+
+SECONDS_MAX = 600.0
+"""No run starts later than this after the first one."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The runs of one measure. Either every run has its values, or `failures` or `skipped` say why not."""
+
+    measure: Measure
+    runs: list[Values] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    def values(self, figure: Figure) -> list[float]:
+        """The figure's value of each run that succeeded."""
+        return [float(run[figure.key]) for run in self.runs]
+
+    def median(self, figure: Figure) -> float | None:
+        """The figure's median; `None` when no run succeeded."""
+        values = self.values(figure)
+        return median(values) if values else None
+
+    def is_met(self, figure: Figure) -> bool | None:
+        """Whether the median reaches what is required; a failed run never does. `None`: not required, not measured."""
+        if self.failures and figure.required:
+            return False
+        middle = self.median(figure)
+        return None if middle is None else figure.is_met(middle)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything that was seen."""
+        return {
+            "title": self.measure.title,
+            "method": self.measure.method,
+            "figures": {figure.key: self._figure_json(figure) for figure in self.measure.figures},
+            "runs": [dict(run) for run in self.runs],
+            "failures": self.failures,
+            "not_measured": self.skipped,
+        }
+
+    def _figure_json(self, figure: Figure) -> dict[str, Any]:
+        values = self.values(figure)
+        return {
+            "title": figure.title,
+            "unit": figure.unit,
+            "at_least": figure.at_least,
+            "at_most": figure.at_most,
+            "median": self.median(figure),
+            "min": min(values, default=None),
+            "max": max(values, default=None),
+            "values": values,
+            "is_met": self.is_met(figure),
+        }
+
+
+def run_all(
+    measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]
+) -> Iterator[Outcome]:
+    """Run each measure `runs` times; yields its outcome when it is done. `said` hears of each run before it starts."""
+    until = time.monotonic() + SECONDS_MAX
+    for measure in measures:
+        outcome = Outcome(measure)
+        for number in range(1, runs + 1):
+            said(f"{measure.name} {number}/{runs}")
+            if time.monotonic() > until:
+                outcome.failures.append(f"run {number} was left out: the whole run may take {SECONDS_MAX:g} s")
+                break
+            try:
+                outcome.runs.append(measure.run(workspace))
+            except NotMeasured as lacking:
+                outcome.skipped = str(lacking)
+                break
+            except (MeasureFailed, OSError) as failure:
+                outcome.failures.append(f"run {number}: {failure}")
+        yield outcome

@@ -1,0 +1,126 @@
+"""A real broker, killed with SIGKILL at random moments under load: nothing that it acknowledged is lost.
+
+Real process, real sockets, real disk. What was sent and not answered may be there or not, once.
+"""
+
+import base64
+import http.client
+import itertools
+import random
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+
+from raftlog.cli.broker_process import BrokerProcess
+from raftlog.records import build_batch
+
+KILLS = 20
+PARTITIONS = 2
+BINARY = "application/vnd.kafka.binary.v2+json"
+BATCHES = "application/vnd.raftlog.batches"
+
+
+class Producer(threading.Thread):
+    """Sends unique values one request after another, and remembers what was acknowledged where."""
+
+    def __init__(self, address: str, number: int, values: "itertools.count[int]", enough: threading.Semaphore) -> None:
+        super().__init__(daemon=True)
+        self.address, self.number, self.values, self.enough = address, number, values, enough
+        self.sent: set[int] = set()
+        self.acknowledged: dict[tuple[int, int], int] = {}
+
+    def run(self) -> None:
+        partition = self.number % PARTITIONS
+        host, _, port = self.address.partition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+        try:
+            while True:
+                values = [next(self.values) for _ in range(1 + self.number)]
+                self.sent.update(values)
+                first = self.send(connection, partition, values)
+                for position, value in enumerate(values):
+                    self.acknowledged[partition, first + position] = value
+                self.enough.release()
+        except (OSError, http.client.HTTPException):
+            return  # the broker was killed: the last request is unknown
+        finally:
+            connection.close()
+
+    def send(self, connection: http.client.HTTPConnection, partition: int, values: list[int]) -> int:
+        payloads = [b"%d" % value for value in values]
+        if self.number % 2:
+            body, kind = bytes(build_batch(payloads)), BATCHES
+        else:
+            records = [{"value": base64.b64encode(payload).decode()} for payload in payloads]
+            body, kind = orjson.dumps({"records": records}), BINARY
+        connection.request("POST", f"/topics/crash/partitions/{partition}", body, {"Content-Type": kind})
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status == 200, text
+        return int(orjson.loads(text)["offsets"][0]["offset"])
+
+
+def stored(address: str, partition: int) -> list[int]:
+    """All values of a partition, by offset."""
+    host, _, port = address.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    found: list[int] = []
+    while True:
+        path = f"/topics/crash/partitions/{partition}/records?offset={len(found)}&timeout=0&max_bytes=4000000"
+        connection.request("GET", path, headers={"Accept": BINARY})
+        records = orjson.loads(connection.getresponse().read())
+        if not records:
+            connection.close()
+            return found
+        for record in records:
+            assert record["offset"] == len(found), "offsets are dense"
+            found.append(int(base64.b64decode(record["value"])))
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_twenty_kills_under_load_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
+    moments = random.Random(seed)
+    values = itertools.count()
+    sent: set[int] = set()
+    acknowledged: dict[tuple[int, int], int] = {}
+    with BrokerProcess(str(tmp_path / "data")) as broker:
+        broker.start()
+        create_topic(broker.address)
+        for _ in range(KILLS):
+            enough = threading.Semaphore(0)
+            producers = [Producer(broker.address, number, values, enough) for number in range(4)]
+            for producer in producers:
+                producer.start()
+            for _ in range(moments.randrange(20, 300)):
+                assert enough.acquire(timeout=30), "the broker stopped answering"
+            broker.kill()
+            for producer in producers:
+                producer.join(30)
+                sent |= producer.sent
+                acknowledged |= producer.acknowledged
+            broker.start()
+            check(broker.address, sent, acknowledged)
+        assert broker.stop() == 0
+    assert len(acknowledged) > KILLS * 20
+
+
+def create_topic(address: str) -> None:
+    host, _, port = address.partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    config = [{"name": "segment.bytes", "value": "65536"}]
+    body = orjson.dumps({"topic_name": "crash", "partitions_count": PARTITIONS, "configs": config})
+    connection.request("POST", "/v3/clusters/-/topics", body, {"Content-Type": "application/json"})
+    assert connection.getresponse().status == 201
+    connection.close()
+
+
+def check(address: str, sent: set[int], acknowledged: dict[tuple[int, int], int]) -> None:
+    kept = [stored(address, partition) for partition in range(PARTITIONS)]
+    for (partition, offset), value in acknowledged.items():
+        assert offset < len(kept[partition]), f"acknowledged offset {offset} of partition {partition} is gone"
+        assert kept[partition][offset] == value
+    everything = [value for part in kept for value in part]
+    assert len(everything) == len(set(everything)), "nothing is there twice"
+    assert set(everything) <= sent
