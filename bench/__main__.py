@@ -105,17 +105,9 @@ def _run(measures: list[Measure], runs: int, workspace: Workspace) -> list[Outco
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
     ) as progress:
-        task = progress.add_task("bench", total=len(measures) * runs)
-        started = -1
-
-        def said(what: str) -> None:
-            nonlocal started
-            started += 1
-            progress.update(task, description=what, completed=started)
-
-        for number, outcome in enumerate(run_all(measures, runs, workspace, said), start=1):
-            started = number * runs - 1
-            progress.update(task, completed=number * runs)
+        task = progress.add_task("bench", total=len(measures))
+        for outcome in run_all(measures, runs, workspace, lambda what: progress.update(task, description=what)):
+            progress.advance(task)
             progress.console.print(_said_of(outcome), highlight=False)
             outcomes.append(outcome)
     return outcomes

@@ -9,6 +9,7 @@ import aiohttp
 
 from bench import probes, service
 from bench.child import run_in_child
+from bench.flushes import counted_flushes
 from bench.http_batches import BATCHES_TYPE
 from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
 from bench.samples import RECORDS_PER_BATCH, batches
@@ -61,6 +62,7 @@ async def _ingest(url: str, total_bytes: int) -> dict[str, float]:
     return {
         "records": acknowledged * _BATCHES_PER_REQUEST * RECORDS_PER_BATCH,
         "bytes": sum(len(bodies[turn % len(bodies)]) for turn in range(acknowledged)),
+        "requests": acknowledged,
         "seconds": elapsed,
     }
 
@@ -71,7 +73,8 @@ def run_memory(workspace: Workspace) -> Values:
         idle, _ = probes.memory_mib(server.pid)
         server.create_topic(_TOPIC)
         url = f"{server.url}/topics/{_TOPIC}/partitions/0"
-        done = run_in_child(ingest, url=url, total_bytes=_INGEST_BYTES)
+        with counted_flushes(directory) as flushes:
+            done = run_in_child(ingest, url=url, total_bytes=_INGEST_BYTES)
         after, peak = probes.memory_mib(server.pid)
         end = server.end_offset(_TOPIC)
         server.stop()
@@ -83,6 +86,7 @@ def run_memory(workspace: Workspace) -> Values:
         "peak_mib": peak,
         "ingest_mib_per_s": done["bytes"] / done["seconds"] / _MIB,
         "records": done["records"],
+        **flushes.require_at_least(done["requests"] / _IN_FLIGHT),
     }
 
 

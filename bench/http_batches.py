@@ -1,8 +1,9 @@
 """Stored batches over HTTP into the broker: validated, stamped, synced, not decoded."""
 
 from bench import load, probes, service
+from bench.flushes import counted_flushes
 from bench.load import CONNECTIONS, SECONDS
-from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.measure import Figure, Measure, Values, Workspace
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches
 from bench.stored import require_stored
 
@@ -19,21 +20,18 @@ def run(workspace: Workspace) -> Values:
         headers = {"Content-Type": BATCHES_TYPE}
         requests = (load.raw_request("POST", server.port, path, headers, batch) for batch in pool)
         file = load.write_requests(directory / "requests", requests)
-        cpu_before, flushes_before = probes.cpu_seconds(server.pid), probes.device_flushes(directory)
-        seen = load.run_wrk("replay.lua", server.url, str(file))
+        cpu_before = probes.cpu_seconds(server.pid)
+        with counted_flushes(directory) as flushes:
+            seen = load.run_wrk("replay.lua", server.url, str(file))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
-        flushes = (probes.device_flushes(directory) or 0) - (flushes_before or 0)
-        require(flushes > 0 or flushes_before is None, "the device was never flushed, so nothing was synced")
-        facts = require_stored(
-            server, directory / "data", _TOPIC, seen.requests, RECORDS_PER_BATCH, all_differ=False
-        )
+        stored = require_stored(server, directory / "data", _TOPIC, seen.requests, RECORDS_PER_BATCH, all_differ=False)
     return {
         "records_per_s": seen.requests_per_s * RECORDS_PER_BATCH,
         "mb_per_s": seen.requests_per_s * len(pool[0]) / 1e6,
         "p99_ms": seen.p99_ms,
         "broker_cpu_share": cpu_s / seen.seconds,
-        "device_flushes": flushes,
-        **facts,
+        **stored,
+        **flushes.require_at_least(seen.requests / CONNECTIONS),
     }
 
 
@@ -44,7 +42,8 @@ MEASURES = (
         f"wrk, {CONNECTIONS} in flight, {SECONDS} s, POST of one batch a request ({RECORDS_PER_BATCH:,} records of "
         f"{VALUE_BYTES} random bytes, uncompressed; {_DIFFERENT_BATCHES} different batches in turn, since a script "
         "cannot make CRCs). An answer means synced. Afterwards the broker is killed and its files are read: every "
-        "acknowledged batch has to be there, sound, and not more than were sent.",
+        "acknowledged batch has to be there, sound, and not more than were sent. The device has to have been flushed "
+        f"at least once for every {CONNECTIONS} requests.",
         (
             Figure("records_per_s", "records", "records/s", at_least=1_000_000),
             Figure("mb_per_s", "… of batches", "MB/s"),

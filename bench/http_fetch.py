@@ -13,7 +13,7 @@ from bench.http_batches import BATCHES_TYPE
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES
-from raftlog.records import build_batch, read_header, read_records, split_batches
+from raftlog.records import build_batch, read_records, split_batches
 
 _TOPIC = "bench"
 _PATH = f"/topics/{_TOPIC}/partitions/0"
@@ -57,10 +57,9 @@ def count_json(body: bytes, offset: int) -> int:
 def count_batches(body: bytes, offset: int) -> int:
     """Records from `offset` on in an answer of stored batches, after a look at every one."""
     count = 0
-    for batch in split_batches(body):
+    for header, batch in split_batches(body):
         for record in read_records(batch):
             require(record.value == value_at(record.offset), f"offset {record.offset} holds another value")
-        header = read_header(batch)
         require(header.base_offset <= offset + count < header.next_offset, "batches are missing from the answer")
         count = header.next_offset - offset
     return count
@@ -108,7 +107,7 @@ def run_batches(workspace: Workspace) -> Values:
 
 def _method(what: str, max_bytes: int) -> str:
     return (
-        f"A topic of {_RECORDS:,} records of {VALUE_BYTES} bytes ({RECORDS_PER_BATCH:,} a batch) is fetched {what} with "
+        f"A topic of {_RECORDS:,} records of {VALUE_BYTES} bytes ({RECORDS_PER_BATCH:,} a batch) is fetched {what}, "
         f"max_bytes={max_bytes:,} from {_OFFSETS} offsets in turn: wrk, {CONNECTIONS} in flight, {SECONDS} s. Each of "
         "these answers was fetched before the load, its records counted and compared; wrk's byte count has to show "
         "that the answers under load were as large."

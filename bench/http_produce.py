@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from bench import load, probes, service
+from bench.flushes import counted_flushes
 from bench.load import CONNECTIONS, SECONDS, Load
-from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.measure import Figure, Measure, Values, Workspace
 from bench.stored import require_stored
 
 _TOPIC = "bench"
@@ -18,19 +19,17 @@ def echo(records_per_request: int) -> Load:
         return load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
 
 
-def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, float]]:
+def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, float | str]]:
     """Load a new broker, then look for what it acknowledged."""
     with service.broker(data_dir) as server:
         server.create_topic(_TOPIC)
-        cpu_before, flushes_before = probes.cpu_seconds(server.pid), probes.device_flushes(data_dir)
-        seen = load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
+        cpu_before = probes.cpu_seconds(server.pid)
+        with counted_flushes(data_dir) as flushes:
+            seen = load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
-        flushes = probes.device_flushes(data_dir)
-        facts = {"broker_cpu_share": cpu_s / seen.seconds}
-        if flushes is not None and flushes_before is not None:
-            facts["device_flushes"] = flushes - flushes_before
-            require(facts["device_flushes"] > 0, "the device was never flushed, so nothing was synced")
-        return seen, facts | require_stored(server, data_dir, _TOPIC, seen.requests, records_per_request)
+        stored = require_stored(server, data_dir, _TOPIC, seen.requests, records_per_request)
+    synced = flushes.require_at_least(seen.requests / CONNECTIONS)
+    return seen, {"broker_cpu_share": cpu_s / seen.seconds, **stored, **synced}
 
 
 def run_single(workspace: Workspace) -> Values:
@@ -64,7 +63,8 @@ def run_many(workspace: Workspace) -> Values:
 
 _CHECKS = (
     "Any error fails the run. Afterwards the broker is killed and its files are read: every acknowledged record has to "
-    "be there, none twice, all batches sound."
+    "be there, none twice, all batches sound; and the device has to have been flushed at least once for every "
+    f"{CONNECTIONS} requests, as one sync cannot answer more."
 )
 
 MEASURES = (
@@ -72,8 +72,9 @@ MEASURES = (
         "http-produce",
         "HTTP: single-record JSON produce, durable",
         f"wrk, 1 thread, {CONNECTIONS} connections with one request in flight each, {SECONDS} s, POST {_PATH} with one "
-        "record of 100 characters, all different (a counter). The broker runs with its defaults: an answer means synced. "
-        "Before it, in the same run, the same load on aiohttp alone that parses the JSON and answers it. " + _CHECKS,
+        "record of 100 characters, all different (a counter). The broker runs with its defaults: an answer means "
+        "synced. Before it, in the same run, the same load on aiohttp alone that parses the JSON and answers it. "
+        + _CHECKS,
         (
             Figure("requests_per_s", "requests (= records)", "/s", at_least=12_000),
             Figure("p99_ms", "… p99", "ms", at_most=15),

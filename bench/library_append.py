@@ -54,9 +54,9 @@ MEASURES = (
         "library-append",
         "library: build and append, synced, one writer",
         f"One thread calls Log.append with {RECORDS_PER_BATCH:,} values of {VALUE_BYTES} random bytes for "
-        f"{SECONDS:g} s ({_DIFFERENT_BATCHES} different batches in turn). Building the batch is inside the time, making "
-        "the values is not. os.fdatasync is counted: an append that returns without one fails the measure. The log is "
-        "closed, opened again and has to hold every record.",
+        f"{SECONDS:g} s ({_DIFFERENT_BATCHES} different batches in turn). Building the batch is inside the time, "
+        "making the values is not. os.fdatasync is counted: an append that returns without one fails the measure. The "
+        "log is closed, opened again and has to hold every record.",
         (
             Figure("records_per_s", "records built and appended", "records/s", at_least=1_500_000),
             Figure("mb_per_s", "… of their values", "MB/s"),

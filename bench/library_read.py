@@ -11,37 +11,47 @@ from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches
 LOG_BYTES = 512 << 20
 _DIFFERENT_BATCHES = 100
 _BATCHES_PER_APPEND = 10
+_ATTEMPTS_MAX = 3
 _CACHED_READS_MAX = 1 << 20
 """Bytes that the timed passes may take from the device; more would mean that they were not in the page cache."""
 
 
 def read_all(path: str, log_bytes: int) -> dict[str, float]:
-    """Write the log, then read it three times: to warm the cache, raw, decoded; in a child."""
-    records = _write(path, log_bytes)
+    """Write the log, then read it three times: to warm the cache, raw, decoded; in a child.
+
+    When a timed pass had to go to the device (the kernel may take cache away at any time), all three are done again.
+    """
+    written = _write(path, log_bytes)
     with raftlog.Log.open(path, create=False) as log:
-        for _ in log.read_batches():
-            pass
-        device_before = _bytes_from_device()
-        begin = time.perf_counter()
-        raw_bytes = sum(map(len, log.read_batches()))
-        raw_s = time.perf_counter() - begin
-        begin = time.perf_counter()
-        decoded = value_bytes = 0
-        for record in log.read():
-            value = record.value
-            assert value is not None
-            value_bytes += len(value)
-            decoded += 1
-        decoded_s = time.perf_counter() - begin
-        from_device = _bytes_from_device() - device_before
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            for _ in log.read_batches():
+                pass
+            passes = _timed_passes(log)
+            if passes["bytes_from_device"] < _CACHED_READS_MAX:
+                break
+    return {**passes, "records_written": written, "attempts": attempt}
+
+
+def _timed_passes(log: raftlog.Log) -> dict[str, float]:
+    device_before = _bytes_from_device()
+    begin = time.perf_counter()
+    raw_bytes = sum(map(len, log.read_batches()))
+    raw_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    records = value_bytes = 0
+    for record in log.read():
+        value = record.value
+        assert value is not None
+        value_bytes += len(value)
+        records += 1
+    decoded_s = time.perf_counter() - begin
     return {
         "raw_gb_per_s": raw_bytes / raw_s / 1e9,
-        "decoded_records_per_s": decoded / decoded_s,
+        "decoded_records_per_s": records / decoded_s,
         "raw_bytes": raw_bytes,
-        "records": decoded,
-        "records_written": records,
+        "records": records,
         "value_bytes": value_bytes,
-        "bytes_from_device": from_device,
+        "bytes_from_device": _bytes_from_device() - device_before,
     }
 
 
@@ -67,8 +77,9 @@ def run(workspace: Workspace) -> Values:
         done = run_in_child(read_all, path=str(path / "log"), log_bytes=LOG_BYTES)
     require(done["raw_bytes"] >= LOG_BYTES * 0.99, f"only {done['raw_bytes']} bytes were read")
     require(done["records"] == done["records_written"], f"{done['records']} of {done['records_written']} records read")
-    require(done["value_bytes"] == done["records"] * VALUE_BYTES, "the values read have another size than those written")
-    require(done["bytes_from_device"] < _CACHED_READS_MAX, "the log was not in the page cache; is memory short?")
+    require(done["value_bytes"] == done["records"] * VALUE_BYTES, "the values have another size than those written")
+    from_device = done["bytes_from_device"]
+    require(from_device < _CACHED_READS_MAX, f"{from_device:,} bytes came from the device; is memory short?")
     return done
 
 

@@ -40,9 +40,7 @@ def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS) -> L
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "--timeout", f"{_ANSWER_S_MAX}s"]
     command += ["-s", str(_HERE / script), url, "--", *arguments]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=seconds + 3 * _ANSWER_S_MAX
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 3 * _ANSWER_S_MAX)
     except FileNotFoundError:
         raise NotMeasured("wrk is not installed; on Debian and Ubuntu: apt-get install wrk") from None
     except subprocess.TimeoutExpired:

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from bench.flushes import counts_flushes
 from bench.samples import percentile
 
 _PACKAGES = (
@@ -42,6 +43,7 @@ def machine(data_dir: Path) -> dict[str, Any]:
         "wrk": _wrk_version(),
         "filesystem": filesystem(data_dir),
         "fdatasync": fdatasync_probe(data_dir),
+        "device_counts_flushes": counts_flushes(data_dir),
         "python_mloops_per_s": cpu_probe(),
         "load_average": os.getloadavg()[0],
     }
@@ -62,7 +64,7 @@ def fdatasync_probe(data_dir: Path) -> dict[str, float]:
 
 
 def cpu_probe() -> float:
-    """Million turns a second of a small pure-Python loop, the best of five: the machine's speed for this interpreter."""
+    """Million turns a second of a small pure-Python loop, the best of five."""
     best = float("inf")
     for _ in range(5):
         total = 0
@@ -104,16 +106,6 @@ def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
-
-
-def device_flushes(path: Path) -> int | None:
-    """Flushes that the device under `path` has completed for anybody; `None` when the kernel does not count them."""
-    device = os.stat(path).st_dev
-    for line in Path("/proc/diskstats").read_text().splitlines():
-        fields = line.split()
-        if (int(fields[0]), int(fields[1])) == (os.major(device), os.minor(device)) and len(fields) > 18:
-            return int(fields[18])
-    return None
 
 
 def _field(file: Path, name: str) -> str:

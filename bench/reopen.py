@@ -98,7 +98,8 @@ def kill_writer(path: Path, size: int) -> int:
     with subprocess.Popen(
         command_for(write_for_ever), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as writer:
-        assert writer.stdin and writer.stdout
+        assert writer.stdin
+        assert writer.stdout
         try:
             writer.stdin.write(json.dumps({"path": str(path)}))
             writer.stdin.close()
@@ -190,11 +191,11 @@ MEASURES = (
     Measure(
         "reopen",
         "library: reopen after SIGKILL, batches of 16 KiB",
-        "A process appends batches of 16 KiB (64 a sync) until the log has its size and a checkpoint was taken past it, "
-        f"goes on for {PAST_CHECKPOINT_BYTES >> 20} MiB and is killed while it writes: nearly the most that can lie "
-        "behind a checkpoint. A fresh process times raftlog.Log.open from call to return, page cache warm, finds every "
-        "acknowledged record and appends one. Once with 256 MiB and once with 1 GiB. Then one bit is flipped a third "
-        "into the first segment of the larger log: opening must not see it (it reads nothing there), the scrub has to "
+        "A process appends batches of 16 KiB (64 a sync) until the log has its size and a checkpoint was taken past "
+        f"it, goes on for {PAST_CHECKPOINT_BYTES >> 20} MiB and is killed while it writes: nearly the most that can "
+        "lie behind a checkpoint. A fresh process times raftlog.Log.open from call to return, page cache warm, finds "
+        "every acknowledged record and appends one. Once with 256 MiB and once with 1 GiB. Then one bit is flipped a "
+        "third into the first segment of the larger log: opening must not see it (it reads nothing there), the scrub has to "
         "name file, position and offset.",
         (
             Figure("seconds_1_gib", "open, 1 GiB", "s", at_most=1.0),

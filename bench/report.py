@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.runner import Outcome
+from bench.runner import OTHERS_KEY, Outcome
 
 FORMAT = 1
+_OTHERS_SHARE_MAX = 0.1
 Report = dict[str, Any]
 """What one call of the program saw, as it stands in its file."""
 
@@ -65,6 +66,13 @@ def print_report(console: Console, report: Report) -> None:
         if measure["not_measured"]:
             console.print(f"[yellow]{name} not measured[/]: {measure['not_measured']}", highlight=False)
     console.print(_machine_line(report), highlight=False)
+    busiest = max((run[OTHERS_KEY] for measure in report["measures"].values() for run in measure["runs"]), default=0.0)
+    if busiest > _OTHERS_SHARE_MAX:
+        console.print(
+            f"[yellow]other programs took up to {busiest:.0%} of the CPUs during a run: "
+            "take the figures as provisional[/]",
+            highlight=False,
+        )
 
 
 def _row(measure: dict[str, Any], figure: dict[str, Any]) -> list[str]:

@@ -7,9 +7,12 @@ from statistics import median
 from typing import Any
 
 from bench.measure import Figure, Measure, MeasureFailed, NotMeasured, Values, Workspace
+from bench.others import OtherPrograms
 
-SECONDS_MAX = 600.0
-"""No run starts later than this after the first one."""
+SECONDS_MAX = 540.0
+"""No run starts later than this after the first one; the longest takes half a minute."""
+
+OTHERS_KEY = "other_programs_cpu_share"
 
 
 @dataclass(slots=True)
@@ -63,9 +66,7 @@ class Outcome:
         }
 
 
-def run_all(
-    measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]
-) -> Iterator[Outcome]:
+def run_all(measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]) -> Iterator[Outcome]:
     """Run each measure `runs` times; yields its outcome when it is done. `said` hears of each run before it starts."""
     until = time.monotonic() + SECONDS_MAX
     for measure in measures:
@@ -76,7 +77,9 @@ def run_all(
                 outcome.failures.append(f"run {number} was left out: the whole run may take {SECONDS_MAX:g} s")
                 break
             try:
-                outcome.runs.append(measure.run(workspace))
+                others = OtherPrograms()
+                values = measure.run(workspace)
+                outcome.runs.append({**values, OTHERS_KEY: others.share()})
             except NotMeasured as lacking:
                 outcome.skipped = str(lacking)
                 break

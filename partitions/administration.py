@@ -23,6 +23,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topics import Topic, Topics, check_replication_factor, check_topic_name, topic_config
 
 T = TypeVar("T")
+_FINISH_SECONDS_MAX = 2.0
 
 
 class Administration:
@@ -45,9 +46,9 @@ class Administration:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def finish(self) -> None:
-        """Wait for the changes under way."""
+        """Wait for the changes under way, unless the disk does not answer."""
         if self._running:
-            await asyncio.wait(self._running)
+            await asyncio.wait(self._running, timeout=_FINISH_SECONDS_MAX)
 
     async def create(
         self,

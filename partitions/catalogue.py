@@ -104,7 +104,12 @@ class Catalogue:
         self._in_flight += 1
         self._idle.clear()
         try:
-            future = await self._partition.enqueue_records([NewRecord(value)], ALL, deadline)
+            # No deadline in the queue: what becomes durable is applied, whether its caller still waits or not.
+            async with asyncio.timeout_at(None if deadline == NEVER else deadline):
+                future = await self._partition.enqueue_records([NewRecord(value)], ALL, NEVER)
+        except TimeoutError:
+            self._finished()
+            raise Overloaded("the catalogue has too many changes to sync; try again") from None
         except BaseException:
             self._finished()
             raise

@@ -55,7 +55,11 @@ class LogStats:
 
 
 class _Waiter:
-    """A thread that waits until its append is answered, or until it is asked to lead. Moved under the log's mutex."""
+    """A thread that waits until its append is answered, or until it is asked to lead.
+
+    Others move it under the log's mutex and then release `wake`; it looks at itself without the mutex, so that a
+    crowd that is woken does not queue up again. `is_promoted` goes back to false only by its own hand.
+    """
 
     __slots__ = ("error", "index", "is_done", "is_promoted", "wake", "wants_durable")
 
@@ -88,8 +92,8 @@ class Log:
         self._waiters: list[_Waiter] = []
         self._jobs: list[Callable[[], None]] = []
         """Syncs that were submitted and that no thread runs yet."""
-        self._is_led = False
-        """Whether a thread is running submitted syncs."""
+        self._leader: _Waiter | None = None
+        """Whose thread runs the submitted syncs: one at a time, handed on before the answers go out."""
         self._disk = RealDisk(self._jobs.append, self._complete)
         self._log = LoneLog.open(
             self._disk,
@@ -206,8 +210,10 @@ class Log:
         """Join those who wait (the mutex is held); true when the caller has to lead, because nobody does."""
         waiter = _Waiter(index, wants_durable=wants_durable)
         self._waiters.append(waiter)
-        leads, self._is_led = not self._is_led, True
-        return waiter, leads
+        if self._leader is not None:
+            return waiter, False
+        self._leader = waiter
+        return waiter, True
 
     def _wait(self, waiter: _Waiter, leads: bool) -> None:
         while True:
@@ -216,54 +222,60 @@ class Log:
             if waiter.is_done and not waiter.is_promoted:
                 break
             waiter.wake.acquire()
-            with self._mutex:
-                leads, waiter.is_promoted = waiter.is_promoted, False
+            leads, waiter.is_promoted = waiter.is_promoted, False
         if waiter.error:
             raise waiter.error
 
     def _lead(self, waiter: _Waiter) -> None:
-        """Run submitted syncs until this thread's own append is answered; then hand over, or rest when none is left."""
+        """Run submitted syncs until another thread was made leader, or none is left."""
         while True:
             with self._mutex:
-                if not self._jobs:
-                    self._is_led = False
-                    self._news.notify_all()
+                if self._leader is not waiter:
                     return
-                successor = next((other for other in self._waiters if other is not waiter), None)
-                if waiter.is_done and successor:
-                    successor.promote()
+                if not self._jobs:
+                    self._leader = None
+                    self._news.notify_all()
                     return
                 job = self._jobs.pop(0)
             try:
                 job()
             except BaseException:
-                self._abdicate(job)
+                self._abdicate(waiter, job)
                 raise
 
-    def _abdicate(self, job: Callable[[], None]) -> None:
+    def _abdicate(self, waiter: _Waiter, job: Callable[[], None]) -> None:
         """The leading thread was interrupted: its sync is still to be made, by whoever waits or comes next."""
         with self._mutex:
-            self._jobs.insert(0, job)
-            self._is_led = bool(self._waiters)
-            if self._waiters:
-                self._waiters[0].promote()
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            if self._leader is waiter:
+                self._jobs.insert(0, job)
+                self._leader = self._waiters[0] if self._waiters else None
+                if self._leader:
+                    self._leader.promote()
 
     def _complete(self, completion: Callable[[], None]) -> None:
         with self._mutex:
             completion()
 
     def _progressed(self) -> None:
-        """The log moved on (the mutex is held): answer whom it concerns."""
+        """The log moved on (the mutex is held): answer whom it concerns, after waking whoever leads next."""
         acknowledged, durable, failure = self._log.acknowledged_index, self._log.durable_index, self._log.failure
-        waiting = []
+        answered: list[tuple[_Waiter, RaftlogError | None]] = []
+        waiting: list[_Waiter] = []
         for waiter in self._waiters:
             if waiter.index <= (durable if waiter.wants_durable else acknowledged):
-                waiter.finish()
+                answered.append((waiter, None))
             elif failure:
-                waiter.finish(failure)
+                answered.append((waiter, failure))
             else:
                 waiting.append(waiter)
         self._waiters = waiting
+        if self._jobs and waiting and self._leader and self._leader not in waiting:
+            self._leader = waiting[0]
+            self._leader.promote()
+        for waiter, error in answered:
+            waiter.finish(error)
         self._news.notify_all()
 
     def _refused(self, index: Index, error: RaftlogError) -> None:
@@ -380,7 +392,7 @@ class Log:
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
         with self._mutex:
-            while self._is_led and not isinstance(self._log.failure, LogClosed):
+            while self._leader and not isinstance(self._log.failure, LogClosed):
                 self._news.wait()
             self._log.close()
             self._progressed()

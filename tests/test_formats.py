@@ -1,4 +1,7 @@
-"""docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes."""
+"""docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes.
+
+The table of error codes in docs/HTTP.md is held to the code as well.
+"""
 
 import json
 import re
@@ -12,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from crc32c import crc32c
 
+from raftlog.api import codes
 from raftlog.config import LogConfig
 from raftlog.records import (
     HEADER_SIZE,
@@ -33,7 +37,8 @@ from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.types import Offset
 
-DOCUMENT = (Path(__file__).parent.parent / "docs" / "FORMATS.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+DOCUMENT = (DOCS / "FORMATS.md").read_text(encoding="utf-8")
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
 STEM = "0" * 20
@@ -73,9 +78,9 @@ class Layout:
         }
 
 
-def table_after(mark: str) -> list[list[str]]:
+def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
     """The cells of the table behind a mark, without its head."""
-    lines = DOCUMENT.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
+    lines = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
@@ -281,3 +286,12 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
     key_at = HEADER_SIZE + 5  # record length, attributes, two deltas and key length, a byte each
     assert layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
+
+
+# the other document with numbers that programs rely on
+
+
+def test_the_error_codes_of_http_are_those_of_the_code() -> None:
+    rows = table_after("error codes", (DOCS / "HTTP.md").read_text(encoding="utf-8"))
+    named = {value for name, value in vars(codes).items() if name.isupper() and isinstance(value, tuple)}
+    assert {(int(cells[0]), int(cells[1])) for cells in rows} == named | set(codes.STATUS_AND_CODE.values())

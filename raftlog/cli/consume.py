@@ -19,11 +19,11 @@ from raftlog.cli.formatting import (
 )
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.patience import PatientReader
 from raftlog.cli.position import Position, Span, locate, read_position
-from raftlog.cli.sending import Patience
 from raftlog.client import BrokerClient, Fetched
 from raftlog.client.decode import checked_batches, records_from
-from raftlog.errors import Unavailable, UnknownPartition
+from raftlog.errors import UnknownPartition
 from raftlog.records import Record
 
 FETCH_BYTES = 2 * 1024 * 1024
@@ -128,13 +128,14 @@ class _Reading:
         self._last_arrival = asyncio.get_running_loop().time()
         async with BrokerClient(wanted.bootstrap) as client:
             spans = await self._spans(client)
-            readers = [asyncio.create_task(self._read(client, partition, span)) for partition, span in spans.items()]
+            reader = PatientReader(client, wanted.topic, wanted.give_up_after)
+            tasks = [asyncio.create_task(self._read(reader, partition, span)) for partition, span in spans.items()]
             try:
-                await self._until_done(readers)
+                await self._until_done(tasks)
             finally:
-                for reader in readers:
-                    reader.cancel()
-                await asyncio.gather(*readers, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 self._output.flush()
         if self._left:
             raise CommandFailed(
@@ -150,9 +151,9 @@ class _Reading:
         partitions = range(count) if wanted.partition is None else [wanted.partition]
         return {number: await locate(client, wanted.topic, number, wanted.position) for number in partitions}
 
-    async def _until_done(self, readers: Sequence[asyncio.Task[None]]) -> None:
+    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Until all readers ended, enough was printed, or nothing came for too long. Raises what a reader met."""
-        pending: set[asyncio.Task[Any]] = set(readers)
+        pending: set[asyncio.Task[Any]] = set(tasks)
         enough = asyncio.create_task(self._enough.wait())
         try:
             while pending and not enough.done():
@@ -171,20 +172,20 @@ class _Reading:
             return None
         return self._last_arrival + self._wanted.timeout - asyncio.get_running_loop().time()
 
-    async def _read(self, client: BrokerClient, partition: int, span: Span) -> None:
+    async def _read(self, reader: PatientReader, partition: int, span: Span) -> None:
         """One partition. The next fetch is under way while the last one is printed."""
         offset: int = span.begin
         end = None if self._wanted.follow else span.end
         if end is not None and offset >= end:
             return
-        fetching = asyncio.create_task(self._fetch(client, partition, offset))
+        fetching = self._fetch(reader, partition, offset)
         try:
             while True:
                 fetched = await fetching
                 batches = list(checked_batches(fetched.body))
                 asked, offset = offset, batches[-1][0].next_offset if batches else offset
                 if end is None or offset < end:
-                    fetching = asyncio.create_task(self._fetch(client, partition, offset))
+                    fetching = self._fetch(reader, partition, offset)
                     # Let the request leave before the processor is busy with printing.
                     await asyncio.sleep(0)
                 for header, batch in batches:
@@ -196,15 +197,9 @@ class _Reading:
             fetching.cancel()
             await asyncio.gather(fetching, return_exceptions=True)
 
-    async def _fetch(self, client: BrokerClient, partition: int, offset: int) -> Fetched:
-        patience = Patience(self._wanted.give_up_after)
-        while True:
-            try:
-                return await client.fetch_batches(
-                    self._wanted.topic, partition, offset, timeout_ms=FETCH_WAIT_MS, max_bytes=FETCH_BYTES
-                )
-            except Unavailable as error:
-                await patience.wait(error)
+    def _fetch(self, reader: PatientReader, partition: int, offset: int) -> asyncio.Task[Fetched]:
+        fetch = reader.fetch(partition, offset, timeout_ms=FETCH_WAIT_MS, max_bytes=FETCH_BYTES)
+        return asyncio.create_task(fetch)
 
     def _print(self, partition: int, records: list[Record], end: int | None) -> None:
         if end is not None and records and records[-1].offset >= end:

@@ -15,6 +15,7 @@ import orjson
 from raftlog.cli import collector, resume
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
+from raftlog.cli.patience import PatientReader
 from raftlog.cli.routing import Layout, router_for
 from raftlog.cli.sending import Records, Sender, Sending
 from raftlog.cli.source import Source
@@ -197,8 +198,9 @@ class _Run:
         wanted = self._wanted
         if wanted.resume is None:
             return None, None
-        progress, lock = await resume.begin_or_resume(wanted.resume, client, wanted.topic, wanted.files[0], layout)
-        await resume.verify(client, wanted.topic, layout, progress, self._source(limit).lines())
+        reader = PatientReader(client, wanted.topic, wanted.give_up_after)
+        progress, lock = await resume.begin_or_resume(wanted.resume, reader, wanted.files[0], layout)
+        await resume.verify(reader, layout, progress, self._source(limit).lines())
         return progress, lock
 
     async def _send_all(self, sender: Sender, layout: Layout, limit: int, progress: resume.Progress | None) -> None:

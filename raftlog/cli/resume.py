@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.patience import PatientReader
 from raftlog.cli.routing import Layout, router_for
-from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.records import NewRecord, Record
 
 VERSION = 1
 HEAD_BYTES = 64 * 1024
+FETCH_BYTES = 1024 * 1024
 COMPARED_MAX = 100
 """Newest stored records of each partition that are compared with the source."""
 STILL_SECONDS = 0.2
@@ -45,7 +46,7 @@ def source_identity(path: str) -> dict[str, Any]:
 
 
 async def begin_or_resume(
-    state_path: str, client: BrokerClient, topic: str, source_path: str, layout: Layout
+    state_path: str, reader: PatientReader, source_path: str, layout: Layout
 ) -> tuple[Progress, int]:
     """The progress, and a descriptor that holds the state file's lock until it is closed.
 
@@ -53,43 +54,41 @@ async def begin_or_resume(
     """
     wanted = {
         "raftlog_resume": VERSION,
-        "topic": topic,
+        "topic": reader.topic,
         "source": await asyncio.to_thread(source_identity, source_path),
         "layout": _layout_fields(layout),
     }
     if not await asyncio.to_thread(os.path.exists, state_path):
-        ends = await _end_offsets(client, topic, layout.partitions)
+        ends = await _end_offsets(reader, layout.partitions)
         await asyncio.to_thread(_write, state_path, {**wanted, "base_offsets": ends})
         return Progress(ends, [0] * layout.partitions), _lock(state_path)
     lock = _lock(state_path)
     state = _read(state_path)
     _compare(state_path, state, wanted)
     bases: list[int] = state["base_offsets"]
-    ends = await _still_end_offsets(client, topic, layout.partitions)
+    ends = await _still_end_offsets(reader, layout.partitions)
     for partition, (base, end) in enumerate(zip(bases, ends, strict=True)):
         if end < base:
             raise CommandFailed(
-                f"{topic}/{partition} ends at offset {end}, but at {base} when {state_path} was written: "
+                f"{reader.topic}/{partition} ends at offset {end}, but at {base} when {state_path} was written: "
                 "the topic was made anew or cut; delete the state file to begin again"
             )
     return Progress(bases, [end - base for base, end in zip(bases, ends, strict=True)]), lock
 
 
-async def verify(
-    client: BrokerClient, topic: str, layout: Layout, progress: Progress, lines: AsyncIterator[list[bytes]]
-) -> None:
+async def verify(reader: PatientReader, layout: Layout, progress: Progress, lines: AsyncIterator[list[bytes]]) -> None:
     """Compare the newest stored records of each partition with the source; raises `CommandFailed` at a difference."""
     expected = await _expected_tails(layout, progress, lines)
     for partition, (base, count) in enumerate(zip(progress.bases, progress.already, strict=True)):
         tail = expected[partition]
         if len(tail) != min(count, COMPARED_MAX):
-            raise _differs(topic, partition, "the topic has more records than the source has lines for it")
+            raise _differs(reader.topic, partition, "the topic has more records than the source has lines for it")
         if not tail:
             continue
         first = base + count - len(tail)
-        for record, line in zip(await _stored(client, topic, partition, first, len(tail)), tail, strict=True):
+        for record, line in zip(await _stored(reader, partition, first, len(tail)), tail, strict=True):
             if (record.key, record.value) != (line.key, line.value):
-                raise _differs(topic, partition, f"the record at offset {record.offset} is not the line")
+                raise _differs(reader.topic, partition, f"the record at offset {record.offset} is not the line")
 
 
 async def _expected_tails(
@@ -114,33 +113,33 @@ async def _expected_tails(
     return tails
 
 
-async def _stored(client: BrokerClient, topic: str, partition: int, first: int, count: int) -> list[Record]:
-    beginning = (await client.offsets(topic, partition)).beginning
+async def _stored(reader: PatientReader, partition: int, first: int, count: int) -> list[Record]:
+    beginning = (await reader.offsets(partition)).beginning
     if beginning > first:
         raise CommandFailed(
-            f"{topic}/{partition} begins at offset {beginning}: retention has removed records that resuming must "
-            "compare; set retention.ms=-1 on a topic that is being loaded"
+            f"{reader.topic}/{partition} begins at offset {beginning}: retention has removed records that resuming "
+            "must compare; set retention.ms=-1 on a topic that is being loaded"
         )
     records: list[Record] = []
     while len(records) < count:
-        fetched = await client.fetch_batches(topic, partition, first + len(records))
+        fetched = await reader.fetch(partition, first + len(records), timeout_ms=0, max_bytes=FETCH_BYTES)
         before = len(records)
         for header, batch in checked_batches(fetched.body):
             records += records_from(header, batch, first + len(records))
         if len(records) == before:
-            raise _differs(topic, partition, f"offset {first + before} cannot be read")
+            raise _differs(reader.topic, partition, f"offset {first + before} cannot be read")
     return records[:count]
 
 
-async def _end_offsets(client: BrokerClient, topic: str, partitions: int) -> list[int]:
-    return [int((await client.offsets(topic, number)).end) for number in range(partitions)]
+async def _end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+    return [int((await reader.offsets(number)).end) for number in range(partitions)]
 
 
-async def _still_end_offsets(client: BrokerClient, topic: str, partitions: int) -> list[int]:
-    ends = await _end_offsets(client, topic, partitions)
+async def _still_end_offsets(reader: PatientReader, partitions: int) -> list[int]:
+    ends = await _end_offsets(reader, partitions)
     while True:
         await asyncio.sleep(STILL_SECONDS)
-        again = await _end_offsets(client, topic, partitions)
+        again = await _end_offsets(reader, partitions)
         if again == ends:
             return ends
         ends = again

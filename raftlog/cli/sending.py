@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.patience import Patience, is_passing
 from raftlog.client import BrokerClient, NotListening, Produced
-from raftlog.errors import OutcomeUnknown, Overloaded, RaftlogError, RecordTooLarge, Unavailable
+from raftlog.errors import OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import Compression, NewRecord, build_batch
 
 Records = Sequence[bytes | NewRecord]
 
-BACKOFF_SECONDS_MIN = 0.05
-BACKOFF_SECONDS_MAX = 2.0
 SETTLE_GRACE_SECONDS = 1.0
 """A request whose deadline passed this long ago is not going to be appended any more."""
 
@@ -135,7 +134,7 @@ class Sender:
             try:
                 return (await self._send(lane, body)).next_offset
             except (Unavailable, OutcomeUnknown) as error:
-                if error.outcome == "failed" and _is_passing(error):
+                if error.outcome == "failed" and is_passing(error):
                     await patience.wait(error)
                     continue
                 if error.outcome == "failed" or not self._recovers:
@@ -156,7 +155,7 @@ class Sender:
         )
 
     async def _arrived(
-        self, lane: Lane, before: int, sent: int, settled_at: float, patience: "Patience", cause: RaftlogError
+        self, lane: Lane, before: int, sent: int, settled_at: float, patience: Patience, cause: RaftlogError
     ) -> int:
         """How many of `sent` records are stored, `before` of them known to be, once that can no longer change."""
         assert lane.next_offset is not None, "recovery knows where the lane began"
@@ -177,27 +176,6 @@ class Sender:
             if there == sent or time.monotonic() >= settled_at:
                 return there
             await patience.wait(cause)
-
-
-class Patience:
-    """Waits that double, until there have been enough."""
-
-    def __init__(self, give_up_after_s: float) -> None:
-        self._until = time.monotonic() + give_up_after_s
-        self._pause_s = BACKOFF_SECONDS_MIN
-
-    async def wait(self, cause: RaftlogError) -> None:
-        """Pause; raises `cause` when there is no time left."""
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise cause
-        await asyncio.sleep(min(self._pause_s, left))
-        self._pause_s = min(self._pause_s * 2, BACKOFF_SECONDS_MAX)
-
-
-def _is_passing(error: RaftlogError) -> bool:
-    """A refusal that may be over soon: not a full disk, not a damaged or closed log."""
-    return type(error) in (Unavailable, Overloaded, NotListening)
 
 
 def _foreign(topic: str, lane: Lane, found: int) -> CommandFailed:

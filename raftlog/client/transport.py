@@ -20,7 +20,8 @@ from raftlog.types import Buffer
 
 PORT_DEFAULT = 8082
 CONNECT_SECONDS_MAX = 5.0
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 1024
+"""A long poll keeps its connection, so this many partitions can be followed at once."""
 
 
 class Answer(NamedTuple):

@@ -39,7 +39,7 @@ def heal_row(segment: Segment, number: int) -> bool:
         return False
     if not crc_matches(segment.files.log.read(position, header.size), header):
         return False
-    segment.files.index.write(number * ROW_SIZE, [pack_row(index, position, header, head)])
+    segment.files.index.write(number * ROW_SIZE, [pack_row(index, header.leader_epoch, offset, position, header, head)])
     return True
 
 

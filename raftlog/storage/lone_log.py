@@ -27,7 +27,7 @@ from raftlog.errors import (
     StorageFull,
     SyncFailed,
 )
-from raftlog.records import BatchHeader, read_header
+from raftlog.records import read_header
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
 from raftlog.storage.disk import Disk
@@ -169,19 +169,20 @@ class LoneLog:
         `SyncFailed` or `RecordTooLarge`, and then nothing was taken.
         """
         self.check_writable()
-        headers = [read_header(batch) for batch in batches]
-        for header in headers:
-            if header.size > self.config.max_message_bytes:
-                raise RecordTooLarge(
-                    f"a batch of {header.size} bytes is above max.message.bytes={self.config.max_message_bytes}"
-                )
-        base_offset = self._log.next_offset
-        for batch, header in zip(batches, headers, strict=True):
-            self._maybe_roll(header)
-            self._log.append(batch, header, NO_TERM)
+        limit = self.config.max_message_bytes
+        for batch in batches:
+            if len(batch) > limit:
+                raise RecordTooLarge(f"a batch of {len(batch)} bytes is above max.message.bytes={limit}")
+        log = self._log
+        base_offset = log.next_offset
+        for batch in batches:
+            header = read_header(batch)
+            assert header.size == len(batch), f"{len(batch)} bytes are not one batch of {header.size}"
+            self._maybe_roll(len(batch))
+            log.append(batch, header, NO_TERM)
             self._appended_records += header.record_count
-            self._pending_bytes += header.size
-        return Appended(base_offset, self._log.next_offset, self._log.last_index)
+            self._pending_bytes += len(batch)
+        return Appended(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
         """Raise the reason why the log takes no appends, if there is one."""
@@ -193,11 +194,11 @@ class LoneLog:
                 f"sound offsets stay readable; see `raftlog log recover {self.path}`"
             )
 
-    def _maybe_roll(self, header: BatchHeader) -> bool:
+    def _maybe_roll(self, batch_bytes: int) -> bool:
         active = self._log.active
         config = self.config
         if active.next_offset == active.base_offset or not (
-            active.end_position + header.size > config.segment_bytes
+            active.end_position + batch_bytes > config.segment_bytes
             or active.index_bytes >= config.segment_index_bytes
             or self._clock() - active.created_ms >= config.segment_ms
         ):

@@ -328,6 +328,7 @@ class Recovery:
                 segment.files.index.truncate(segment.rows * ROW_SIZE)
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
+            segment.times.write()
         if self.report.bytes_scanned or self.report.torn:
             self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 

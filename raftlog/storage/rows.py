@@ -49,9 +49,9 @@ class Row(NamedTuple):
         return self.position + self.length
 
 
-def pack_row(index: int, position: int, header: BatchHeader, header_bytes: Buffer) -> bytes:
-    """The row of a batch whose header has been stamped; `header_bytes` are its first 61 bytes."""
-    checked = _CHECKED.pack(index, header.leader_epoch, header.base_offset, position, header.size, header.crc)
+def pack_row(index: int, term: int, offset: int, position: int, header: BatchHeader, header_bytes: Buffer) -> bytes:
+    """The row of a batch; `header_bytes` are its first 61 bytes as stamped, `header` may be from before that."""
+    checked = _CHECKED.pack(index, term, offset, position, header.batch_length + LENGTH_END, header.crc)
     return checked + _CHECKSUM.pack(crc32c(header_bytes, crc32c(checked)))
 
 

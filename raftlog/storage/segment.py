@@ -107,15 +107,19 @@ class Segment:
 
     # appending
 
-    def append(self, batch: Buffer, header: BatchHeader) -> None:
-        """Take a stamped batch; it reaches the file with the next `write`."""
-        view = memoryview(batch)
-        self._waiting.rows.append(pack_row(self.next_index, self.end_position, header, view[:HEADER_SIZE]))
-        self.times.observe(header.max_timestamp, self.rows, self.end_position)
+    def append(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
+        """Take a batch stamped with `offset` and `term`; it reaches the file with the next `write`.
+
+        Of `header` only the fields under the CRC are used: it may be from before the stamping.
+        """
+        rows, position = self.rows, self.end_position
+        row = pack_row(self.base_index + rows, term, offset, position, header, memoryview(batch)[:HEADER_SIZE])
+        self._waiting.rows.append(row)
+        self.times.observe(header.max_timestamp, rows, position)
         self._unwritten.append(batch)
-        self.rows += 1
-        self.end_position += len(view)
-        self.next_offset = header.next_offset
+        self.rows = rows + 1
+        self.end_position = position + len(batch)
+        self.next_offset = offset + header.last_offset_delta + 1
 
     def write(self) -> None:
         """Bring waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
@@ -144,7 +148,7 @@ class Segment:
 
     def adopt_scanned(self, batch: Buffer, header: BatchHeader) -> None:
         """Take over a batch that recovery found in the file at the end position; its row is yet to be published."""
-        self.append(batch, header)
+        self.append(batch, header, header.base_offset, header.leader_epoch)
         self._unwritten.clear()
         self._written_position = self.end_position
 

@@ -59,7 +59,9 @@ class SegmentedLog:
     def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
         self.disk = disk
         self.path = path
-        self.segments = segments
+        self.segments: tuple[Segment, ...] = ()
+        self.active: Segment
+        self._hold(segments)
         self.log_start_offset = log_start_offset
         """Lowest readable offset; moved up by `trim`, never above the durable offset."""
         self.durable_index = Index(0)
@@ -74,9 +76,10 @@ class SegmentedLog:
 
     # where the log ends
 
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
+    def _hold(self, segments: tuple[Segment, ...]) -> None:
+        self.segments = segments
+        if segments:
+            self.active = segments[-1]
 
     @property
     def last_index(self) -> Index:
@@ -93,15 +96,13 @@ class SegmentedLog:
 
     # appending
 
-    def append(self, batch: Buffer, header: BatchHeader, term: Term) -> BatchHeader:
+    def append(self, batch: Buffer, header: BatchHeader, term: Term) -> None:
         """Stamp the batch with the next offset and `term`, and take it; a read-only buffer is copied first."""
-        offset = self.next_offset
+        offset = self.active.next_offset
         if type(batch) is bytes or (type(batch) is memoryview and batch.readonly):
             batch = bytearray(batch)
         stamp(batch, offset, term)  # type: ignore[arg-type]
-        stamped = header._replace(base_offset=offset, leader_epoch=term)
-        self._take(batch, stamped)
-        return stamped
+        self._take(batch, header, offset, term)
 
     def append_roll(self, roll: Roll, term: Term) -> None:
         """Close the active segment and begin a new one with `roll`; the old one holds at least one offset."""
@@ -115,13 +116,13 @@ class SegmentedLog:
         if active:
             assert roll.base_index == active.next_index, f"roll at index {roll.base_index} ≠ {active.next_index}"
             active.times.close(active.rows - 1)
-        self.segments = (*self.segments, segment)
+        self._hold((*self.segments, segment))
         self._directory_dirty = True
-        self._take(batch, read_header(batch))
+        self._take(batch, read_header(batch), offset, term)
 
-    def _take(self, batch: Buffer, header: BatchHeader) -> None:
+    def _take(self, batch: Buffer, header: BatchHeader, offset: int, term: int) -> None:
         active = self.active
-        active.append(batch, header)
+        active.append(batch, header, offset, term)
         if not self._dirty or self._dirty[-1] is not active:
             self._dirty.append(active)
 
@@ -138,7 +139,7 @@ class SegmentedLog:
             if segment.rows or len(self.segments) == 1:
                 break
             self._unlink(segment)
-            self.segments = self.segments[:-1]
+            self._hold(self.segments[:-1])
             self._dirty.remove(segment)
         self.disk.sync([segment.files.log for segment in self._dirty], [self.path])
         return self.last_index
@@ -376,7 +377,7 @@ class SegmentedLog:
         self.generation += 1
         while self.active is not segment:
             newest = self.active
-            self.segments = self.segments[:-1]
+            self._hold(self.segments[:-1])
             self._unlink(newest)
             self.disk.sync([], [self.path])
         if rows < segment.rows:
@@ -401,7 +402,7 @@ class SegmentedLog:
         doomed = self.segments_below(offset)
         if doomed:
             self.generation += 1
-            self.segments = self.segments[len(doomed) :]
+            self._hold(self.segments[len(doomed) :])
         for segment in doomed:
             self._unlink(segment)
         return sum(segment.end_position for segment in doomed)

@@ -58,9 +58,8 @@ class TimeIndex:
             self._next_position = position + SPACING_BYTES
 
     def close(self, last_row: int) -> None:
-        """The segment takes no more batches: note what holds for all of it."""
+        """The segment takes no more batches: note what holds for all of it, for the next write."""
         self._note(self.max_timestamp, last_row)
-        self.write()
 
     def write(self) -> None:
         """Write the entries that wait; never synced on its own account."""

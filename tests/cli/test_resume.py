@@ -13,7 +13,7 @@ import pytest
 from raftlog.cli.broker_process import BrokerProcess
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
-LINES = 60_000
+LINES = 30_000
 
 
 @pytest.fixture(scope="module")

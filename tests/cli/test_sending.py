@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli import sending
+from raftlog.cli import patience, sending
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.sending import Sender, Sending
 from raftlog.client import NotListening, OffsetRange, Produced
@@ -74,7 +74,7 @@ async def send(to: Sender, *batches: list[bytes], partition: int = 0) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "SETTLE_GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(sending, "BACKOFF_SECONDS_MIN", 0.001)
+    monkeypatch.setattr(patience, "BACKOFF_SECONDS_MIN", 0.001)
 
 
 LOST = OutcomeUnknown("the answer was lost")

@@ -10,7 +10,7 @@ from raftlog.config import LogConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.partition import Partition
+from raftlog.partitions.partition import Partition, clock_ms
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.storage.simulated_disk import SimulatedDisk
 
@@ -63,15 +63,15 @@ async def open_partition(disk) -> AsyncIterator[Callable[..., Partition]]:
 
 @pytest.fixture
 async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
-    opened: list[Broker] = []
+    opened: list[tuple[Broker, int]] = []
 
-    async def open_(**settings) -> Broker:
-        broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), disk=disk)
-        opened.append(broker)
+    async def open_(clock=clock_ms, **settings) -> Broker:
+        broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), disk=disk, clock=clock)
+        opened.append((broker, disk.epoch))
         return broker
 
     yield open_
     disk.let_go()
-    for broker in opened:
-        if broker.is_ready:
+    for broker, epoch in opened:
+        if broker.is_ready and epoch == disk.epoch:  # the process of an earlier epoch is dead
             await broker.close()

@@ -1,0 +1,63 @@
+"""Counting what reaches the device: its flush commands, as the kernel counts them in /proc/diskstats.
+
+With one request in flight on each connection, one sync answers at most as many requests as there are connections. So
+a load of N requests that were all answered durably makes at least N ÷ connections flushes, whatever the server says.
+The count is the device's, other programs' syncs are in it: the bound can be too kind on a busy machine, never too
+strict. Not every device counts (partitions, mappers, disks without a write cache), so it is tried out first.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.measure import require
+
+_TRIED_SYNCS = 20
+_FLUSHES_FIELD = 18
+
+
+class Flushes:
+    """`made` is set when the block ends; `None` on a device that does not count."""
+
+    def __init__(self) -> None:
+        self.made: int | None = None
+
+    def require_at_least(self, count: float) -> dict[str, float | str]:
+        """The count as a fact for the report; raises `MeasureFailed` when it is too small for durable answers."""
+        if self.made is None:
+            return {"device_flushes": "not counted by this device"}
+        require(self.made >= count, f"the device was flushed {self.made} times, durable answers need {count:.0f}")
+        return {"device_flushes": self.made, "device_flushes_needed": count}
+
+
+@contextmanager
+def counted_flushes(directory: Path) -> Iterator[Flushes]:
+    """Count the flushes of the device under `directory` while the block runs."""
+    flushes = Flushes()
+    before = _completed(directory) if counts_flushes(directory) else None
+    yield flushes
+    after = _completed(directory)
+    if before is not None and after is not None:
+        flushes.made = after - before
+
+
+def counts_flushes(directory: Path) -> bool:
+    """Whether syncs of a growing file show in the device's count."""
+    before = _completed(directory)
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for number in range(_TRIED_SYNCS):
+            os.pwrite(file.fileno(), b"x" * 4096, number * 4096)
+            os.fdatasync(file.fileno())
+    after = _completed(directory)
+    return before is not None and after is not None and after - before >= _TRIED_SYNCS
+
+
+def _completed(directory: Path) -> int | None:
+    device = os.stat(directory).st_dev
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        if (int(fields[0]), int(fields[1])) == (os.major(device), os.minor(device)):
+            return int(fields[_FLUSHES_FIELD]) if len(fields) > _FLUSHES_FIELD else None
+    return None

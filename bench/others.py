@@ -1,0 +1,36 @@
+"""How much of the machine other programs took while a measure ran: figures from a busy machine say little."""
+
+import os
+import time
+from pathlib import Path
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_IDLE_FIELDS = (3, 4)
+"""idle and iowait in the first line of /proc/stat; the guest fields behind the eighth are counted in user already."""
+_FIELDS = 8
+
+
+class OtherPrograms:
+    """Counts from when it is made. Every process that the measure started has to be waited for before the reading."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._busy_s = _busy_seconds()
+        self._own_s = _own_seconds()
+
+    def share(self) -> float:
+        """CPU time of others (steal by the host included) over that of all cores, 0 … 1."""
+        elapsed = (time.monotonic() - self._begin) * (os.cpu_count() or 1)
+        others = _busy_seconds() - self._busy_s - (_own_seconds() - self._own_s)
+        return min(1.0, max(0.0, others / elapsed))
+
+
+def _busy_seconds() -> float:
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : _FIELDS + 1]
+    return sum(int(field) for number, field in enumerate(fields) if number not in _IDLE_FIELDS) / _CLOCK_TICKS
+
+
+def _own_seconds() -> float:
+    """This process and all its descendants that were waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -1,0 +1,63 @@
+"""A broker behind its HTTP server on a free port of loopback, and a client session."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from raftlog.api.http.server import HttpServer
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.settings import BrokerSettings
+
+
+class Api:
+    """What a test needs of a running server."""
+
+    def __init__(self, broker: Broker, server: HttpServer, address: tuple[str, int], session: aiohttp.ClientSession):
+        self.broker, self.server, self.address, self.session = broker, server, address, session
+        self.url = f"http://{address[0]}:{address[1]}"
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+        """Status and parsed JSON body; `body` is sent as JSON."""
+        if body is not None:
+            options["json"] = body
+        async with self.session.request(method, self.url + path, **options) as response:
+            text = await response.read()
+            return response.status, (await response.json() if text else None)
+
+    async def get(self, path: str, **options: Any) -> tuple[int, Any]:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+        return await self.call("POST", path, body, **options)
+
+    async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
+        """Create a topic; `config` has Kafka's names with underscores."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        await self.broker.create_topic(name, partitions, config=settings, deadline=deadline_in(10_000))
+
+
+@pytest.fixture
+async def start_api(tmp_path) -> AsyncIterator[Any]:
+    started: list[Api] = []
+
+    async def start(broker_settings: dict[str, Any] | None = None, **server_settings: Any) -> Api:
+        broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **(broker_settings or {})))
+        server = HttpServer(broker, **server_settings)
+        address = await server.start("127.0.0.1", 0)
+        api = Api(broker, server, address, aiohttp.ClientSession())
+        started.append(api)
+        return api
+
+    yield start
+    for api in started:
+        await api.session.close()
+        await api.server.stop(1.0)
+        await api.broker.close()
+
+
+@pytest.fixture
+async def api(start_api) -> Api:
+    return await start_api()

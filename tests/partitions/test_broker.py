@@ -1,0 +1,249 @@
+"""The façade: topics and records through crashes, foreign directories and damage."""
+
+import asyncio
+
+import pytest
+
+from raftlog.config import TopicConfig
+from raftlog.errors import (
+    DirectoryLocked,
+    FormatError,
+    InvalidArgument,
+    InvalidTopic,
+    LogClosed,
+    LogDamaged,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.partitioner import murmur2
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.records import NewRecord, read_records
+from raftlog.types import Offset, TopicPartition
+
+
+def soon():
+    return deadline_in(10_000)
+
+
+async def values_of(broker, topic, partition=0):
+    fetched = await broker.fetch(topic, partition, 0, max_bytes=1 << 20, min_bytes=0, deadline=soon())
+    return [record.value for batch in fetched.batches for record in read_records(batch)]
+
+
+async def test_keys_choose_partitions_and_records_come_back_in_order(open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 3, deadline=soon())
+    records = [NewRecord(b"%d" % n, b"key %d" % (n % 5)) for n in range(50)]
+    results = await broker.produce_records("t", None, records, deadline=soon())
+    for record, result in zip(records, results, strict=True):
+        assert result.partition == (murmur2(record.key) & 0x7FFFFFFF) % 3
+        assert (await values_of(broker, "t", result.partition))[result.offset] == record.value
+
+
+async def test_each_record_has_its_own_outcome(open_broker):
+    broker = await open_broker(topic_config=TopicConfig(max_message_bytes=1024))
+    await broker.create_topic("t", 2, deadline=soon())
+    records = [NewRecord(b"a"), NewRecord(b"x" * 2000), NewRecord(b"b"), NewRecord(b"c")]
+    results = await broker.produce_records("t", [0, 0, 9, 0], records, deadline=soon())
+    assert [(result.offset, type(result.error)) for result in results] == [
+        (0, type(None)), (None, RecordTooLarge), (None, UnknownPartition), (1, type(None)),
+    ]
+
+
+async def test_topics_and_records_are_there_after_a_crash(disk, open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 2, config={"retention.ms": "-1"}, deadline=soon())
+    await broker.produce_records("t", 1, [NewRecord(b"kept")], deadline=soon())
+    await broker.commit_offsets("g", {TopicPartition("t", 1): Offset(1)}, deadline=soon())
+    disk.power_loss()
+    again = await open_broker()
+    assert again.topics() == ["t"]
+    assert again.describe_topic("t").overrides == {"retention.ms": "-1"}
+    assert await values_of(again, "t", 1) == [b"kept"]
+    assert await again.committed_offsets("g") == {TopicPartition("t", 1): 1}
+    assert again.identity.boot_epoch == 2
+    assert again.cluster_id == broker.cluster_id
+
+
+async def test_a_deleted_topic_is_gone_and_its_name_is_free(disk, open_broker):
+    broker = await open_broker()
+    first = await broker.create_topic("t", 2, deadline=soon())
+    await broker.produce_records("t", 0, [NewRecord(b"old")], deadline=soon())
+    await broker.commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
+    await broker.delete_topic("t", deadline=soon())
+    with pytest.raises(UnknownTopic):
+        await values_of(broker, "t")
+    second = await broker.create_topic("t", 1, deadline=soon())
+    assert second.topic_id != first.topic_id
+    assert await values_of(broker, "t") == []
+    assert await broker.committed_offsets("g") == {}
+    await broker.close()
+    assert disk.list_directory("/data/.raftlog/trash") == []
+
+
+async def test_settings_can_be_altered_and_taken_back(open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 1, deadline=soon())
+    await broker.alter_topic_config("t", {"max.message.bytes": "1024"}, deadline=soon())
+    (result,) = await broker.produce_records("t", 0, [NewRecord(b"x" * 2000)], deadline=soon())
+    assert isinstance(result.error, RecordTooLarge)
+    await broker.alter_topic_config("t", {"max.message.bytes": None}, deadline=soon())
+    (result,) = await broker.produce_records("t", 0, [NewRecord(b"x" * 2000)], deadline=soon())
+    assert result.offset == 0
+    with pytest.raises(InvalidArgument, match=r"unknown setting 'max\.bytes'"):
+        await broker.alter_topic_config("t", {"max.bytes": "1"}, deadline=soon())
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a b", "ü", "x" * 250, "__internal", "a\n"])
+async def test_names_that_cannot_be_topics(open_broker, name):
+    broker = await open_broker()
+    with pytest.raises(InvalidTopic):
+        await broker.create_topic(name, 1, deadline=soon())
+
+
+async def test_what_a_single_broker_cannot_do_is_refused(open_broker):
+    broker = await open_broker()
+    for arguments in ((1, 2), (0, 1), (10_001, 1)):
+        with pytest.raises(InvalidArgument):
+            await broker.create_topic("t", *arguments, deadline=soon())
+    with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas"):
+        await broker.create_topic("t", 1, config={"min.insync.replicas": "2"}, deadline=soon())
+    await broker.create_topic("t", 1, deadline=soon())
+    with pytest.raises(TopicExists):
+        await broker.create_topic("t", 1, deadline=soon())
+
+
+async def test_two_creations_of_one_name_at_once_make_one_topic(open_broker):
+    broker = await open_broker()
+    results = await asyncio.gather(
+        *[broker.create_topic("t", 2, deadline=soon()) for _ in range(3)], return_exceptions=True
+    )
+    assert sorted(type(result).__name__ for result in results) == ["TopicDescription", "TopicExists", "TopicExists"]
+
+
+async def test_validate_only_makes_nothing(disk, open_broker):
+    broker = await open_broker()
+    described = await broker.create_topic("t", 3, deadline=soon(), validate_only=True)
+    assert len(described.partitions) == 3
+    assert broker.topics() == []
+    assert not disk.exists("/data/t")
+
+
+async def test_directories_that_nobody_knows_are_moved_aside(disk, open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 1, deadline=soon())
+    await broker.close()
+    disk.make_directory("/data/stranger/0")
+    disk.make_directory("/data/t/7")
+    await open_broker()
+    assert disk.list_directory("/data/.raftlog/unknown") == ["stranger", "t-7"]
+    assert disk.list_directory("/data") == [".raftlog", "t"]
+
+
+async def test_a_missing_partition_is_unavailable_and_never_made_anew(disk, open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 2, deadline=soon())
+    await broker.produce_records("t", 1, [NewRecord(b"sound")], deadline=soon())
+    await broker.close()
+    disk.rename("/data/t/0", "/elsewhere")
+    again = await open_broker()
+    (result,) = await again.produce_records("t", 0, [NewRecord(b"x")], deadline=soon())
+    assert isinstance(result.error, LogClosed)
+    assert result.error.outcome == "failed"
+    assert again.describe_topic("t").partitions[0].problem is not None
+    assert not disk.exists("/data/t/0")
+    assert await values_of(again, "t", 1) == [b"sound"]
+    assert again.is_ready
+
+
+async def test_directories_that_changed_places_are_noticed(disk, open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 2, deadline=soon())
+    await broker.close()
+    for old, new in (("/data/t/0", "/x"), ("/data/t/1", "/data/t/0"), ("/x", "/data/t/1")):
+        disk.rename(old, new)
+    again = await open_broker()
+    assert "the catalogue says" in again.describe_topic("t").partitions[0].problem
+
+
+async def test_a_damaged_partition_is_read_and_not_written(disk, open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 1, deadline=soon())
+    for n in range(3):
+        await broker.produce_records("t", 0, [NewRecord(b"%d" % n * 100)], deadline=soon())
+    log = "/data/t/0/00000000000000000000.log"
+    disk.flip_bit(log, len(disk.snapshot()[log]) - 10, 1)
+    (partition,) = broker._topics.find("t").open_partitions()
+    await broker._housekeeping.scrub(partition)
+    (result,) = await broker.produce_records("t", 0, [NewRecord(b"x")], deadline=soon())
+    assert isinstance(result.error, LogDamaged)
+    assert broker.metrics()["partitions_unavailable"] == 1
+    fetched = await broker.fetch("t", 0, 0, max_bytes=1, deadline=soon())
+    assert len(fetched.batches) == 1
+
+
+async def test_a_directory_belongs_to_one_broker_and_one_node(disk, open_broker):
+    broker = await open_broker()
+    with pytest.raises(DirectoryLocked):
+        await Broker.open(BrokerSettings(data_dir="/data"), disk=disk)
+    await broker.close()
+    with pytest.raises(InvalidArgument, match="belongs to node 1"):
+        await open_broker(node_id=2)
+    await open_broker()
+
+
+async def test_a_foreign_directory_is_left_alone(disk, open_broker):
+    disk.make_directory("/data/photos")
+    with pytest.raises(FormatError, match="not empty"):
+        await open_broker()
+    assert disk.list_directory("/data") == ["photos"]
+
+
+async def test_a_topic_that_was_not_finished_is_not_there_after_a_crash(disk, open_broker):
+    broker = await open_broker()
+    disk.is_held = True
+    creation = asyncio.ensure_future(broker.create_topic("t", 2, deadline=soon()))
+    while not disk.pending_syncs:
+        await asyncio.sleep(0)
+    disk.process_crash()
+    disk.is_held = False
+    creation.cancel()
+    again = await open_broker()
+    assert again.topics() in ([], ["t"])
+    if not again.topics():
+        await again.create_topic("t", 2, deadline=soon())
+    (result,) = await again.produce_records("t", 1, [NewRecord(b"x")], deadline=soon())
+    assert result.offset == 0
+
+
+async def test_retention_deletes_old_segments_and_names_the_first_offset(open_broker):
+    now = [1_000_000]
+    config = {"segment.bytes": "4096", "retention.ms": "1000"}
+    broker = await open_broker(clock=lambda: now[0])
+    await broker.create_topic("t", 1, config=config, deadline=soon())
+    for n in range(20):
+        record = NewRecord(b"x" * 1000, timestamp=now[0])
+        await broker.produce_records("t", 0, [record], deadline=soon())
+        now[0] += 200
+    assert await broker._housekeeping.clean_once() > 0
+    beginning, end = await broker.offsets("t", 0)
+    assert 0 < beginning < end == 20
+    with pytest.raises(OffsetOutOfRange) as caught:
+        await broker.fetch("t", 0, 0, max_bytes=100, deadline=soon())
+    assert (caught.value.first, caught.value.end) == (beginning, end)
+
+
+async def test_commits_name_topics_that_exist(open_broker):
+    broker = await open_broker()
+    await broker.create_topic("t", 1, deadline=soon())
+    with pytest.raises(UnknownTopic):
+        await broker.commit_offsets("g", {TopicPartition("x", 0): Offset(1)}, deadline=soon())
+    with pytest.raises(UnknownPartition):
+        await broker.commit_offsets("g", {TopicPartition("t", 1): Offset(1)}, deadline=soon())
+    with pytest.raises(InvalidArgument):
+        await broker.commit_offsets("g", {TopicPartition("t", 0): Offset(-1)}, deadline=soon())
