@@ -37,8 +37,8 @@ class Figure:
     def required(self) -> str:
         """The requirement in words; empty without one."""
         if self.at_least is not None:
-            return f"≥ {self.at_least:,g}"
-        return "" if self.at_most is None else f"≤ {self.at_most:,g}"
+            return f"≥ {self.at_least:,.10g}"
+        return "" if self.at_most is None else f"≤ {self.at_most:,.10g}"
 
     def is_met(self, value: float) -> bool | None:
         """Whether the value reaches what is required; `None` when nothing is."""

@@ -195,8 +195,8 @@ MEASURES = (
         f"it, goes on for {PAST_CHECKPOINT_BYTES >> 20} MiB and is killed while it writes: nearly the most that can "
         "lie behind a checkpoint. A fresh process times raftlog.Log.open from call to return, page cache warm, finds "
         "every acknowledged record and appends one. Once with 256 MiB and once with 1 GiB. Then one bit is flipped a "
-        "third into the first segment of the larger log: opening must not see it (it reads nothing there), the scrub has to "
-        "name file, position and offset.",
+        "third into the first segment of the larger log: opening must not see it (it reads nothing there), "
+        "the scrub has to name file, position and offset.",
         (
             Figure("seconds_1_gib", "open, 1 GiB", "s", at_most=1.0),
             Figure("seconds_256_mib", "open, 256 MiB", "s", at_most=1.0),

@@ -20,7 +20,7 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.data_directory import DataDirectory
 from raftlog.partitions.deadline import NEVER, Deadline
 from raftlog.partitions.housekeeping import Housekeeping
-from raftlog.partitions.opening import PartitionOpener
+from raftlog.partitions.opening import Blocking, PartitionOpener
 from raftlog.partitions.partition import LEADER_EPOCH, clock_ms
 from raftlog.partitions.partitioner import hash_by_name
 from raftlog.partitions.produce import PartitionChoice, produce_records
@@ -85,7 +85,7 @@ class Broker:
             post = asyncio.get_running_loop().call_soon_threadsafe
             disk = RealDisk(threads.submit, post, settings.open_files_max)
         try:
-            broker = cls._assemble(settings, disk, clock)
+            broker = cls._assemble(settings, disk, clock, _blocking(threads))
             broker._threads = threads
         except BaseException:
             if threads is not None:
@@ -99,11 +99,11 @@ class Broker:
         return broker
 
     @classmethod
-    def _assemble(cls, settings: BrokerSettings, disk: Disk, clock: Callable[[], int]) -> "Broker":
+    def _assemble(cls, settings: BrokerSettings, disk: Disk, clock: Callable[[], int], blocking: Blocking) -> "Broker":
         directory = DataDirectory.open(disk, settings.data_dir, settings.node_id)
         try:
             counters = Counters()
-            opener = PartitionOpener(disk, directory, settings, counters, clock)
+            opener = PartitionOpener(disk, directory, settings, counters, clock, blocking)
             catalogue = Catalogue.open(
                 disk, directory.catalogue_path(), growth_bytes_max=settings.catalogue_growth_bytes_max, clock=clock
             )
@@ -276,3 +276,16 @@ class Broker:
         except OSError:
             free = -1
         return {"path": path, "free": free}
+
+
+def _blocking(threads: ThreadPoolExecutor | None) -> Blocking:
+    """Without threads the job runs at once: a simulated disk does not make anybody wait."""
+
+    async def run(job: Callable[[], None]) -> None:
+        if threads is None:
+            job()
+            await asyncio.sleep(0)
+        else:
+            await asyncio.get_running_loop().run_in_executor(threads, job)
+
+    return run

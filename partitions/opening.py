@@ -3,7 +3,10 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeAlias
 
 from raftlog.config import TopicConfig
 from raftlog.errors import FormatError, LogClosed, Overloaded, RaftlogError, StorageError, StorageFull
@@ -18,6 +21,9 @@ from raftlog.storage.disk import Disk
 
 logger = logging.getLogger(__name__)
 
+Blocking: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a job that waits for the disk, in another thread when there is one."""
+
 
 class PartitionOpener:
     """Knows what every partition of a broker shares."""
@@ -29,6 +35,7 @@ class PartitionOpener:
         settings: BrokerSettings,
         counters: Counters,
         clock: Callable[[], int],
+        blocking: Blocking,
     ) -> None:
         self.shared_budget = Budget(settings.broker_pending_bytes_max, "this broker")
         self._disk = disk
@@ -36,38 +43,32 @@ class PartitionOpener:
         self._settings = settings
         self._counters = counters
         self._clock = clock
+        self._blocking = blocking
 
-    def open(self, topic: str, number: int, config: TopicConfig, *, create: bool) -> Partition:
-        """Blocking; raises what `LoneLog.open` raises."""
+    async def open(self, topic: str, number: int, config: TopicConfig, *, create: bool) -> Partition:
+        """Raises what `LoneLog.open` raises."""
         name = f"{topic}/{number}"
         settings = self._settings
-        return Partition.open(
-            self._disk,
-            self._directory.partition_path(topic, number),
-            config,
-            name=name,
-            budgets=(Budget(settings.partition_pending_bytes_max, name), self.shared_budget),
-            counters=self._counters,
-            accumulate_bytes_max=settings.accumulate_bytes_max,
-            create=create,
-            clock=self._clock,
-        )
+        budgets = (Budget(settings.partition_pending_bytes_max, name), self.shared_budget)
+        partition = Partition(name, budgets, self._counters, settings.accumulate_bytes_max)
+        path = self._directory.partition_path(topic, number)
+        await self._blocking(partial(partition.load, self._disk, path, config, create=create, clock=self._clock))
+        return partition
 
     async def open_known(self, entry: TopicEntry, config: TopicConfig) -> list[Partition | RaftlogError]:
         """Open what the catalogue lists; what cannot be opened is reported and kept as its error, never remade."""
         opened: list[Partition | RaftlogError] = []
         for number, group_id in enumerate(entry.group_ids):
             try:
-                opened.append(self._open_checked(entry.name, number, group_id, config))
+                opened.append(await self._open_checked(entry.name, number, group_id, config))
             except RaftlogError as error:
                 opened.append(_unavailable(entry.name, number, str(error)))
             except OSError as error:
                 opened.append(_unavailable(entry.name, number, f"{error.filename}: {error.strerror}"))
-            await asyncio.sleep(0)
         return opened
 
-    def _open_checked(self, topic: str, number: int, group_id: str, config: TopicConfig) -> Partition:
-        partition = self.open(topic, number, config, create=False)
+    async def _open_checked(self, topic: str, number: int, group_id: str, config: TopicConfig) -> Partition:
+        partition = await self.open(topic, number, config, create=False)
         log = partition.log
         if str(log.group_id) != group_id:
             partition.close()
@@ -96,27 +97,41 @@ class PartitionOpener:
         try:
             if self._disk.exists(path):
                 self._directory.set_aside(path, topic)
-            for number in range(count):
-                made.append(self.open(topic, number, config, create=True))
-                await asyncio.sleep(0)
+            while len(made) < count:
+                await self._create_some(topic, count, config, made)
                 if asyncio.get_running_loop().time() >= deadline:
                     raise Overloaded(
-                        f"only {number + 1} of {count} partitions could be made in time, and the topic was not; "
+                        f"only {len(made)} of {count} partitions could be made in time, and the topic was not; "
                         "allow more time"
                     )
             self._disk.sync([], [path, self._directory.path])
         except OSError as error:
-            _close_all(made)
+            self._unmake(topic, count, made)
             raise _refused(topic, error) from error
         except BaseException:
-            _close_all(made)
+            self._unmake(topic, count, made)
             raise
         return made
 
+    async def _create_some(self, topic: str, count: int, config: TopicConfig, made: list[Partition]) -> None:
+        """Make the next few logs at the same time; what was made is in `made`, whatever is raised."""
+        some = range(len(made), min(count, len(made) + max(1, self._settings.sync_threads // 2)))
+        results = await asyncio.gather(
+            *[self.open(topic, number, config, create=True) for number in some], return_exceptions=True
+        )
+        made += [result for result in results if isinstance(result, Partition)]
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
-def _close_all(partitions: list[Partition]) -> None:
-    for partition in partitions:
-        partition.close()
+    def _unmake(self, topic: str, count: int, made: list[Partition]) -> None:
+        """Nobody knows these logs yet and they are empty: to the trash with them."""
+        for partition in made:
+            partition.close()
+        try:
+            self._directory.discard(topic, str(uuid.uuid4()), count)
+        except OSError as error:
+            logger.error("what was made of topic %s cannot be moved to the trash: %s", topic, error)
 
 
 def _unavailable(topic: str, number: int, why: str) -> LogClosed:

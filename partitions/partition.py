@@ -74,16 +74,22 @@ class Partition:
         `budgets` are the partition's own and the one that it shares with the others.
         """
         partition = cls(name, budgets, counters, accumulate_bytes_max)
-        partition.log = partition._queue.log = LoneLog.open(
+        partition.load(disk, path, config, create=create, clock=clock)
+        return partition
+
+    def load(
+        self, disk: Disk, path: str, config: LogConfig, *, create: bool, clock: Callable[[], int] = clock_ms
+    ) -> None:
+        """The blocking half of `open`; it may run in another thread, before anything else is called."""
+        self.log = self._queue.log = LoneLog.open(
             disk,
             path,
             config,
             clock=clock,
             create=create,
-            on_progress=partition._on_progress,
-            on_refused=partition._on_refused,
+            on_progress=self._on_progress,
+            on_refused=self._on_refused,
         )
-        return partition
 
     # producing
 

@@ -30,11 +30,14 @@ class BodyReader:
         self._timeout_ms = body_timeout_ms
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
-        """The body, if all of it has arrived together with the head of the request."""
+        """The body, if all of it has arrived together with the head of the request. Raises `HttpProblem` 413."""
         content = request.content
         if not content.is_eof():
             return None
-        return content.read_nowait(-1)
+        body = content.read_nowait(-1)
+        if len(body) > self.body_bytes_max:
+            raise self._too_large()
+        return body
 
     @asynccontextmanager
     async def receive(self, request: web.BaseRequest) -> AsyncIterator[bytearray]:

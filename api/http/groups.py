@@ -66,5 +66,6 @@ def _parse(entries: Any) -> dict[TopicPartition, Offset]:
                 INVALID_JSON, 'every entry of "offsets" is an object with a topic (string), a partition and an offset'
             )
         key = TopicPartition(entry["topic"], entry["partition"])
-        offsets[key] = max(Offset(entry["offset"]), offsets.get(key, Offset(0)))
+        offset = Offset(entry["offset"])
+        offsets[key] = max(offset, offsets.get(key, offset))
     return offsets

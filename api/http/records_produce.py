@@ -62,7 +62,7 @@ class ProduceHandlers:
         options: _Options = target.options or _options(target)
         format_ = content_format(request.headers.get("Content-Type"))
         whole = self._bodies.whole(request)
-        if whole is not None and len(whole) <= self._bodies.body_bytes_max:
+        if whole is not None:
             return await self._produce_body(options, format_, whole)
         async with self._bodies.receive(request) as body:
             return await self._produce_body(options, format_, body)

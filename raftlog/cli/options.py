@@ -33,9 +33,9 @@ def json_option(help_text: str) -> Callable[[F], F]:
     return option("--json", "as_json", is_flag=True, help=help_text)
 
 
-def settings_option(help_text: str, *names: str) -> Callable[[F], F]:
+def settings_option(help_text: str, *names: str, envvar: str | None = None) -> Callable[[F], F]:
     """A repeatable `key=value`, read into a dict."""
-    return option(*names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text)
+    return option(*names, multiple=True, metavar="KEY=VALUE", callback=_read_settings, help=help_text, envvar=envvar)
 
 
 def _read_settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

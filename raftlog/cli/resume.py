@@ -60,8 +60,8 @@ async def begin_or_resume(
     }
     if not await asyncio.to_thread(os.path.exists, state_path):
         ends = await _end_offsets(reader, layout.partitions)
-        await asyncio.to_thread(_write, state_path, {**wanted, "base_offsets": ends})
-        return Progress(ends, [0] * layout.partitions), _lock(state_path)
+        if await asyncio.to_thread(_create, state_path, {**wanted, "base_offsets": ends}):
+            return Progress(ends, [0] * layout.partitions), _lock(state_path)
     lock = _lock(state_path)
     state = _read(state_path)
     _compare(state_path, state, wanted)
@@ -150,19 +150,27 @@ def _layout_fields(layout: Layout) -> dict[str, Any]:
     return {**layout._asdict(), "key_separator": None if separator is None else separator.hex()}
 
 
-def _write(path: str, state: dict[str, Any]) -> None:
-    """Beside its name, synced, renamed, and the directory synced: it is there whole or not at all."""
-    new = f"{path}.new"
-    with open(new, "wb") as file:
-        file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(new, path)
+def _create(path: str, state: dict[str, Any]) -> bool:
+    """Write the file beside its name, sync it, link it to its name and sync the directory: it is there whole or not
+    at all. False when another producer was faster."""
+    new = f"{path}.{os.getpid()}.new"
+    try:
+        with open(new, "wb") as file:
+            file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(new, path)
+    except FileExistsError:
+        return False
+    finally:
+        if os.path.exists(new):
+            os.unlink(new)
     directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+    return True
 
 
 def _read(path: str) -> dict[str, Any]:

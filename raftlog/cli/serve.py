@@ -117,7 +117,9 @@ def _tuning_options(function: Any) -> Any:
     help="How a key chooses its partition when the producer leaves it to the broker.",
 )
 @settings_option(
-    "A setting of topics that do not say otherwise, such as retention.ms=-1; may be repeated.", "--topic-config"
+    "A setting of topics that do not say otherwise, such as retention.ms=-1; may be repeated.",
+    "--topic-config",
+    envvar="RAFTLOG_TOPIC_CONFIG",
 )
 @option(
     "--log-level",

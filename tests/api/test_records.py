@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 
 import pytest
 from crc32c import crc32c
@@ -22,18 +23,24 @@ def base64_of(raw):
     return base64.b64encode(raw).decode()
 
 
-@pytest.mark.parametrize("content_type", [
-    "application/json", "application/vnd.kafka.json.v2+json", "Application/JSON; charset=utf-8",
-])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "application/vnd.kafka.json.v2+json",
+        "Application/JSON; charset=utf-8",
+    ],
+)
 async def test_json_comes_back_as_it_was_sent(api, content_type):
     await api.topic()
-    values = [{"a": [1, 2.5, None, True]}, "text", 5, -0.25, False, [], "ünïcode \" \\ \n", {"big": 12345678901234567}]
+    values = [{"a": [1, 2.5, None, True]}, "text", 5, -0.25, False, [], 'ünïcode " \\ \n', {"big": 12345678901234567}]
     records = [{"value": value, "key": {"k": number}} for number, value in enumerate(values)]
     status, body = await api.post("/topics/t", {"records": records}, headers={"Content-Type": content_type})
     assert status == 200
     assert body == {
         "offsets": [done(0, number) for number in range(len(values))],
-        "key_schema_id": None, "value_schema_id": None,
+        "key_schema_id": None,
+        "value_schema_id": None,
     }
     status, found = await api.get(RECORDS + "?offset=0")
     assert status == 200
@@ -102,7 +109,9 @@ async def test_any_record_done_is_200_with_a_code_for_each(api):
     assert body["offsets"][0] == done(0, 0)
     failed = body["offsets"][1]
     assert (failed["offset"], failed["error_code"], failed["outcome"]) == (None, 40402, "failed")
-    status, body = await api.post("/topics/t", {"records": [{"value": 2, "partition": 5}, {"value": 1, "partition": 6}]})
+    status, body = await api.post(
+        "/topics/t", {"records": [{"value": 2, "partition": 5}, {"value": 1, "partition": 6}]}
+    )
     assert (status, body["error_code"], body["outcome"]) == (404, 40402, "failed")
 
 
@@ -143,7 +152,7 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
 async def test_large_batches_pass(api):
     await api.topic()
     sent = build_batch([b"x" * 1000] * 3000)
-    status, _ = await api.post("/topics/t/partitions/0", data=bytes(sent), headers={"Content-Type": BATCHES})
+    status, _ = await api.post("/topics/t/partitions/0", data=io.BytesIO(sent), headers={"Content-Type": BATCHES})
     assert status == 200
     async with api.session.get(api.url + RECORDS + "?offset=0", headers={"Accept": BATCHES}) as response:
         assert len(await response.read()) == len(sent)

@@ -151,6 +151,18 @@ def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) 
     assert reader.wait(10) == 0
 
 
+def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, own_broker: BrokerProcess) -> None:
+    at = ("--bootstrap", own_broker.address)
+    run("topic", "create", "t", *at)
+    reader = spawn("consume", "t", *at)
+    assert reader.stdout is not None
+    for value in (b"before\n", b"between\n", b"after\n"):
+        run("produce", "t", *at, stdin=value)
+        assert reader.stdout.readline() == value
+        own_broker.kill()
+        own_broker.start()
+
+
 def test_ctrl_c_says_what_is_confirmed(spawn: Spawn, run: Any, topic: str, at: tuple[str, str]) -> None:
     writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None

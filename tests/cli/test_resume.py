@@ -238,3 +238,17 @@ def test_two_producers_with_one_state_file(
     assert b"in use by another raftlog produce" in done.stderr
     assert first.wait(60) == 0
     assert digest(run("consume", "twins", "--no-follow", *at).stdout) == digest(source.read_bytes())
+
+
+def test_two_producers_that_begin_at_once(
+    spawn: Spawn, run: Any, broker: BrokerProcess, source: Path, tmp_path: Path
+) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "at-once", *at)
+    command = produce("at-once", source, tmp_path / "state", at)
+    producers = [spawn(*command, *SLOWLY) for _ in range(3)]
+    codes = {producer.wait(60) for producer in producers}
+    assert codes <= {0, 1}, "one loads the file; the others are refused, or find it loaded when they come late"
+    assert 0 in codes
+    assert digest(run("consume", "at-once", "--no-follow", *at).stdout) == digest(source.read_bytes())
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -54,6 +54,29 @@ def test_a_waiting_fetch_does_not_hold_up_the_stop(spawn: Spawn, tmp_path: Path,
     assert reader.wait(STOP_SECONDS_MAX) == 1
 
 
+def test_a_stop_under_load_is_clean_and_loses_nothing(spawn: Spawn, run: Any, tmp_path: Path) -> None:
+    process, line = ready(spawn, tmp_path / "data")
+    at = ("--bootstrap", line["http"])
+    run("topic", "create", "t", *at)
+    (tmp_path / "lines").write_bytes(b"".join(b"%d\n" % number for number in range(200_000)))
+    reader = spawn("consume", "t", "--count", "1000", *at, stdout=subprocess.DEVNULL)
+    writer = spawn(
+        "produce", "t", str(tmp_path / "lines"), "--batch-bytes", "100", "--give-up-after", "0", "--json", *at
+    )
+    assert reader.wait(30) == 0
+    began = time.monotonic()
+    process.terminate()
+    assert process.wait(STOP_SECONDS_MAX) == 0
+    assert time.monotonic() - began < STOP_SECONDS_MAX
+    assert writer.wait(30) in (1, 3)
+    assert writer.stdout is not None
+    confirmed = json.loads(writer.stdout.read())["records"]
+    _, line = ready(spawn, tmp_path / "data")
+    stored = run("consume", "t", "--no-follow", "--bootstrap", line["http"]).stdout.split()
+    assert len(stored) >= confirmed >= 1000
+    assert stored == [b"%d" % number for number in range(len(stored))]
+
+
 def test_the_ready_line_for_people(spawn: Spawn, tmp_path: Path) -> None:
     process = spawn("serve", "--data-dir", str(tmp_path / "data"), "--http", FREE)
     assert first_line(process).startswith("raftlog is ready: node 1 serves http://127.0.0.1:")

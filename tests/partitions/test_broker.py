@@ -14,6 +14,8 @@ from raftlog.errors import (
     LogDamaged,
     OffsetOutOfRange,
     RecordTooLarge,
+    StorageError,
+    StorageFull,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
@@ -51,7 +53,10 @@ async def test_each_record_has_its_own_outcome(open_broker):
     records = [NewRecord(b"a"), NewRecord(b"x" * 2000), NewRecord(b"b"), NewRecord(b"c")]
     results = await broker.produce_records("t", [0, 0, 9, 0], records, deadline=soon())
     assert [(result.offset, type(result.error)) for result in results] == [
-        (0, type(None)), (None, RecordTooLarge), (None, UnknownPartition), (1, type(None)),
+        (0, type(None)),
+        (None, RecordTooLarge),
+        (None, UnknownPartition),
+        (1, type(None)),
     ]
 
 
@@ -226,7 +231,7 @@ async def test_retention_deletes_old_segments_and_names_the_first_offset(open_br
     config = {"segment.bytes": "4096", "retention.ms": "1000"}
     broker = await open_broker(clock=lambda: now[0])
     await broker.create_topic("t", 1, config=config, deadline=soon())
-    for n in range(20):
+    for _ in range(20):
         record = NewRecord(b"x" * 1000, timestamp=now[0])
         await broker.produce_records("t", 0, [record], deadline=soon())
         now[0] += 200
@@ -247,3 +252,23 @@ async def test_commits_name_topics_that_exist(open_broker):
         await broker.commit_offsets("g", {TopicPartition("t", 1): Offset(1)}, deadline=soon())
     with pytest.raises(InvalidArgument):
         await broker.commit_offsets("g", {TopicPartition("t", 0): Offset(-1)}, deadline=soon())
+
+
+async def test_a_topic_that_finds_no_room_leaves_nothing_behind(disk, open_broker):
+    broker = await open_broker()
+    disk.capacity_bytes = sum(map(len, disk.snapshot().values())) + 2_000
+    with pytest.raises(StorageFull):
+        await broker.create_topic("t", 50, deadline=soon())
+    assert broker.topics() == []
+    assert not disk.exists("/data/t")
+    disk.capacity_bytes = None
+    await broker.create_topic("t", 50, deadline=soon())
+    assert disk.list_directory("/data/.raftlog/unknown") == []
+
+
+async def test_a_data_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot use the data directory"):
+        await Broker.open(BrokerSettings(data_dir=str(tmp_path / "file" / "data")))
+    with pytest.raises(StorageError, match="is a file"):
+        await Broker.open(BrokerSettings(data_dir=str(tmp_path / "file")))

@@ -125,8 +125,10 @@ async def test_what_was_answered_survives_power_loss_at_any_moment(disk, seed):
             await catalogue.commit(commit_of(group, offset), soon())
             answered[group] = max(answered.get(group, -1), offset)
 
-        calls = [asyncio.ensure_future(commit(f"g{random.randrange(5)}", random.randrange(10_000)))
-                 for _ in range(random.randrange(1, 300))]
+        calls = [
+            asyncio.ensure_future(commit(f"g{random.randrange(5)}", random.randrange(10_000)))
+            for _ in range(random.randrange(1, 300))
+        ]
         for _ in range(random.randrange(30)):
             await asyncio.sleep(0)
         disk.power_loss()

@@ -94,7 +94,10 @@ async def test_timestamps_keys_and_headers_are_kept(open_partition):
     await partition.produce_records([record], ALL, NEVER)
     (found,) = read_records(partition.log.read(0, 1000)[0])
     assert (found.key, found.value, found.timestamp, list(found.headers)) == (
-        b"k", b"v", 1234, [("h", b"x"), ("n", None)],
+        b"k",
+        b"v",
+        1234,
+        [("h", b"x"), ("n", None)],
     )
 
 
@@ -153,9 +156,7 @@ async def test_a_full_disk_refuses_and_goes_on_when_there_is_room(disk, open_par
     partition = open_partition()
     await produce(partition, b"before")
     disk.capacity_bytes = sum(map(len, disk.snapshot().values())) + 100
-    results = await asyncio.gather(
-        *[produce(partition, bytes([n]) * 5000) for n in range(3)], return_exceptions=True
-    )
+    results = await asyncio.gather(*[produce(partition, bytes([n]) * 5000) for n in range(3)], return_exceptions=True)
     assert [type(result) for result in results] == [StorageFull] * 3
     assert all(result.outcome == "failed" for result in results)
     disk.capacity_bytes = None

@@ -1,0 +1,90 @@
+"""Starting, stopping, and every error of the tree having its place in the table."""
+
+import asyncio
+import inspect
+
+import aiohttp
+import pytest
+
+from raftlog import errors
+from raftlog.api.codes import status_and_code
+from raftlog.api.http.server import HttpServer
+from raftlog.errors import InvalidArgument, RaftlogError, StorageFull
+
+
+async def test_a_port_in_use_is_named(api):
+    other = HttpServer(api.broker)
+    with pytest.raises(InvalidArgument, match=f"{api.address[1]}: another program listens there"):
+        await other.start(*api.address)
+    await other.stop()
+
+
+async def test_stopping_answers_waiting_fetches_at_once(api):
+    await api.topic()
+    waiting = asyncio.create_task(api.get("/topics/t/partitions/0/records?offset=0&timeout=60000"))
+    while not api.server._connections.requests_count:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(2):
+        await api.server.stop(10.0)
+    assert await waiting == (200, [])
+
+
+async def test_after_stopping_nothing_is_accepted(api):
+    await api.topic()
+    await api.server.stop(1.0)
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await api.get("/topics")
+
+
+async def test_everything_acknowledged_is_there_after_a_restart(start_api):
+    api = await start_api()
+    await api.topic()
+    await api.post("/topics/t", {"records": [{"value": n} for n in range(100)]})
+    await api.server.stop(1.0)
+    await api.broker.close()
+    again = await start_api()
+    _, found = await again.get("/topics/t/partitions/0/records?offset=0")
+    assert [record["value"] for record in found] == list(range(100))
+
+
+async def test_what_nobody_expected_is_answered_and_logged(api, caplog, monkeypatch):
+    def broken():
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(api.broker, "topics", broken)
+    status, body = await api.get("/topics")
+    assert (status, body["error_code"], body["outcome"]) == (500, 50002, "unknown")
+    assert "planted" in caplog.text
+
+
+async def test_overload_is_429(start_api):
+    api = await start_api({"partition_pending_bytes_max": 64 * 1024})
+    await api.topic(flush_messages="1")
+    (partition,) = api.broker._topics.find("t").open_partitions()
+    assert partition._queue._budgets[0].maybe_take(64 * 1024)
+    status, body = await api.post("/topics/t?timeout=1", {"records": [{"value": 1}]})
+    assert (status, body["error_code"], body["outcome"]) == (429, 42901, "failed")
+    partition._queue._budgets[0].give(64 * 1024)
+    assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
+
+
+async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
+    await api.topic()
+    await api.post("/topics/t", {"records": [{"value": 1}]})
+    (partition,) = api.broker._topics.find("t").open_partitions()
+
+    def full(batches):
+        raise StorageFull("no space left on the device")
+
+    monkeypatch.setattr(partition.log, "append", full)
+    status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
+    assert (status, body["error_code"], body["outcome"]) == (507, 50701, "failed")
+    assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200
+
+
+def test_every_error_has_a_status_that_fits_its_outcome():
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RaftlogError)]
+    for kind in kinds:
+        status, code = status_and_code(kind.__new__(kind))
+        assert (status == 504) == (kind.outcome == "unknown"), kind
+        assert code == status or code // 100 == status, kind
