@@ -31,7 +31,7 @@ from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
 from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.repair import GAP, REASON_COMPACTED, REASON_LOST
+from raftlog.storage.repair import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
 from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
@@ -270,13 +270,13 @@ def test_the_roll_tables_read_a_roll_with_everything() -> None:
 
 
 def test_the_gap_table_reads_a_gap_in_its_control_batch() -> None:
-    payload = GAP.pack(8, 8, 100, 103, 2, REASON_LOST)
+    payload = GAP.pack(GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST)
     batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(100), offsets_spanned=3)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset_delta, header.next_offset) == (100, 2, 103)
     kind, value = read_control(batch)
     assert kind is ControlKind.GAP
-    assert list(layout("gap").decode(value).values()) == [8, 8, 100, 103, 2, REASON_LOST]
+    assert list(layout("gap").decode(value).values()) == [GAP_VERSION, 8, 8, 100, 103, 2, REASON_LOST]
 
 
 def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> None:

@@ -43,7 +43,7 @@ class CheckpointFile:
         self.file: File = disk.open(path, create=is_new)
         if is_new:
             self.file.write(0, [bytes(2 * SLOT_SIZE)])  # later writes need no space, so a full disk stops none
-        self.newest: Checkpoint | None = self._read()
+        self.newest = newest_checkpoint(self.file)
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Write the slot that `checkpoint.sequence` selects; durable once `file` is synced."""
@@ -52,14 +52,17 @@ class CheckpointFile:
         self.file.write(checkpoint.sequence % 2 * SLOT_SIZE, [slot.ljust(SLOT_SIZE, b"\0")])
         self.newest = checkpoint
 
-    def _read(self) -> Checkpoint | None:
-        found = [read for number in (0, 1) if (read := self._read_slot(number)) is not None]
-        return max(found, key=lambda checkpoint: checkpoint.sequence, default=None)
 
-    def _read_slot(self, number: int) -> Checkpoint | None:
-        slot = self.file.read(number * SLOT_SIZE, _SLOT.size + _CRC.size)
-        if len(slot) < _SLOT.size + _CRC.size:
-            return None
-        magic, version, _, *fields = _SLOT.unpack_from(slot)
-        intact = _CRC.unpack_from(slot, _SLOT.size)[0] == crc32c(slot[: _SLOT.size])
-        return Checkpoint(*fields) if intact and magic == _MAGIC and version == _VERSION else None
+def newest_checkpoint(file: File) -> Checkpoint | None:
+    """The valid slot with the higher sequence."""
+    found = [read for number in (0, 1) if (read := _read_slot(file, number)) is not None]
+    return max(found, key=lambda checkpoint: checkpoint.sequence, default=None)
+
+
+def _read_slot(file: File, number: int) -> Checkpoint | None:
+    slot = file.read(number * SLOT_SIZE, _SLOT.size + _CRC.size)
+    if len(slot) < _SLOT.size + _CRC.size:
+        return None
+    magic, version, _, *fields = _SLOT.unpack_from(slot)
+    intact = _CRC.unpack_from(slot, _SLOT.size)[0] == crc32c(slot[: _SLOT.size])
+    return Checkpoint(*fields) if intact and magic == _MAGIC and version == _VERSION else None

@@ -11,7 +11,16 @@ from typing import NamedTuple
 from raftlog.config import LogConfig
 from raftlog.errors import FormatError
 from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
-from raftlog.storage.directory import INTERNAL, META, internal, lock_directory, make_directory, read_meta, write_meta
+from raftlog.storage.directory import (
+    CHECKPOINT,
+    INTERNAL,
+    META,
+    internal,
+    lock_directory,
+    make_directory,
+    read_meta,
+    write_meta,
+)
 from raftlog.storage.disk import DirectoryLock, Disk
 from raftlog.storage.recovery import Recovery, RecoveryReport, read_roll, segment_bases
 from raftlog.storage.roll import Roll
@@ -20,7 +29,6 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
 
 KIND = "log"
-CHECKPOINT = "checkpoint"
 
 
 class OpenedLog(NamedTuple):

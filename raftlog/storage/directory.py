@@ -1,7 +1,7 @@
 """The `.raftlog/` directory beside the data: meta file, lock, and the places where things are kept rather than lost.
 
 The meta file is one JSON object on one line, so that a person can read it, with a CRC-32C over the rest of it. It is
-written once, beside its final name, synced and renamed into place.
+written beside its final name, synced and renamed into place.
 """
 
 import json
@@ -22,6 +22,7 @@ FEATURE_LEVEL = 1
 META = "meta"
 LOCK = "lock"
 DAMAGED = "damaged"
+CHECKPOINT = "checkpoint"
 
 
 def internal(path: str, *names: str) -> str:

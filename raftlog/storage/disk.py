@@ -52,8 +52,11 @@ class DirectoryLock(Protocol):
 class Disk(Protocol):
     """A file system, as far as raftlog needs one."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. `create` makes an empty file and raises `FileExistsError` over an old one."""
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open for reading and writing. `create` makes an empty file and raises `FileExistsError` over an old one.
+
+        With `read_only` the file may belong to somebody else or to a read-only file system; writing raises `OSError`.
+        """
         ...
 
     def exists(self, path: str) -> bool: ...

@@ -64,7 +64,7 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
                 for key, value in decode_roll(payload)._asdict().items()
             }
         elif kind is ControlKind.GAP:
-            names = ("first_index", "last_index", "first_offset", "end_offset", "term", "reason")
+            names = ("version", "first_index", "last_index", "first_offset", "end_offset", "term", "reason")
             described |= dict(zip(names, GAP.unpack(payload), strict=True))
         return described
     except (InvalidBatch, FormatError) as error:

@@ -5,7 +5,7 @@ agree on what it must be; so a healed row never makes damage look sound.
 """
 
 from raftlog.records import HEADER_SIZE, crc_matches, read_header
-from raftlog.storage.rows import ROW_SIZE, Row, pack_row, row_is_sound, row_matches, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, pack_row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 
@@ -29,7 +29,7 @@ def heal_row(segment: Segment, number: int) -> bool:
     head = segment.files.log.read(position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return False
-    if row_is_sound(segment.row_bytes(number, 1), head):
+    if restored_header(segment.row_bytes(number, 1), head):
         return False
     header = read_header(head)
     following = _row_after(segment, number)

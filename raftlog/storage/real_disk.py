@@ -38,10 +38,9 @@ class RealDisk:
         self._post = post
         self._descriptors = DescriptorCache(open_files_max)
 
-    def open(self, path: str, *, create: bool = False) -> "RealFile":
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        file = RealFile(path, self._descriptors)
-        self._descriptors.adopt(file, os.open(path, flags, 0o644))
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
+        file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
+        self._descriptors.adopt(file, os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o644))
         return file
 
     def exists(self, path: str) -> bool:
@@ -93,8 +92,9 @@ class RealDisk:
 class RealFile:
     """A file by its path; the descriptor behind it comes and goes with the cache."""
 
-    def __init__(self, path: str, descriptors: "DescriptorCache") -> None:
+    def __init__(self, path: str, descriptors: "DescriptorCache", access: int) -> None:
         self.path = path
+        self.flags = access | os.O_CLOEXEC
         self._descriptors = descriptors
         self.writes = 0
         """Writes and truncations so far; moved by the writer only."""
@@ -202,7 +202,7 @@ class DescriptorCache:
         with self._lock:
             use = self._open.get(file)
             if use is None:
-                use = self._open[file] = _Use(self, os.open(file.path, os.O_RDWR | os.O_CLOEXEC))
+                use = self._open[file] = _Use(self, os.open(file.path, file.flags))
                 use.users = 1
                 self._shrink()
             else:

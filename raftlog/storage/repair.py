@@ -1,8 +1,8 @@
 """`raftlog log recover`: make a damaged log take appends again, at the price of what is damaged.
 
-Only for a log with one copy, and only when asked to: every damaged batch becomes a gap that names what was there, its
-bytes are kept in `.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside
-and cut off. The order makes an interrupted repair repeatable: bytes kept, checkpoint removed, the segment replaced by
+Only for a log with one copy, and only when asked to: a header that its index row can give back is restored, every other
+damaged batch becomes a gap that names what was there; the old bytes are kept in `.raftlog/damaged/`. Where nothing
+says how far the damage goes, the rest of the log is kept aside and cut off. The order makes an interrupted repair repeatable: bytes kept, checkpoint removed, the segment replaced by
 rename, its index removed; the next opening reads everything and builds the index again.
 """
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 from raftlog.errors import CorruptBatch
 from raftlog.records import ControlKind, build_control_batch, stamp
-from raftlog.storage.creation import CHECKPOINT
-from raftlog.storage.directory import DAMAGED, internal, lock_directory, make_directory
+from raftlog.storage.directory import CHECKPOINT, DAMAGED, internal, lock_directory, make_directory
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_stem
 from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
 from raftlog.types import Offset, Term
 
-GAP = struct.Struct(">QQqqQB")
-"""First and last index, first offset, offset after the last, term, reason."""
+GAP = struct.Struct(">BQQqqQB")
+"""Version, first and last index, first offset, offset after the last, term, reason."""
+GAP_VERSION = 1
 REASON_COMPACTED = 1
 REASON_LOST = 2
 _COPY_BYTES = 4 << 20
@@ -61,7 +61,7 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
 
 
 _Pieces = list[tuple[int, int, bytes | None]]
-"""What a repaired segment consists of: `(position, length, gap)`, the gap in place of the bytes when there is one."""
+"""What a repaired segment consists of: `(position, length, other)`, other bytes in place of the old when there are."""
 
 
 def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
@@ -77,10 +77,11 @@ def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | 
             if is_damaged and stored.row is None:
                 report.cut_from = _lower(report.cut_from, stored.offset)
                 break
-            gap = _gap(segment, stored) if is_damaged else None
-            if gap:
+            other = stored.restored
+            if is_damaged and other is None:
+                other = _gap(segment, stored)
                 report.lost.append((stored.offset, segment.next_offset))
-            pieces.append((stored.position, len(stored.batch), gap))
+            pieces.append((stored.position, len(stored.batch), other))
     finally:
         segment.close()
     return file, pieces
@@ -94,7 +95,9 @@ def _gap(segment: Segment, stored: Stored) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
     offset = stored.offset
     spanned = segment.next_offset - offset
-    payload = GAP.pack(stored.row.index, stored.row.index, offset, segment.next_offset, stored.row.term, REASON_LOST)
+    payload = GAP.pack(
+        GAP_VERSION, stored.row.index, stored.row.index, offset, segment.next_offset, stored.row.term, REASON_LOST
+    )
     batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(offset), offsets_spanned=spanned)
     stamp(batch, Offset(offset), Term(stored.row.term))
     return bytes(batch)
@@ -108,10 +111,10 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     new = disk.open(temporary, create=True)
     try:
         written = 0
-        for position, length, gap in pieces:
-            if gap:
+        for position, length, other in pieces:
+            if other:
                 _keep(disk, path, old, position, length, report)
-            written += _copy(old, position, length, gap, new, written)
+            written += _copy(old, position, length, other, new, written)
         end = pieces[-1][0] + pieces[-1][1] if pieces else 0
         if end < old.size():
             _keep(disk, path, old, end, old.size() - end, report)
@@ -125,10 +128,10 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     _forget(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
 
 
-def _copy(old: File, position: int, length: int, gap: bytes | None, new: File, written: int) -> int:
-    if gap:
-        new.write(written, [gap])
-        return len(gap)
+def _copy(old: File, position: int, length: int, other: bytes | None, new: File, written: int) -> int:
+    if other:
+        new.write(written, [other])
+        return len(other)
     for at in range(0, length, _COPY_BYTES):
         new.write(written + at, [old.read(position + at, min(_COPY_BYTES, length - at))])
     return length

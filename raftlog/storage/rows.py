@@ -73,11 +73,11 @@ def row_matches(row_bytes: Buffer, header_bytes: Buffer) -> bool:
     return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)
 
 
-def row_is_sound(row_bytes: Buffer, header_bytes: Buffer) -> bool:
-    """Whether the row itself is undamaged, even where the header's fields outside the batch CRC are damaged.
+def restored_header(row_bytes: Buffer, header_bytes: Buffer) -> bytes | None:
+    """The header that an undamaged row speaks of, made from a header that may be damaged outside the batch CRC.
 
-    Those fields (offset, length, term, magic) and the CRC all stand in the row: with them put in place, the header must
-    give the row's checksum.
+    The fields that lie outside it (offset, length, term, magic), and the CRC itself, all stand in the row: put in
+    place, they give the row's checksum. `None` when they do not: then the row, or a field under the CRC, is damaged.
     """
     row = unpack_row(row_bytes)
     header = read_header(header_bytes)._replace(
@@ -87,5 +87,5 @@ def row_is_sound(row_bytes: Buffer, header_bytes: Buffer) -> bool:
     try:
         write_header(restored, header)
     except struct.error:
-        return False
-    return row_matches(row_bytes, restored)
+        return None
+    return bytes(restored) if row_matches(row_bytes, restored) else None

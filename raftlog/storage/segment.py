@@ -7,7 +7,8 @@ proves that its batch was synced).
     rows published ≤ rows, written position ≤ end position
 """
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
@@ -44,6 +45,40 @@ def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
         disk.open(stem + suffix, create=suffix != LOG_SUFFIX and not disk.exists(stem + suffix)) for suffix in SUFFIXES
     )
     return SegmentFiles(log, *others)
+
+
+def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
+    """A segment for tools that change nothing; an index file that is missing reads as empty."""
+    stem = f"{path}/{segment_stem(base_offset)}"
+    log, *others = (
+        disk.open(stem + suffix, read_only=True)
+        if suffix == LOG_SUFFIX or disk.exists(stem + suffix)
+        else MissingFile(stem + suffix)
+        for suffix in SUFFIXES
+    )
+    return Segment(base_offset, 0, SegmentFiles(log, *others))
+
+
+class MissingFile:
+    """Stands for an index file that is not there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def size(self) -> int:
+        return 0
+
+    def read(self, position: int, length: int) -> bytes:
+        return b""
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
+
+    def truncate(self, size: int) -> None:
+        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:

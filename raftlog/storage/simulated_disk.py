@@ -43,8 +43,9 @@ def os_error(code: int, path: str | None = None) -> OSError:
 class SimulatedFile(File):
     """A handle; stale once the disk went through a crash."""
 
-    def __init__(self, disk: "SimulatedDisk", path: str, inode: Inode) -> None:
+    def __init__(self, disk: "SimulatedDisk", path: str, inode: Inode, *, read_only: bool = False) -> None:
         self._disk, self._path, self._inode = disk, path, inode
+        self._read_only = read_only
         self._epoch = disk.epoch
         self._closed = False
 
@@ -57,6 +58,11 @@ class SimulatedFile(File):
         if self._closed or self._epoch != self._disk.epoch:
             raise os_error(errno.EBADF, self._path)
         return self._inode
+
+    def _writable_inode(self) -> Inode:
+        if self._read_only:
+            raise os_error(errno.EBADF, self._path)
+        return self.inode()
 
     def size(self) -> int:
         return len(self.inode().content)
@@ -71,7 +77,7 @@ class SimulatedFile(File):
         return bytes(memoryview(inode.content)[position:end])
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        inode = self.inode()
+        inode = self._writable_inode()
         self._check(position)
         data = b"".join(buffers)
         room = self._disk.room_for(inode, position + len(data)) - position
@@ -81,7 +87,7 @@ class SimulatedFile(File):
         inode.write(position, data)
 
     def truncate(self, size: int) -> None:
-        inode = self.inode()
+        inode = self._writable_inode()
         self._check(size)
         if self._disk.room_for(inode, size) < size:
             raise os_error(errno.ENOSPC, self._path)
@@ -136,13 +142,13 @@ class SimulatedDisk(Disk):
 
     # Names
 
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
         node = self._find(path)
         if create:
             if node is not None:
                 raise os_error(errno.EEXIST, path)
             node = self._create(path)
-        return SimulatedFile(self, path, self._inode_at(path, node))
+        return SimulatedFile(self, path, self._inode_at(path, node), read_only=read_only)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None

@@ -1,6 +1,6 @@
 """The `.timeindex` of a segment: sparse and disposable.
 
-Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps rise strictly
+Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps rise
 from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
 last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches. It is
 synced with each checkpoint: an entry that a power loss brought back could speak of a batch that is no longer there.

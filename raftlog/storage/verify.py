@@ -12,10 +12,12 @@ from typing import NamedTuple
 from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
+from raftlog.storage.checkpoint import newest_checkpoint
+from raftlog.storage.directory import CHECKPOINT, internal
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
-from raftlog.storage.rows import ROW_SIZE, Row, row_is_sound, row_matches, unpack_row
-from raftlog.storage.segment import Segment, open_segment_files, segment_stem
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.segment import Segment, open_for_reading, segment_stem
 from raftlog.types import Offset, Position
 
 _CHUNK_BYTES = 4 << 20
@@ -43,7 +45,7 @@ class Stored(NamedTuple):
     """One batch as a file holds it, and what is wrong with it.
 
     `offset` is where the chain stands. `row` is its index row, if it has one; when only that is damaged (`row_only`),
-    the batch is whole.
+    the batch is whole. `restored` are its bytes when only header fields were damaged that the row gives back.
     """
 
     number: int
@@ -54,6 +56,7 @@ class Stored(NamedTuple):
     row: Row | None
     why: str | None
     row_only: bool = False
+    restored: bytes | None = None
 
 
 def verify_log(disk: Disk, path: str) -> VerifyReport:
@@ -62,7 +65,7 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
     expected_offset: int | None = None
     expected_index: int | None = None
     for base in segment_bases(disk, path):
-        segment = Segment(base, 0, open_segment_files(disk, path, base))
+        segment = open_for_reading(disk, path, base)
         try:
             roll = read_roll(segment)
             if expected_offset is None:
@@ -80,7 +83,24 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
             segment.close()
         report.segments += 1
     report.end_offset = expected_offset or report.first_offset
+    _compare_with_checkpoint(disk, path, report)
     return report
+
+
+def _compare_with_checkpoint(disk: Disk, path: str, report: VerifyReport) -> None:
+    """A checkpoint says up to where everything was synced: a log that ends before has lost something."""
+    name = internal(path, CHECKPOINT)
+    if not disk.exists(name):
+        return
+    file = disk.open(name, read_only=True)
+    try:
+        checkpoint = newest_checkpoint(file)
+    finally:
+        file.close()
+    if checkpoint and checkpoint.next_offset > report.end_offset and not report.problems:
+        why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
+        last = f"{path}/{segment_stem(checkpoint.segment)}.log"
+        report.problems.append(CorruptBatch(last, Position(0), Offset(report.end_offset), why))
 
 
 def _verify_segment(segment: Segment, report: VerifyReport) -> int:
@@ -98,7 +118,7 @@ def _verify_segment(segment: Segment, report: VerifyReport) -> int:
             _report(report, segment, stored.position, stored.offset, stored.why)
         report.batches += 1
         report.bytes_read += len(stored.batch)
-        if stored.header and (not stored.why or stored.row_only):
+        if stored.header and not stored.header.is_control and (not stored.why or stored.row_only):
             report.records += stored.header.last_offset_delta + 1
     return segment.next_offset
 
@@ -121,7 +141,7 @@ def walk_segment(segment: Segment) -> Iterator[Stored]:
         why = _why_unsound(segment, header, batch)
         row_only = False
         if not why and rows.has(number) and not row_matches(rows.packed(number), head):
-            row_only = not row_is_sound(rows.packed(number), head)
+            row_only = restored_header(rows.packed(number), head) is None
             why = "its index row is damaged" if row_only else "the header is not the one that the index row speaks of"
         offset, following = segment.next_offset, segment.next_offset
         if header and (not why or row_only or (row and row_matches(rows.packed(number), head))):
@@ -130,7 +150,8 @@ def walk_segment(segment: Segment) -> Iterator[Stored]:
             following = after.offset
         segment.rows += 1
         segment.next_offset = following
-        yield Stored(number, offset, position, header, batch, row, why, row_only)
+        restored = _restored(rows.packed(number), batch) if why and row else None
+        yield Stored(number, offset, position, header, batch, row, why, row_only, restored)
         if why and row is None and not row_only:
             segment.rows -= 1
             return
@@ -138,6 +159,12 @@ def walk_segment(segment: Segment) -> Iterator[Stored]:
     if (row := rows.at(segment.rows, segment.next_index, position)) is not None:
         why = "the file ends before a batch that was synced"
         yield Stored(segment.rows, segment.next_offset, position, None, memoryview(b""), row, why)
+
+
+def _restored(packed: bytes, batch: memoryview) -> bytes | None:
+    head = restored_header(packed, batch) if len(batch) >= HEADER_SIZE else None
+    whole = head + batch[HEADER_SIZE:] if head else b""
+    return whole if head and crc_matches(whole, read_header(head)) else None
 
 
 def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
@@ -200,7 +227,7 @@ def log_file_segment(disk: Disk, file: str) -> Segment:
     directory, _, name = file.rpartition("/")
     base = int(name.removesuffix(".log"))
     assert name == f"{segment_stem(base)}.log", f"{name} is not the name of a segment"
-    segment = Segment(base, 0, open_segment_files(disk, directory or ".", base))
+    segment = open_for_reading(disk, directory or ".", base)
     roll = read_roll(segment)
     segment.base_index = roll.base_index if roll else 0
     return segment

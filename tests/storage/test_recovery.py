@@ -539,6 +539,35 @@ def test_segments_roll_by_bytes_by_age_and_by_rows() -> None:
     assert by_age.log.segment_count == 2
 
 
+@pytest.mark.parametrize("field", [0, 7, 9, 11, 12, 15, 16])
+def test_a_header_that_its_row_can_give_back_is_restored_without_loss(field: int) -> None:
+    f = Fixture()
+    f.append_durably(5)
+    position, _ = f.position_of(2)
+    before = f.disk.snapshot()[f"{FIRST}.log"]
+    f.disk.process_crash()
+    f.disk.flip_bit(f"{FIRST}.log", position + field, 0)
+    done = repair_log(f.disk, PATH, accept_loss=True)
+    assert (done.done, done.lost, done.cut_from) == (True, [], None)
+    assert f.disk.snapshot()[f"{FIRST}.log"] == before
+    assert f.open().damage is None
+    assert f.values() == list(range(5))
+
+
+def test_tools_change_nothing_and_say_when_the_end_of_a_log_is_gone() -> None:
+    f = Fixture(segment_bytes=4096)
+    f.append_durably(60)
+    f.log.close()
+    newest = [name for name in f.disk.list_directory(PATH) if name.endswith(".log")][-1]
+    f.disk.unlink(f"{FIRST}.index")
+    before = f.disk.snapshot()
+    assert verify_log(f.disk, PATH).is_sound
+    assert f.disk.snapshot() == before
+    f.disk.unlink(f"{PATH}/{newest}")
+    [problem] = verify_log(f.disk, PATH).problems
+    assert problem.offset == int(newest[:20])
+
+
 def test_a_gap_at_the_end_of_the_log_reads_as_nothing() -> None:
     f = Fixture()
     f.append_durably(5)
