@@ -5,8 +5,7 @@
         for record in log.read(offset):
             print(record.offset, record.value)
 
-Any number of threads may use one `Log`. Appenders share syncs: the thread that finds no sync under way makes one for
-everybody who waits, and whoever appends meanwhile is served by the next (group commit). Readers take no lock.
+Any number of threads may use one `Log`. Appenders share syncs (`group_commit`); readers take no lock.
 """
 
 import threading
@@ -19,7 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from raftlog.config import LogConfig
-from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, RaftlogError
+from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError
+from raftlog.group_commit import GroupCommit, small_size
 from raftlog.records import (
     Compression,
     NewRecord,
@@ -29,14 +29,12 @@ from raftlog.records import (
     read_records,
     validate_client_batches,
 )
-from raftlog.storage.lone_log import Appended, LoneLog
+from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import RecoveryReport
 from raftlog.storage.verify import VerifyReport, verify_log
 from raftlog.types import Buffer, Index, Offset
 
-PENDING_BYTES_MAX = 64 << 20
-"""Appended bytes that may wait for a sync; above, appenders wait."""
 READ_BYTES = 1 << 20
 RETENTION_INTERVAL_S = 60.0
 
@@ -54,55 +52,22 @@ class LogStats:
     pending_bytes: int
 
 
-class _Waiter:
-    """A thread that waits until its append is answered, or until it is asked to lead.
-
-    Others move it under the log's mutex and then release `wake`; it looks at itself without the mutex, so that a
-    crowd that is woken does not queue up again. `is_promoted` goes back to false only by its own hand.
-    """
-
-    __slots__ = ("error", "index", "is_done", "is_promoted", "wake", "wants_durable")
-
-    def __init__(self, index: int, *, wants_durable: bool) -> None:
-        self.index = index
-        self.wants_durable = wants_durable
-        self.is_done = False
-        self.is_promoted = False
-        self.error: RaftlogError | None = None
-        self.wake = threading.Lock()
-        self.wake.acquire()
-
-    def finish(self, error: RaftlogError | None = None) -> None:
-        self.is_done, self.error = True, error
-        if not self.is_promoted:
-            self.wake.release()
-
-    def promote(self) -> None:
-        self.is_promoted = True
-        self.wake.release()
-
-
 class Log:
     """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it."""
 
     def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
         self._mutex = threading.Lock()
-        self._news = threading.Condition(self._mutex)
-        """Notified when the high watermark moves or the log ends: for followers and for slowed appenders."""
-        self._waiters: list[_Waiter] = []
-        self._jobs: list[Callable[[], None]] = []
-        """Syncs that were submitted and that no thread runs yet."""
-        self._leader: _Waiter | None = None
-        """Whose thread runs the submitted syncs: one at a time, handed on before the answers go out."""
-        self._disk = RealDisk(self._jobs.append, self._complete)
-        self._log = LoneLog.open(
+        jobs: list[Callable[[], None]] = []
+        self._commit = GroupCommit(self._mutex, jobs)
+        self._disk = RealDisk(jobs.append, self._complete)
+        self._log = self._commit.log = LoneLog.open(
             self._disk,
             path,
             config,
             clock=_now_ms,
             create=create,
-            on_progress=self._progressed,
-            on_refused=self._refused,
+            on_progress=self._commit.progressed,
+            on_refused=self._commit.refused,
         )
         self._closing = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -167,12 +132,16 @@ class Log:
     # appending
 
     def append(self, records: Iterable[NewRecord | bytes], *, compression: Compression = Compression.NONE) -> Offset:
-        """Append records as one batch and return the offset of the first; they are durable by the flush policy.
+        """Append records one after another and return the offset of the first; they are durable by the flush policy.
 
+        They make one batch, which a few plain values may share with what other threads append at the same moment.
         Raises `InvalidArgument` and `RecordTooLarge` for what cannot be stored, `StorageFull` (definitely not kept),
         `SyncFailed` (unknown), `LogDamaged`, `LogClosed`.
         """
-        return self._append([build_batch(records, compression, _now_ms())]).base_offset
+        given = list(records)
+        if not compression and (size := small_size(given)):
+            return self._commit.append_small(given, size)[0]
+        return self._commit.append([build_batch(given, compression, _now_ms())])[0]
 
     def append_batches(self, batches: Buffer) -> tuple[Offset, Offset]:
         """Append ready-made batches that stand one after another; returns the first offset and the one after the last.
@@ -180,109 +149,15 @@ class Log:
         They are checked (length, CRC, counts), not opened. Raises `InvalidBatch` too.
         """
         checked = validate_client_batches(batches, self._log.config.max_message_bytes)
-        appended = self._append([bytearray(batch) for _, batch in checked])
-        return appended.base_offset, appended.next_offset
-
-    def _append(self, batches: list[bytearray]) -> Appended:
-        with self._mutex:
-            while self._log.pending_bytes > PENDING_BYTES_MAX and self._log.failure is None:
-                self._news.wait()
-            appended = self._log.append(batches)
-            self._log.maybe_flush()
-            if self._log.acknowledged_index >= appended.index:
-                return appended
-            waiter, leads = self._enlist(appended.index, wants_durable=False)
-        self._wait(waiter, leads)
-        return appended
+        return self._commit.append([bytearray(batch) for _, batch in checked])
 
     def flush(self) -> None:
         """Return when everything appended is durable; raises `SyncFailed` and what ended the log."""
-        with self._mutex:
-            if self._log.failure:
-                raise self._log.failure
-            if self._log.durable_index == self._log.last_index:
-                return
-            self._log.flush()
-            waiter, leads = self._enlist(self._log.last_index, wants_durable=True)
-        self._wait(waiter, leads)
-
-    def _enlist(self, index: Index, *, wants_durable: bool) -> tuple[_Waiter, bool]:
-        """Join those who wait (the mutex is held); true when the caller has to lead, because nobody does."""
-        waiter = _Waiter(index, wants_durable=wants_durable)
-        self._waiters.append(waiter)
-        if self._leader is not None:
-            return waiter, False
-        self._leader = waiter
-        return waiter, True
-
-    def _wait(self, waiter: _Waiter, leads: bool) -> None:
-        while True:
-            if leads:
-                self._lead(waiter)
-            if waiter.is_done and not waiter.is_promoted:
-                break
-            waiter.wake.acquire()
-            leads, waiter.is_promoted = waiter.is_promoted, False
-        if waiter.error:
-            raise waiter.error
-
-    def _lead(self, waiter: _Waiter) -> None:
-        """Run submitted syncs until another thread was made leader, or none is left."""
-        while True:
-            with self._mutex:
-                if self._leader is not waiter:
-                    return
-                if not self._jobs:
-                    self._leader = None
-                    self._news.notify_all()
-                    return
-                job = self._jobs.pop(0)
-            try:
-                job()
-            except BaseException:
-                self._abdicate(waiter, job)
-                raise
-
-    def _abdicate(self, waiter: _Waiter, job: Callable[[], None]) -> None:
-        """The leading thread was interrupted: its sync is still to be made, by whoever waits or comes next."""
-        with self._mutex:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            if self._leader is waiter:
-                self._jobs.insert(0, job)
-                self._leader = self._waiters[0] if self._waiters else None
-                if self._leader:
-                    self._leader.promote()
+        self._commit.flush()
 
     def _complete(self, completion: Callable[[], None]) -> None:
         with self._mutex:
             completion()
-
-    def _progressed(self) -> None:
-        """The log moved on (the mutex is held): answer whom it concerns, after waking whoever leads next."""
-        acknowledged, durable, failure = self._log.acknowledged_index, self._log.durable_index, self._log.failure
-        answered: list[tuple[_Waiter, RaftlogError | None]] = []
-        waiting: list[_Waiter] = []
-        for waiter in self._waiters:
-            if waiter.index <= (durable if waiter.wants_durable else acknowledged):
-                answered.append((waiter, None))
-            elif failure:
-                answered.append((waiter, failure))
-            else:
-                waiting.append(waiter)
-        self._waiters = waiting
-        if self._jobs and waiting and self._leader and self._leader not in waiting:
-            self._leader = waiting[0]
-            self._leader.promote()
-        for waiter, error in answered:
-            waiter.finish(error)
-        self._news.notify_all()
-
-    def _refused(self, index: Index, error: RaftlogError) -> None:
-        """Appends from `index` on could not be written (the mutex is held): they definitely failed."""
-        for waiter in [waiter for waiter in self._waiters if waiter.index >= index]:
-            self._waiters.remove(waiter)
-            waiter.finish(error)
 
     # reading
 
@@ -334,7 +209,9 @@ class Log:
 
     def _await_beyond(self, offset: int, timeout_s: float | None) -> bool:
         with self._mutex:
-            self._news.wait_for(lambda: self._log.high_watermark > offset or self._log.failure is not None, timeout_s)
+            self._commit.news.wait_for(
+                lambda: self._log.high_watermark > offset or self._log.failure is not None, timeout_s
+            )
             return self._log.high_watermark > offset and self._log.failure is None
 
     # keeping
@@ -392,10 +269,9 @@ class Log:
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
         with self._mutex:
-            while self._leader and not isinstance(self._log.failure, LogClosed):
-                self._news.wait()
+            self._commit.await_rest()
             self._log.close()
-            self._progressed()
+            self._commit.progressed()
 
     def __enter__(self) -> Self:
         return self

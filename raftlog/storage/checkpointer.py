@@ -29,6 +29,8 @@ class Checkpointer:
         self._bytes = 0
         """Bytes made durable since the last checkpoint began."""
         self._is_asked_for = False
+        self._is_synced = False
+        """Whether the newest checkpoint is synced for certain: one that was read may be in the page cache only."""
         self._run = 0
         """Number of the checkpoint under way; completions of an older one are void."""
         self._is_running = False
@@ -57,18 +59,22 @@ class Checkpointer:
         return True
 
     def take(self) -> Checkpoint:
-        """Take a checkpoint of what is durable now, and wait for it; raises `OSError`."""
+        """Make sure that a checkpoint holds for what is durable now, and wait for it; raises `OSError`."""
         self._begin()
         self._is_running = False
         checkpoint = self._current()
+        if self.newest and self._is_synced and checkpoint == self.newest._replace(sequence=checkpoint.sequence):
+            return self.newest
         self._disk.sync(self._index_files())
         self.store(checkpoint)
         return checkpoint
 
     def store(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and wait until it is synced; raises `OSError`."""
+        self._is_synced = False
         self._slots.write(checkpoint)
         self._disk.sync([self._slots.file])
+        self._is_synced = True
 
     def at(self, segment: Segment, rows: int, next_offset: int) -> Checkpoint:
         """A checkpoint at the end of the first `rows` batches of `segment`."""
@@ -116,6 +122,7 @@ class Checkpointer:
         if error is not None:
             self._give_up("the index cannot be synced", error)
             return
+        self._is_synced = False
         try:
             self._slots.write(checkpoint)
         except OSError as failed:
@@ -127,6 +134,7 @@ class Checkpointer:
         if run != self._run:
             return
         self._is_running = False
+        self._is_synced = error is None
         if error is not None:
             self._give_up("the checkpoint cannot be synced", error)
 

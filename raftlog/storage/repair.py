@@ -1,9 +1,10 @@
 """`raftlog log recover`: make a damaged log take appends again, at the price of what is damaged.
 
 Only for a log with one copy, and only when asked to: a header that its index row can give back is restored, every other
-damaged batch becomes a gap that names what was there; the old bytes are kept in `.raftlog/damaged/`. Where nothing
-says how far the damage goes, the rest of the log is kept aside and cut off. The order makes an interrupted repair repeatable: bytes kept, checkpoint removed, the segment replaced by
-rename, its index removed; the next opening reads everything and builds the index again.
+damaged batch becomes a gap that names what was there; the old bytes are kept in `.raftlog/damaged/`. Where nothing says
+how far the damage goes, the rest of the log is kept aside and cut off. The order makes an interrupted repair
+repeatable: bytes kept, checkpoint removed, the segment replaced by rename, its index removed; the next opening reads
+everything and builds the index again.
 """
 
 import struct

@@ -130,6 +130,28 @@ def test_many_threads_share_syncs_and_every_answer_is_right(tmp_path: Path, monk
         assert 0 < syncs < threads * each
 
 
+def test_coalesced_appends_respect_the_largest_batch_and_keep_their_errors_apart(tmp_path: Path) -> None:
+    errors: list[Exception] = []
+    with raftlog.Log.open(tmp_path / "log", LogConfig(max_message_bytes=1024)) as log:
+
+        def append(number: int) -> None:
+            for count in range(40):
+                value = bytes(200 if number else 1100)
+                try:
+                    log.append([value, b"%d-%d" % (number, count)])
+                except RecordTooLarge as error:
+                    errors.append(error)
+
+        workers = [threading.Thread(target=append, args=(number,)) for number in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert len(errors) == 40
+        assert log.end_offset == 7 * 40 * 2
+        assert all(len(batch) <= 1024 for batch in log.read_batches())
+
+
 def test_readers_follow_while_a_writer_writes(tmp_path: Path) -> None:
     seen: list[list[int]] = [[], []]
     with raftlog.Log.open(tmp_path / "log", LogConfig(segment_bytes=4096)) as log:

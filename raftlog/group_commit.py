@@ -1,0 +1,282 @@
+"""Threads that append to one log share its syncs, and the work around them.
+
+An appender enters a queue with its batches, or with a few plain records. If nobody leads, it leads: it appends all that
+is queued to the log, plain records of several threads as one batch, starts one flush, runs the sync in its own thread,
+and answers all whom it covered. Whoever comes meanwhile is served by the next leader, which is one of those who wait;
+it is woken before the answers go out, so that the disk never rests while a crowd wakes up. A lone appender leads every
+time, never changes threads, and finds its records in a batch of their own.
+
+    queue → appended → answered, in the order of arrival; one leader at a time
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from raftlog.errors import LogClosed, RaftlogError
+from raftlog.records import HEADER_SIZE, NewRecord, build_batch
+from raftlog.storage.lone_log import LoneLog
+from raftlog.types import Index, Offset
+
+PENDING_BYTES_MAX = 64 << 20
+"""Bytes that may be queued or wait for a sync; above, appenders wait."""
+
+COALESCED_BYTES_MAX = 1 << 20
+"""Small appends of different threads share a batch up to this, or up to `max.message.bytes`."""
+SMALL_RECORDS_MAX = 16
+SMALL_BYTES_MAX = 16 * 1024
+"""An append of more records or bytes makes a batch of its own, in its own thread."""
+_RECORD_OVERHEAD_MAX = 32
+
+
+def small_size(records: Sequence[NewRecord | bytes]) -> int:
+    """Bytes that a few plain values take at most in a batch; 0 when they are too many, too large or not plain."""
+    if len(records) > SMALL_RECORDS_MAX:
+        return 0
+    size = 0
+    for record in records:
+        if type(record) is not bytes:
+            return 0
+        size += len(record) + _RECORD_OVERHEAD_MAX
+    return size if size <= SMALL_BYTES_MAX else 0
+
+
+class Waiter:
+    """A thread that waits until its append is answered, or until it is asked to lead.
+
+    Others move it under the mutex and then release `wake`; it looks at itself without the mutex, so that a crowd that
+    is woken does not queue up again. `is_promoted` goes back to false only by its own hand.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "batches",
+        "error",
+        "index",
+        "is_done",
+        "is_promoted",
+        "next_offset",
+        "records",
+        "size",
+        "wake",
+        "wants_durable",
+    )
+
+    def __init__(
+        self,
+        batches: Sequence[bytearray] = (),
+        records: Sequence[NewRecord | bytes] = (),
+        size: int = 0,
+        wants_durable: bool = False,
+    ) -> None:
+        self.batches = batches
+        self.records = records
+        self.size = size
+        self.wants_durable = wants_durable
+        self.index = Index(0)
+        """The index that answers it; set, with its offsets, when it is appended."""
+        self.base_offset = self.next_offset = Offset(0)
+        self.is_done = False
+        self.is_promoted = False
+        self.error: RaftlogError | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+    def finish(self, error: RaftlogError | None = None) -> None:
+        self.is_done, self.error = True, error
+        if not self.is_promoted:
+            self.wake.release()
+
+    def promote(self) -> None:
+        self.is_promoted = True
+        self.wake.release()
+
+
+class GroupCommit:
+    """`jobs` are the syncs that the log's disk was asked for and that no thread runs yet.
+
+    The log reports through `progressed` and `refused`, which are called with the mutex held.
+    """
+
+    def __init__(self, mutex: threading.Lock, jobs: list[Callable[[], None]]) -> None:
+        self.log: LoneLog
+        self.news = threading.Condition(mutex)
+        """Notified when the high watermark moves, the leader rests, or the log ends."""
+        self._mutex = mutex
+        """Guards the log; held while files are written, which lets other threads run."""
+        self._gate = threading.Lock()
+        """Guards queue and leader, for moments only; taken after the mutex, or alone."""
+        self._jobs = jobs
+        self._queue: list[Waiter] = []
+        self._queued_bytes = 0
+        self._leader: Waiter | None = None
+        self._waiting: list[Waiter] = []
+        """Appended and not answered, oldest first; guarded by the mutex."""
+
+    def append(self, batches: Sequence[bytearray]) -> tuple[Offset, Offset]:
+        """Append and wait for the answer that the flush policy promises: the first offset and the one after the last.
+
+        Raises what `LoneLog.append` raises.
+        """
+        waiter = self._run(Waiter(batches, size=sum(map(len, batches))))
+        return waiter.base_offset, waiter.next_offset
+
+    def append_small(self, records: Sequence[NewRecord | bytes], size: int) -> tuple[Offset, Offset]:
+        """The same for records of a `small_size`: they may share a batch with those of other threads."""
+        waiter = self._run(Waiter(records=records, size=size))
+        return waiter.base_offset, waiter.next_offset
+
+    def flush(self) -> None:
+        """Wait until everything appended so far is durable; raises what ended the log."""
+        self._run(Waiter(wants_durable=True))
+
+    def await_rest(self) -> None:
+        """Wait until nobody leads (the mutex is held)."""
+        while self._leader is not None and not isinstance(self.log.failure, LogClosed):
+            self.news.wait()
+
+    def _run(self, waiter: Waiter) -> Waiter:
+        if self._is_full():
+            with self._mutex:
+                self.news.wait_for(lambda: not self._is_full())
+        with self._gate:
+            self._queue.append(waiter)
+            self._queued_bytes += waiter.size
+            leads = self._leader is None
+            if leads:
+                self._leader = waiter
+        while True:
+            if leads:
+                self._lead(waiter)
+            if waiter.is_done and not waiter.is_promoted:
+                break
+            waiter.wake.acquire()
+            leads, waiter.is_promoted = waiter.is_promoted, False
+        if waiter.error:
+            raise waiter.error
+        return waiter
+
+    def _is_full(self) -> bool:
+        return self._queued_bytes + self.log.pending_bytes > PENDING_BYTES_MAX and self.log.failure is None
+
+    # leading
+
+    def _lead(self, waiter: Waiter) -> None:
+        """Append what is queued and run syncs, until another thread was made leader or nothing is left to do."""
+        while True:
+            with self._gate:
+                if self._leader is not waiter:
+                    return
+                queue, self._queue, self._queued_bytes = self._queue, [], 0
+                if not queue and not self._jobs:
+                    self._leader = None
+                    break
+            if queue:
+                with self._mutex:
+                    self._append_all(queue)
+            elif self._jobs:
+                self._run_job(waiter)
+        with self._mutex:
+            self.news.notify_all()
+
+    def _run_job(self, waiter: Waiter) -> None:
+        job = self._jobs.pop(0)
+        try:
+            job()
+        except BaseException:
+            self._abdicate(waiter, job)
+            raise
+
+    def _append_all(self, queue: list[Waiter]) -> None:
+        wants_durable = False
+        small: list[Waiter] = []
+        room = bound = min(COALESCED_BYTES_MAX, self.log.config.max_message_bytes - HEADER_SIZE)
+        for waiter in queue:
+            if not waiter.records or waiter.size > room:
+                self._append_small(small)
+                small, room = [], bound
+            if waiter.records:
+                small.append(waiter)
+                room -= waiter.size
+            else:
+                self._append_one(waiter)
+                wants_durable = wants_durable or waiter.wants_durable
+        self._append_small(small)
+        if wants_durable:
+            self.log.flush()
+        else:
+            self.log.maybe_flush()
+        self.progressed()
+
+    def _append_small(self, waiters: list[Waiter]) -> None:
+        """Append the plain records of several threads as one batch."""
+        if not waiters:
+            return
+        batch = build_batch([record for waiter in waiters for record in waiter.records])
+        try:
+            appended = self.log.append([batch])
+        except RaftlogError as error:
+            for waiter in waiters:
+                waiter.finish(error)
+            return
+        offset = appended.base_offset
+        for waiter in waiters:
+            waiter.index, waiter.base_offset = appended.index, offset
+            waiter.next_offset = offset = Offset(offset + len(waiter.records))
+        self._waiting += waiters
+
+    def _append_one(self, waiter: Waiter) -> None:
+        log = self.log
+        try:
+            if waiter.batches:
+                waiter.base_offset, waiter.next_offset, waiter.index = log.append(waiter.batches)
+            elif log.failure:
+                raise log.failure
+            else:
+                waiter.index = log.last_index
+        except RaftlogError as error:
+            waiter.finish(error)
+        else:
+            self._waiting.append(waiter)
+
+    def _abdicate(self, waiter: Waiter, job: Callable[[], None]) -> None:
+        """The leading thread was interrupted: its sync is still to be made, by whoever waits or comes next."""
+        with self._mutex:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            if self._leader is waiter:
+                self._jobs.insert(0, job)
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Make the oldest who waits the leader; nobody, when nobody does (the mutex is held)."""
+        with self._gate:
+            self._leader = next(iter(self._waiting or self._queue), None)
+            if self._leader:
+                self._leader.promote()
+
+    # what the log tells
+
+    def progressed(self) -> None:
+        """The log moved on: wake whoever leads next, then answer whom it concerns."""
+        acknowledged, durable, failure = self.log.acknowledged_index, self.log.durable_index, self.log.failure
+        answered: list[tuple[Waiter, RaftlogError | None]] = []
+        waiting: list[Waiter] = []
+        for waiter in self._waiting:
+            if waiter.index <= (durable if waiter.wants_durable else acknowledged):
+                answered.append((waiter, None))
+            elif failure:
+                answered.append((waiter, failure))
+            else:
+                waiting.append(waiter)
+        self._waiting = waiting
+        if (waiting or self._queue) and any(waiter is self._leader for waiter, _ in answered):
+            self._hand_over()
+        for waiter, error in answered:
+            waiter.finish(error)
+        self.news.notify_all()
+
+    def refused(self, index: Index, error: RaftlogError) -> None:
+        """Appends from `index` on could not be written: they definitely failed."""
+        for waiter in [waiter for waiter in self._waiting if waiter.index >= index]:
+            self._waiting.remove(waiter)
+            waiter.finish(error)
