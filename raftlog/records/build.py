@@ -1,7 +1,9 @@
 """Building batches. The encoding itself is aiokafka's compiled codec."""
 
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -12,7 +14,6 @@ from raftlog.records.header import MAGIC
 
 _NO_LIMIT = (1 << 31) - 1
 _NO_PRODUCER = -1
-_TIMESTAMP_MAX = (1 << 63) - 1
 
 
 class NewRecord(NamedTuple):
@@ -38,9 +39,7 @@ class BatchBuilder:
         producer_epoch: int = -1,
         base_sequence: int = -1,
     ) -> None:
-        self._builder = DefaultRecordBatchBuilder(
-            MAGIC, compression, False, producer_id, producer_epoch, base_sequence, _NO_LIMIT
-        )
+        self._builder = _new_builder(compression, producer_id, producer_epoch, base_sequence)
         self.count = 0
 
     @property
@@ -49,16 +48,7 @@ class BatchBuilder:
 
     def append(self, record: NewRecord, now_ms: int) -> None:
         """Add one record; raises `InvalidArgument` for fields that a record cannot hold."""
-        value, key, timestamp, headers = record
-        if timestamp is None:
-            timestamp = now_ms
-        try:
-            self._builder.append(self.count, timestamp, key, value, headers if type(headers) is list else list(headers))
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise InvalidArgument(
-                f"record {self.count} cannot be stored: {error}; keys and values are bytes or None, "
-                "timestamps milliseconds, headers pairs of str and bytes"
-            ) from None
+        _append(self._builder, self.count, record, now_ms)
         self.count += 1
 
     def build(self) -> bytearray:
@@ -71,29 +61,43 @@ def build_batch(
     records: Iterable[NewRecord | bytes], compression: Compression = Compression.NONE, now_ms: int | None = None
 ) -> bytearray:
     """Build one batch of the records, values alone or whole `NewRecord`s; raises `InvalidArgument` when empty."""
+    given = records if isinstance(records, list) else list(records)
+    if not given:
+        raise InvalidArgument("a batch holds at least one record, and none was given")
     if now_ms is None:
         now_ms = time.time_ns() // 1_000_000
-    builder = DefaultRecordBatchBuilder(MAGIC, compression, False, _NO_PRODUCER, -1, -1, _NO_LIMIT)
-    append = builder.append
-    count = 0
-    no_headers: list[tuple[str, bytes | None]] = []
+    builder = _new_builder(compression)
     try:
-        for record in records:
-            if isinstance(record, bytes):
-                append(count, now_ms, None, record, no_headers)
-            else:
-                value, key, timestamp, headers = record
-                timestamp = now_ms if timestamp is None else timestamp
-                append(count, timestamp, key, value, list(headers) if headers else no_headers)
-            count += 1
+        # Values alone are the common case. `map` calls the codec without a turn of the interpreter for each record.
+        appended = map(builder.append, range(len(given)), repeat(now_ms), repeat(None), given, repeat([]))
+        deque(appended, maxlen=0)
+    except (TypeError, OverflowError):
+        builder = _new_builder(compression)
+        for count, record in enumerate(given):
+            _append(builder, count, record, now_ms)
+    return _built(builder)
+
+
+def _append(builder: DefaultRecordBatchBuilder, count: int, record: NewRecord | bytes, now_ms: int) -> None:
+    """Add record number `count`; raises `InvalidArgument` for fields that a record cannot hold."""
+    try:
+        if isinstance(record, bytes):
+            builder.append(count, now_ms, None, record, [])
+        else:
+            value, key, timestamp, headers = record
+            timestamp = now_ms if timestamp is None else timestamp
+            builder.append(count, timestamp, key, value, headers if type(headers) is list else list(headers))
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidArgument(
             f"record {count} cannot be stored: {error}; a record is bytes or a NewRecord, whose key and value are "
             "bytes or None, timestamp milliseconds, headers pairs of str and bytes"
         ) from None
-    if not count:
-        raise InvalidArgument("a batch holds at least one record, and none was given")
-    return _built(builder)
+
+
+def _new_builder(
+    compression: Compression, producer_id: int = _NO_PRODUCER, producer_epoch: int = -1, base_sequence: int = -1
+) -> DefaultRecordBatchBuilder:
+    return DefaultRecordBatchBuilder(MAGIC, compression, False, producer_id, producer_epoch, base_sequence, _NO_LIMIT)
 
 
 def _built(builder: DefaultRecordBatchBuilder) -> bytearray:
