@@ -12,13 +12,13 @@ time, never changes threads, and finds its records in a batch of their own.
 import threading
 from collections.abc import Callable, Sequence
 
-from raftlog.errors import LogClosed, RaftlogError
+from raftlog.errors import LogClosed, OutcomeUnknown, RaftlogError
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
 from raftlog.storage.lone_log import LoneLog
 from raftlog.types import Index, Offset
 
 PENDING_BYTES_MAX = 64 << 20
-"""Bytes that may be queued or wait for a sync; above, appenders wait."""
+"""Bytes that may be queued or wait for a sync; above, appenders flush first."""
 
 COALESCED_BYTES_MAX = 1 << 20
 """Small appends of different threads share a batch up to this, or up to `max.message.bytes`."""
@@ -100,7 +100,7 @@ class GroupCommit:
     def __init__(self, mutex: threading.Lock, jobs: list[Callable[[], None]]) -> None:
         self.log: LoneLog
         self.news = threading.Condition(mutex)
-        """Notified when the high watermark moves, the leader rests, or the log ends."""
+        """Notified when the high watermark moves, the leader rests, or the log ends; followers wait for it."""
         self._mutex = mutex
         """Guards the log; held while files are written, which lets other threads run."""
         self._gate = threading.Lock()
@@ -109,6 +109,7 @@ class GroupCommit:
         self._queue: list[Waiter] = []
         self._queued_bytes = 0
         self._leader: Waiter | None = None
+        self._is_closing = False
         self._waiting: list[Waiter] = []
         """Appended and not answered, oldest first; guarded by the mutex."""
 
@@ -129,34 +130,54 @@ class GroupCommit:
         """Wait until everything appended so far is durable; raises what ended the log."""
         self._run(Waiter(wants_durable=True))
 
-    def await_rest(self) -> None:
-        """Wait until nobody leads (the mutex is held)."""
+    def refuse(self) -> None:
+        """Take no more appends, and wait until those that came before are answered (the mutex is held)."""
+        with self._gate:
+            self._is_closing = True
         while self._leader is not None and not isinstance(self.log.failure, LogClosed):
             self.news.wait()
 
     def _run(self, waiter: Waiter) -> Waiter:
-        if self._is_full():
-            with self._mutex:
-                self.news.wait_for(lambda: not self._is_full())
+        while waiter.size and self._is_full():
+            self.flush()
         with self._gate:
+            if self._is_closing:
+                raise LogClosed(f"the log in {self.log.path} is closed")
             self._queue.append(waiter)
             self._queued_bytes += waiter.size
             leads = self._leader is None
             if leads:
                 self._leader = waiter
-        while True:
-            if leads:
-                self._lead(waiter)
-            if waiter.is_done and not waiter.is_promoted:
-                break
-            waiter.wake.acquire()
-            leads, waiter.is_promoted = waiter.is_promoted, False
+        try:
+            self._wait(waiter, leads)
+        except BaseException:
+            self._leave(waiter)
+            raise
         if waiter.error:
             raise waiter.error
         return waiter
 
     def _is_full(self) -> bool:
         return self._queued_bytes + self.log.pending_bytes > PENDING_BYTES_MAX and self.log.failure is None
+
+    def _wait(self, waiter: Waiter, leads: bool) -> None:
+        while True:
+            if leads:
+                self._lead(waiter)
+            if waiter.is_done and not waiter.is_promoted:
+                return
+            waiter.wake.acquire()
+            leads, waiter.is_promoted = waiter.is_promoted, False
+
+    def _leave(self, waiter: Waiter) -> None:
+        """The thread was interrupted (Ctrl-C): it answers nobody any more, and leads nobody."""
+        with self._mutex:
+            with self._gate:
+                for line in (self._queue, self._waiting):
+                    if waiter in line:
+                        line.remove(waiter)
+            if self._leader is waiter:
+                self._hand_over()
 
     # leading
 
@@ -166,6 +187,10 @@ class GroupCommit:
             with self._gate:
                 if self._leader is not waiter:
                     return
+                if waiter.is_done and self._queue:
+                    self._leader = self._queue[0]
+                    self._leader.promote()
+                    return
                 queue, self._queue, self._queued_bytes = self._queue, [], 0
                 if not queue and not self._jobs:
                     self._leader = None
@@ -173,20 +198,35 @@ class GroupCommit:
             if queue:
                 with self._mutex:
                     self._append_all(queue)
-            elif self._jobs:
-                self._run_job(waiter)
+            else:
+                self._run_job()
         with self._mutex:
             self.news.notify_all()
 
-    def _run_job(self, waiter: Waiter) -> None:
+    def _run_job(self) -> None:
         job = self._jobs.pop(0)
         try:
             job()
         except BaseException:
-            self._abdicate(waiter, job)
+            self._jobs.insert(0, job)  # whoever leads next makes this sync
             raise
 
     def _append_all(self, queue: list[Waiter]) -> None:
+        try:
+            wants_durable = self._append_in_order(queue)
+        except BaseException:
+            for waiter in queue:
+                if not waiter.is_done and waiter not in self._waiting:
+                    waiter.finish(OutcomeUnknown("the thread that appended for several was interrupted"))
+            raise
+        if wants_durable:
+            self.log.flush()
+        else:
+            self.log.maybe_flush()
+        self.progressed()
+
+    def _append_in_order(self, queue: list[Waiter]) -> bool:
+        """Append everything; whether somebody waits for more than the flush policy does."""
         wants_durable = False
         small: list[Waiter] = []
         room = bound = min(COALESCED_BYTES_MAX, self.log.config.max_message_bytes - HEADER_SIZE)
@@ -201,11 +241,7 @@ class GroupCommit:
                 self._append_one(waiter)
                 wants_durable = wants_durable or waiter.wants_durable
         self._append_small(small)
-        if wants_durable:
-            self.log.flush()
-        else:
-            self.log.maybe_flush()
-        self.progressed()
+        return wants_durable
 
     def _append_small(self, waiters: list[Waiter]) -> None:
         """Append the plain records of several threads as one batch."""
@@ -238,15 +274,6 @@ class GroupCommit:
         else:
             self._waiting.append(waiter)
 
-    def _abdicate(self, waiter: Waiter, job: Callable[[], None]) -> None:
-        """The leading thread was interrupted: its sync is still to be made, by whoever waits or comes next."""
-        with self._mutex:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            if self._leader is waiter:
-                self._jobs.insert(0, job)
-                self._hand_over()
-
     def _hand_over(self) -> None:
         """Make the oldest who waits the leader; nobody, when nobody does (the mutex is held)."""
         with self._gate:
@@ -269,7 +296,8 @@ class GroupCommit:
             else:
                 waiting.append(waiter)
         self._waiting = waiting
-        if (waiting or self._queue) and any(waiter is self._leader for waiter, _ in answered):
+        leader = self._leader
+        if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
             self._hand_over()
         for waiter, error in answered:
             waiter.finish(error)

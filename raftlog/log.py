@@ -8,6 +8,7 @@
 Any number of threads may use one `Log`. Appenders share syncs (`group_commit`); readers take no lock.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -50,6 +51,9 @@ class LogStats:
     segments: int
     size_bytes: int
     pending_bytes: int
+
+
+_logger = logging.getLogger(__name__)
 
 
 class Log:
@@ -201,9 +205,11 @@ class Log:
         """Like `read`, and then wait for more; ends when the log is closed or nothing came for `idle_timeout_s`."""
         position: int = self.end_offset if offset is None else offset
         while True:
-            for record in self.read(position):
+            end = self.end_offset
+            for record in self.read(position, end=end):
                 yield record
                 position = record.offset + 1
+            position = max(position, end)  # what `log recover` gave up has no records
             if not self._await_beyond(position, idle_timeout_s):
                 return
 
@@ -257,6 +263,8 @@ class Log:
                 if time.monotonic() >= clean_at:
                     clean_at = time.monotonic() + RETENTION_INTERVAL_S
                     self.clean()
+            except OSError as error:
+                _logger.warning("%s: retention could not delete what it should: %s", self.path, error)
             except RaftlogError:
                 if self._log.failure:
                     return  # the next append raises it
@@ -269,9 +277,11 @@ class Log:
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
         with self._mutex:
-            self._commit.await_rest()
-            self._log.close()
-            self._commit.progressed()
+            self._commit.refuse()
+            try:
+                self._log.close()
+            finally:
+                self._commit.progressed()
 
     def __enter__(self) -> Self:
         return self

@@ -39,9 +39,9 @@ class CheckpointFile:
     """The two slots; the caller syncs `file` after `write`."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        is_new = not disk.exists(path)
-        self.file: File = disk.open(path, create=is_new)
-        if is_new:
+        self.is_new = not disk.exists(path)
+        self.file: File = disk.open(path, create=self.is_new)
+        if self.is_new:
             self.file.write(0, [bytes(2 * SLOT_SIZE)])  # later writes need no space, so a full disk stops none
         self.newest = newest_checkpoint(self.file)
 

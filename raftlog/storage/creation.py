@@ -68,6 +68,8 @@ def _check_directory(disk: Disk, path: str, create: bool) -> None:
 def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: DirectoryLock) -> OpenedLog:
     group_id = _read_or_write_meta(disk, path)
     checkpoint = CheckpointFile(disk, internal(path, CHECKPOINT))
+    if checkpoint.is_new:
+        disk.sync([checkpoint.file], [internal(path)])
     recovery = Recovery(disk, path, checkpoint.newest).run()
     if not recovery.segments:
         if checkpoint.newest:

@@ -28,6 +28,7 @@ from raftlog.errors import (
     SyncFailed,
 )
 from raftlog.records import read_header
+from raftlog.storage.checkpoint import Checkpoint
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
 from raftlog.storage.disk import Disk
@@ -87,6 +88,7 @@ class LoneLog:
         """Number of the newest flush; the completion of an older one is void."""
         self._flush_again = False
         self._pending_bytes = 0
+        self._unwritten_bytes = 0
         self._flushing_bytes = 0
 
     @classmethod
@@ -182,6 +184,7 @@ class LoneLog:
             log.append(batch, header, NO_TERM)
             self._appended_records += header.record_count
             self._pending_bytes += len(batch)
+            self._unwritten_bytes += len(batch)
         return Appended(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
@@ -226,7 +229,6 @@ class LoneLog:
             self.flush()
             return True
         if self._syncing is None and self._log.last_index > self._written_index and self._write():
-            self._written_index = self._log.last_index
             self.on_progress()
         return False
 
@@ -235,9 +237,9 @@ class LoneLog:
         if self._syncing is not None:
             self._flush_again = True
             return
-        if self.failure or self._log.last_index == self._log.durable_index or not self._write():
+        if self.failure or (not self._write() and self.failure) or self._log.last_index == self._log.durable_index:
             return
-        self._written_index = self._syncing = self._log.last_index
+        self._syncing = self._log.last_index
         self._flushing_bytes, self._appended_records = self._pending_bytes, 0
         files, directories = self._log.sync_targets()
         self._flush_run += 1
@@ -246,47 +248,43 @@ class LoneLog:
             self.on_progress()
 
     def _write(self) -> bool:
+        """Bring everything appended to the files, or take back all that was appended since the last write."""
         try:
             self._log.write()
         except OSError as error:
             self._write_failed(error)
             return False
+        self._written_index, self._unwritten_bytes = self._log.last_index, 0
         return True
 
     def _write_failed(self, error: OSError) -> None:
-        """Take back what was not written, so that a refusal is a definite one; if that fails too, stop."""
+        """Take back what was to be written, so that a refusal is a definite one; if that fails too, stop."""
         try:
-            left = self._log.discard_unwritten()
+            self._log.take_back(self._written_index)
         except OSError as second:
             self._fail(SyncFailed(f"{self.path}: a write failed ({error}) and could not be taken back ({second})"))
             return
-        self._pending_bytes = self._flushing_bytes if self._syncing is not None else 0
-        self._appended_records = 0
+        self._pending_bytes -= self._unwritten_bytes
+        self._unwritten_bytes = self._appended_records = 0
         if error.errno in FULL_ERRORS:
             refusal: RaftlogError = StorageFull(
                 f"{self.path}: no space left on the device; free some, or lower retention.ms or retention.bytes"
             )
         else:
-            refusal = SyncFailed(
+            refusal = self.failure = SyncFailed(
                 f"{self.path}: writing failed: {error}; the log takes nothing more until it is reopened"
             )
-            self.failure = refusal
-        self.on_refused(Index(left + 1), refusal)
+        self.on_refused(Index(self._written_index + 1), refusal)
         self.on_progress()
 
     def _flushed(self, run: int, error: OSError | None) -> None:
+        if error is not None:
+            self._sync_failed(error)
+            return
         target = self._syncing
         if run != self._flush_run or target is None:
             return  # `_settle` made a sync of its own meanwhile
         self._syncing = None
-        if error is not None:
-            self._fail(
-                SyncFailed(
-                    f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
-                    "Check the disk, then open the log again"
-                )
-            )
-            return
         try:
             self._log.mark_durable(target)
         except OSError as failed:
@@ -298,9 +296,21 @@ class LoneLog:
         again, self._flush_again = self._flush_again, False
         if again:
             self.flush()
+        elif self._log.last_index > self._written_index:
+            self.maybe_flush()  # a relaxed policy answers what was appended meanwhile once it is written
         self.on_progress()
         if self.failure is None:
             self._checkpoints.maybe_start()
+
+    def _sync_failed(self, error: OSError) -> SyncFailed:
+        failure = SyncFailed(
+            f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
+            "Check the disk, then open the log again"
+        )
+        if not isinstance(self.failure, LogClosed):
+            self._syncing = None
+            self._fail(failure)
+        return failure
 
     def _checkpoint_failed(self, what: str, error: OSError) -> None:
         self._fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
@@ -309,9 +319,12 @@ class LoneLog:
         self.failure = failure
         self.on_progress()
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> Checkpoint:
         """Take a checkpoint and wait for it: what is durable now will not be read again on opening."""
-        self._checkpoints.take()
+        try:
+            return self._checkpoints.take()
+        except OSError as error:
+            raise self._sync_failed(error) from error
 
     # reading
 
@@ -321,9 +334,10 @@ class LoneLog:
         One memoryview a batch; at least one batch even when it is larger than `max_bytes`; none at the end. The first
         batch may begin below `offset`. Raises `OffsetOutOfRange` and `CorruptBatch`.
         """
-        end = self.high_watermark if end_offset is None else min(end_offset, self.high_watermark)
+        if isinstance(self.failure, LogClosed):
+            raise self.failure
         try:
-            return self._log.read(offset, max_bytes, end)
+            return self._log.read(offset, max_bytes, end_offset)
         except CorruptBatch as damage:
             self.note_damage(damage)
             raise
@@ -352,11 +366,17 @@ class LoneLog:
         if offset == self.log_end_offset:
             return
         self._settle()
+        self._log.check_cut(offset)  # what could not be written on a full disk is gone already
+        if offset == self.log_end_offset:
+            return
         segment, rows = self._log.cut_target(offset)
         newest = self._checkpoints.cancel()
-        if newest and newest.last_index >= segment.base_index + rows:
-            self._checkpoints.store(self._checkpoints.at(segment, rows, offset))
-        self._log.cut(segment, rows)
+        try:
+            if newest and newest.last_index >= segment.base_index + rows:
+                self._checkpoints.store(self._checkpoints.at(segment, rows, offset))
+            self._log.cut(segment, rows)
+        except OSError as error:
+            raise self._sync_failed(error) from error
         self._written_index = self._log.last_index
 
     def trim(self, offset: int) -> Offset:
@@ -369,7 +389,7 @@ class LoneLog:
         self.check_writable()
         if offset > self.log_start_offset:
             self._log.log_start_offset = Offset(offset)
-            checkpoint = self._checkpoints.take()
+            checkpoint = self.checkpoint()
             self._log.drop_below(min(offset, checkpoint.segment))
         return self.log_start_offset
 
@@ -390,20 +410,21 @@ class LoneLog:
     # ending
 
     def _settle(self) -> None:
-        """Write and sync everything appended, and wait."""
-        if not self._write():
-            assert self.failure or self._log.last_index == self._written_index
-            return
-        targets = self._log.sync_targets()
-        self.disk.sync(*targets)
-        self._log.mark_durable(self._log.last_index)
-        self._written_index = self._log.last_index
+        """Write and sync everything appended, and wait; what a full disk refuses is taken back. Raises `SyncFailed`."""
+        self._write()
+        if self.failure:
+            raise self.failure
+        try:
+            self.disk.sync(*self._log.sync_targets())
+            self._log.mark_durable(self._log.last_index)
+        except OSError as error:
+            raise self._sync_failed(error) from error
         self._syncing, self._flush_again = None, False
         self._pending_bytes = self._flushing_bytes = self._appended_records = 0
         self.on_progress()
 
     def close(self) -> None:
-        """Flush, checkpoint, release the directory; nothing the second time. Closed even when it raises `OSError`."""
+        """Flush, checkpoint, release the directory; nothing the second time. Closed even if it raises `SyncFailed`."""
         if isinstance(self.failure, LogClosed):
             return
         try:

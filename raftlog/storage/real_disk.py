@@ -21,6 +21,8 @@ from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
 _IOV_MAX = 1024
+_TRUSTED_LENGTH = 16 << 20
+"""Above, a read is cut to what the file has before memory is taken: a length may come from damaged bytes."""
 
 Job = Callable[[], None]
 
@@ -100,6 +102,10 @@ class RealFile:
         """Writes and truncations so far; moved by the writer only."""
         self.writes_synced = 0
         """Value of `writes` that a returned sync covered; `writes_synced ≤ writes`."""
+        self.is_closed = False
+        self._sync_lock = threading.Lock()
+        self._sync_failure: OSError | None = None
+        """The kernel tells of lost pages once: after that no sync of this file means anything."""
 
     @property
     def is_dirty(self) -> bool:
@@ -111,6 +117,8 @@ class RealFile:
 
     def read(self, position: int, length: int) -> bytes:
         with self._descriptors.use(self) as use:
+            if length > _TRUSTED_LENGTH:
+                length = max(0, min(length, os.fstat(use.descriptor).st_size - position))
             data = os.pread(use.descriptor, length, position)
             if len(data) == length or not data:
                 return data
@@ -137,12 +145,21 @@ class RealFile:
             os.ftruncate(use.descriptor, size)
 
     def sync_data(self) -> None:
-        covered = self.writes
-        with self._descriptors.use(self) as use:
-            os.fdatasync(use.descriptor)
-        self.writes_synced = max(self.writes_synced, covered)
+        """One sync at a time, so that none returns well while another one is told of an error; a failure stays."""
+        with self._sync_lock:
+            if self._sync_failure:
+                raise self._sync_failure
+            covered = self.writes
+            try:
+                with self._descriptors.use(self) as use:
+                    os.fdatasync(use.descriptor)
+            except OSError as error:
+                self._sync_failure = error
+                raise
+            self.writes_synced = max(self.writes_synced, covered)
 
     def close(self) -> None:
+        self.is_closed = True
         self._descriptors.drop(self)
 
 
@@ -200,6 +217,8 @@ class DescriptorCache:
 
     def use(self, file: RealFile) -> _Use:
         with self._lock:
+            if file.is_closed:
+                raise OSError(errno.EBADF, "the file was closed", file.path)
             use = self._open.get(file)
             if use is None:
                 use = self._open[file] = _Use(self, os.open(file.path, file.flags))

@@ -186,15 +186,21 @@ class Recovery:
         """Adopt batches while they are sound."""
         for batch, header, why in self._batches(segment):
             if why:
-                segment.publish(segment.rows)
+                self._publish(segment)
                 return BadBatch(segment.end_position, why)
             segment.adopt_scanned(batch, header)
             self.report.batches_scanned += 1
             self.report.bytes_scanned += len(batch)
             if segment.rows - segment.rows_published >= _PUBLISH_ROWS:
-                segment.publish(segment.rows)
-        segment.publish(segment.rows)
+                self._publish(segment)
+        self._publish(segment)
         return None
+
+    def _publish(self, segment: Segment) -> None:
+        """Rows prove that their batches were synced, also when this opening is interrupted."""
+        if segment.rows > segment.rows_published:
+            self.disk.sync([segment.files.log], [self.path])
+            segment.publish(segment.rows)
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader, str | None]]:
         """The bytes behind the segment's end position as batches, each with what is wrong with it."""
@@ -328,7 +334,7 @@ class Recovery:
                 segment.files.index.truncate(segment.rows * ROW_SIZE)
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
-            segment.times.write()
+            segment.times.write(segment.rows)
         if self.report.bytes_scanned or self.report.torn:
             self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 

@@ -170,7 +170,7 @@ class Segment:
         if count > 0:
             self.files.index.write(published * ROW_SIZE, [b"".join(waiting[:count])])
             self._waiting = WaitingRows(rows, waiting[count:])
-        self.times.write()
+        self.times.write(self.rows_published)
 
     def adopt(self, *, rows: int, end_position: int, next_offset: int) -> None:
         """Take over what recovery found: that many published rows and bytes."""
@@ -250,18 +250,18 @@ class Segment:
         self.adopt(rows=rows, end_position=first.position, next_offset=first.offset)
         self.rebuild_times()
 
-    def discard_unwritten(self) -> int:
-        """Forget the batches that a failed write left over; returns the rows that remain."""
-        ends = self._written_position
-        self.files.log.truncate(ends)
-        dropped = len(self._unwritten)
+    def take_back(self, rows: int) -> None:
+        """Keep the first `rows` rows, of which all published ones are; the caller syncs the `.log`."""
+        published, waiting = self._waiting
+        assert published <= rows <= self.rows, f"{published} rows published, {self.rows} appended: cannot keep {rows}"
         self._unwritten.clear()
-        if dropped:
-            first = self.row(self.rows - dropped)
-            del self._waiting.rows[len(self._waiting.rows) - dropped :]
-            self.rows -= dropped
-            self.end_position, self.next_offset = first.position, first.offset
-        return self.rows
+        if rows < self.rows:
+            first = self.row(rows)
+            self._waiting = WaitingRows(published, waiting[: rows - published])
+            self.times.drop_from(rows)
+            self.rows, self.end_position, self.next_offset = rows, first.position, first.offset
+        self._written_position = self.end_position
+        self.files.log.truncate(self.end_position)
 
     # times
 

@@ -8,11 +8,13 @@ that is replaced, never changed, and a row is published before the durable offse
 """
 
 import errno
+import struct
+import time
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
-from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange
+from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange, StorageError
 from raftlog.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -31,7 +33,10 @@ from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_rows
 from raftlog.storage.segment import SUFFIXES, Segment, create_segment_files, segment_stem
 from raftlog.types import Buffer, Index, Offset, Position, Term
 
+_T = TypeVar("_T")
 _ROWS_AT_ONCE = 512
+_CUT_PAUSE_S = 0.0005
+"""How long a reader in another thread waits before it looks again whether a cut has ended."""
 _WALK_BYTES = 1 << 20
 _NO_END = Offset(1 << 62)
 FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
@@ -69,7 +74,7 @@ class SegmentedLog:
         self.durable_offset = Offset(0)
         """Offset after the last durable record; what readers see."""
         self.generation = 0
-        """Counts cuts and trims: what a reader that raced with one looks at."""
+        """Counts beginnings and ends of cuts and trims, so it is odd during one: what a racing reader looks at."""
         self._dirty: list[Segment] = []
         """Segments with batches that are not durable, oldest first."""
         self._directory_dirty = False
@@ -127,22 +132,20 @@ class SegmentedLog:
             self._dirty.append(active)
 
     def write(self) -> None:
-        """Bring everything appended to the files; on `OSError` call `discard_unwritten` or stop."""
+        """Bring everything appended to the files; on `OSError` call `take_back` or stop."""
         for segment in self._dirty:
             segment.write()
 
-    def discard_unwritten(self) -> Index:
-        """After a failed write: drop what was not written, durably, and return the last index that is left."""
-        while True:
-            segment = self.active
-            segment.discard_unwritten()
-            if segment.rows or len(self.segments) == 1:
-                break
-            self._unlink(segment)
+    def take_back(self, index: Index) -> None:
+        """After a failed write: drop every entry behind `index`, which was written, durably."""
+        assert self.durable_index <= index <= self.last_index
+        while self.active.base_index > index:
+            newest = self.active
             self._hold(self.segments[:-1])
-            self._dirty.remove(segment)
-        self.disk.sync([segment.files.log for segment in self._dirty], [self.path])
-        return self.last_index
+            self._dirty = [segment for segment in self._dirty if segment is not newest]
+            self._unlink(newest)
+        self.active.take_back(index + 1 - self.active.base_index)
+        self.disk.sync([self.active.files.log], [self.path])
 
     def sync_targets(self) -> SyncTargets:
         """Files and directories that a sync must cover to make everything written durable."""
@@ -197,6 +200,9 @@ class SegmentedLog:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
         """The first durable record whose timestamp is at least `timestamp`: its offset and its timestamp (KIP-79)."""
+        return self._undisturbed(lambda: self._offset_for_timestamp(timestamp))
+
+    def _offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
@@ -221,21 +227,36 @@ class SegmentedLog:
 
     # reading
 
-    def read(self, offset: int, max_bytes: int, end_offset: Offset) -> list[memoryview]:
-        """Stored client batches from the one that holds `offset` on, below `end_offset`, each checked.
+    def read(self, offset: int, max_bytes: int, end_offset: Offset | None = None) -> list[memoryview]:
+        """Stored client batches from the one that holds `offset` on, durable and below `end_offset`, each checked.
 
-        At least one batch, even when it is larger than `max_bytes`; none at `end_offset`. Raises `OffsetOutOfRange`
-        outside the log and `CorruptBatch` where row, header or CRC disagree.
+        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
+        the log and `CorruptBatch` where row, header or CRC disagree.
         """
+
+        def attempt() -> list[memoryview]:
+            end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
+            if not self.log_start_offset <= offset <= self.next_offset:
+                raise OffsetOutOfRange(offset, self.log_start_offset, self.durable_offset)
+            return self._read(offset, max_bytes, end)
+
+        return self._undisturbed(attempt)
+
+    def _undisturbed(self, attempt: Callable[[], _T]) -> _T:
+        """The result of an attempt with which no cut or trim in another thread interfered."""
         while True:
             generation = self.generation
-            if not self.log_start_offset <= offset <= max(end_offset, self.next_offset):
-                raise OffsetOutOfRange(offset, self.log_start_offset, end_offset)
+            if generation % 2:
+                time.sleep(_CUT_PAUSE_S)
+                continue
             try:
-                return self._read(offset, max_bytes, end_offset)
-            except (CorruptBatch, OSError):
+                result = attempt()
+            except (StorageError, OSError, ValueError, LookupError, struct.error, OffsetOutOfRange):
                 if generation == self.generation:
                     raise
+            else:
+                if generation == self.generation:
+                    return result
 
     def _read(self, offset: int, max_bytes: int, end_offset: Offset) -> list[memoryview]:
         while offset < end_offset:
@@ -375,19 +396,22 @@ class SegmentedLog:
     def cut(self, segment: Segment, rows: int) -> None:
         """Keep the first `rows` rows of `segment` and drop everything behind, newest files first. Synced on return."""
         self.generation += 1
-        while self.active is not segment:
-            newest = self.active
-            self._hold(self.segments[:-1])
-            self._unlink(newest)
-            self.disk.sync([], [self.path])
-        if rows < segment.rows:
-            first = segment.cut_index(rows)
-            self.disk.sync([segment.files.index])
-            segment.cut_log(rows, first)
-        self.disk.sync([segment.files.log], [self.path])
-        self._dirty.clear()
-        self.durable_index = min(self.durable_index, self.last_index)
-        self.durable_offset = min(self.durable_offset, self.next_offset)
+        try:
+            while self.active is not segment:
+                newest = self.active
+                self._hold(self.segments[:-1])
+                self._unlink(newest)
+                self.disk.sync([], [self.path])
+            if rows < segment.rows:
+                first = segment.cut_index(rows)
+                self.disk.sync([segment.files.index])
+                segment.cut_log(rows, first)
+            self.disk.sync([segment.files.log], [self.path])
+            self._dirty.clear()
+            self.durable_index = min(self.durable_index, self.last_index)
+            self.durable_offset = min(self.durable_offset, self.next_offset)
+        finally:
+            self.generation += 1
 
     def segments_below(self, offset: int) -> tuple[Segment, ...]:
         """Closed segments whose records all lie below `offset`, oldest first."""
@@ -400,11 +424,13 @@ class SegmentedLog:
     def drop_below(self, offset: int) -> int:
         """Delete the files of `segments_below(offset)`; the new log start is durable before. Returns bytes freed."""
         doomed = self.segments_below(offset)
-        if doomed:
-            self.generation += 1
+        self.generation += 1
+        try:
             self._hold(self.segments[len(doomed) :])
-        for segment in doomed:
-            self._unlink(segment)
+            for segment in doomed:
+                self._unlink(segment)
+        finally:
+            self.generation += 1
         return sum(segment.end_position for segment in doomed)
 
     def _unlink(self, segment: Segment) -> None:

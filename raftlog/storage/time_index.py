@@ -61,14 +61,18 @@ class TimeIndex:
         """The segment takes no more batches: note what holds for all of it, for the next write."""
         self._note(self.max_timestamp, last_row)
 
-    def write(self) -> None:
-        """Write the entries that wait; never synced on its own account."""
-        if not self._waiting:
+    def write(self, rows: int) -> None:
+        """Write the entries of the first `rows` rows; never synced on its own account."""
+        due = [entry for entry in self._waiting if entry.row < rows]
+        if not due:
             return
-        packed = b"".join(_pack(entry) for entry in self._waiting)
-        self._file.write(self._count * ENTRY_SIZE, [packed])
-        self._count += len(self._waiting)
-        self._waiting.clear()
+        self._file.write(self._count * ENTRY_SIZE, [b"".join(_pack(entry) for entry in due)])
+        self._count += len(due)
+        self._waiting = [entry for entry in self._waiting if entry.row >= rows]
+
+    def drop_from(self, rows: int) -> None:
+        """Rows from `rows` on, not written yet, are taken back; the maximum stays and may be too high from now on."""
+        self._waiting = [entry for entry in self._waiting if entry.row < rows]
 
     def row_before(self, timestamp: int) -> int:
         """A row up to which every timestamp is below `timestamp`; −1 when there is none."""
