@@ -17,7 +17,7 @@ from raftlog.records.header import (
 from raftlog.types import Buffer
 
 _CLIENT_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
-_RECORD_BYTES_MIN = 7
+RECORD_BYTES_MIN = 7
 """The smallest record: length, attributes, two deltas, two null lengths, a header count, a byte each."""
 
 
@@ -73,5 +73,5 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
             f"batch {number}: recordCount is {header.record_count} and lastOffsetDelta {header.last_offset_delta}; "
             "a batch holds at least one record, and recordCount = lastOffsetDelta + 1"
         )
-    if not header.compression and header.record_count * _RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
+    if not header.compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
         raise InvalidBatch(f"batch {number}: {header.record_count} records cannot stand in {len(batch)} bytes")

@@ -85,9 +85,9 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return _make_header(_HEADER.unpack_from(buffer, position))
 
 
-def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write `header` over the first 61 bytes, the CRC field as it is given."""
-    _HEADER.pack_into(buffer, 0, *header)
+def header_bytes(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header; raises `struct.error` when a field does not fit."""
+    return _HEADER.pack(*header)
 
 
 def batch_crc(batch: Buffer) -> int:

@@ -13,8 +13,8 @@ from raftlog.records.header import (
     HEADER_SIZE,
     LENGTH_END,
     BatchHeader,
+    header_bytes,
     read_header,
-    write_header,
 )
 from raftlog.types import Buffer
 
@@ -53,12 +53,8 @@ def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ite
         ) from error
 
 
-def _opened(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> bytearray:
+def _opened(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> bytes:
     records = decompress(header.compression, memoryview(batch)[HEADER_SIZE:], opened_bytes_max)
-    opened = bytearray(HEADER_SIZE + len(records))
-    opened[HEADER_SIZE:] = records
-    write_header(
-        opened,
-        header._replace(batch_length=len(opened) - LENGTH_END, attributes=header.attributes & ~COMPRESSION_MASK),
-    )
-    return opened
+    length = HEADER_SIZE + len(records) - LENGTH_END
+    plain = header._replace(batch_length=length, attributes=header.attributes & ~COMPRESSION_MASK)
+    return header_bytes(plain) + records

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from raftlog.storage.directory import CHECKPOINT, internal
 from raftlog.storage.disk import Disk, File
 
 SLOT_SIZE = 4096
@@ -22,6 +23,7 @@ _CRC = struct.Struct(">I")
 class Checkpoint(NamedTuple):
     """`segment` is the base offset of the file that holds the last checked batch, which ends at `end_position`.
 
+    One with `last_index` 0 vouches for no batch, only for the log start.
     `next_offset`, `last_index` and `max_timestamp` (of that segment) belong to that place. Everything below is
     synced, `.index` included.
     """
@@ -51,6 +53,31 @@ class CheckpointFile:
         slot += _CRC.pack(crc32c(slot))
         self.file.write(checkpoint.sequence % 2 * SLOT_SIZE, [slot.ljust(SLOT_SIZE, b"\0")])
         self.newest = checkpoint
+
+
+def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
+    """The newest checkpoint of the log in `path`, for tools that do not open it."""
+    name = internal(path, CHECKPOINT)
+    if not disk.exists(name):
+        return None
+    file = disk.open(name, read_only=True)
+    try:
+        return newest_checkpoint(file)
+    finally:
+        file.close()
+
+
+def vouch_for_nothing(disk: Disk, path: str) -> None:
+    """Store a checkpoint that keeps the log start and lets the next opening read everything."""
+    newest = read_checkpoint(disk, path)
+    if newest is None:
+        return
+    slots = CheckpointFile(disk, internal(path, CHECKPOINT))
+    try:
+        slots.write(Checkpoint(newest.sequence + 1, newest.log_start_offset, 0, 0, 0, 0, -1))
+        disk.sync([slots.file])
+    finally:
+        slots.file.close()
 
 
 def newest_checkpoint(file: File) -> Checkpoint | None:

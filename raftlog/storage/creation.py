@@ -14,6 +14,7 @@ from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.directory import (
     CHECKPOINT,
     INTERNAL,
+    LONE_LOG,
     META,
     internal,
     lock_directory,
@@ -27,8 +28,6 @@ from raftlog.storage.roll import Roll
 from raftlog.storage.segment import Segment, open_segment_files
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
-
-KIND = "log"
 
 
 class OpenedLog(NamedTuple):
@@ -104,11 +103,11 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
 
 
 def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
-    meta = read_meta(disk, path, KIND)
+    meta = read_meta(disk, path, LONE_LOG)
     if meta is not None:
         return uuid.UUID(meta["group_id"])
     group_id = _group_from_first_roll(disk, path) or uuid.uuid4()
-    write_meta(disk, path, KIND, {"group_id": str(group_id)})
+    write_meta(disk, path, LONE_LOG, {"group_id": str(group_id)})
     return group_id
 
 

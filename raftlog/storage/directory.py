@@ -23,6 +23,8 @@ META = "meta"
 LOCK = "lock"
 DAMAGED = "damaged"
 CHECKPOINT = "checkpoint"
+LONE_LOG = "log"
+"""Kind of directory, as its meta file says."""
 
 
 def internal(path: str, *names: str) -> str:

@@ -1,48 +1,85 @@
 """Index rows that rotted while their batches are whole: they are written again from the batches.
 
-A row is written anew only when its neighbours, the batch's header, its CRC and the chain of offset and position all
-agree on what it must be; so a healed row never makes damage look sound.
+A row is written anew only where the chain from the last sound row before it says what it must be: the batch's header
+fits the chain of offset and position, its CRC is right, and the row was not a sound one that speaks against the header
+(then the header is what rotted). So a healed row never makes damage look sound.
 """
 
+from typing import NamedTuple
+
 from raftlog.records import HEADER_SIZE, crc_matches, read_header
-from raftlog.storage.rows import ROW_SIZE, Row, pack_row, restored_header, row_matches, unpack_row
+from raftlog.records.header import MAGIC
+from raftlog.storage.rows import ROW_SIZE, pack_row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
+
+
+class _Place(NamedTuple):
+    """Where the chain stands: position and offset of the next batch."""
+
+    position: int
+    offset: int
 
 
 def heal_index(segment: Segment) -> int:
     """Compare every row with its batch's header and heal those that are damaged; returns how many were."""
-    healed = 0
-    for number in range(segment.rows):
-        packed = segment.row_bytes(number, 1)
-        head = segment.files.log.read(unpack_row(packed).position, HEADER_SIZE)
-        if (len(head) < HEADER_SIZE or not row_matches(packed, head)) and heal_row(segment, number):
-            healed += 1
-    return healed
+    return _heal_from(segment, 0, _Place(0, segment.base_offset), until_sound=False)
 
 
 def heal_row(segment: Segment, number: int) -> bool:
-    """Write row `number` again when its neighbours and a whole batch say what it must be; false otherwise."""
-    position, offset, index = 0, segment.base_offset, segment.base_index + number
-    if number > 0:
-        before = segment.row(number - 1)
-        position, offset = before.end, segment.header(before).next_offset
-    head = segment.files.log.read(position, HEADER_SIZE)
+    """Heal row `number` and damaged neighbours; whether `number` was healed."""
+    first, place = number, None
+    while first > 0 and (place := _place_after(segment, first - 1)) is None:
+        first -= 1
+    before = segment.row_bytes(number, 1)
+    _heal_from(segment, first, place or _Place(0, segment.base_offset), until_sound=True, at_least=number)
+    return segment.row_bytes(number, 1) != before
+
+
+def _heal_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
+    healed = 0
+    while number < segment.rows:
+        after = _place_after(segment, number)
+        if after is not None and unpack_row(segment.row_bytes(number, 1)).position == place.position:
+            if until_sound and number > at_least:
+                break
+        else:
+            after = _heal(segment, number, place)
+            if after is None:
+                break
+            healed += 1
+        place = after
+        number += 1
+    return healed
+
+
+def _place_after(segment: Segment, number: int) -> _Place | None:
+    """Where the chain goes on after a row that belongs to its batch's header; `None` when it does not."""
+    packed = segment.row_bytes(number, 1)
+    row = unpack_row(packed)
+    if row.index != segment.base_index + number or row.end > segment.end_position:
+        return None
+    head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
-        return False
-    if restored_header(segment.row_bytes(number, 1), head):
-        return False
+        return None
+    if row_matches(packed, head):
+        return _Place(row.end, read_header(head).next_offset)
+    restored = restored_header(packed, head)
+    return _Place(row.end, read_header(restored).next_offset) if restored else None
+
+
+def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
+    """Write row `number` from the batch at `place`; `None` when there is no sound batch."""
+    head = segment.files.log.read(place.position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return None
     header = read_header(head)
-    following = _row_after(segment, number)
-    if header.base_offset != offset or header.size < HEADER_SIZE or header.size > segment.end_position - position:
-        return False
-    if following and (following.position != position + header.size or following.offset != header.next_offset):
-        return False
-    if not crc_matches(segment.files.log.read(position, header.size), header):
-        return False
-    segment.files.index.write(number * ROW_SIZE, [pack_row(index, header.leader_epoch, offset, position, header, head)])
-    return True
-
-
-def _row_after(segment: Segment, number: int) -> Row | None:
-    packed = segment.row_bytes(number + 1, 1)
-    return unpack_row(packed) if packed else None
+    end = place.position + header.size
+    if header.magic != MAGIC or header.base_offset != place.offset or not header.size >= HEADER_SIZE:
+        return None
+    if end > segment.end_position or header.next_offset > segment.next_offset:
+        return None
+    if not crc_matches(segment.files.log.read(place.position, header.size), header):
+        return None
+    packed = pack_row(segment.base_index + number, header.leader_epoch, place.offset, place.position, header, head)
+    segment.files.index.write(number * ROW_SIZE, [packed])
+    return _Place(end, header.next_offset)

@@ -91,7 +91,7 @@ class Recovery:
     def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None) -> None:
         self.disk = disk
         self.path = path
-        self.checkpoint = checkpoint
+        self.checkpoint = checkpoint if checkpoint and checkpoint.last_index else None
         self.report = RecoveryReport()
         self.segments: list[Segment] = []
         self._bases: list[int] = []

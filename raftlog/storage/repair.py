@@ -1,20 +1,24 @@
 """`raftlog log recover`: make a damaged log take appends again, at the price of what is damaged.
 
-Only for a log with one copy, and only when asked to: a header that its index row can give back is restored, every other
-damaged batch becomes a gap that names what was there; the old bytes are kept in `.raftlog/damaged/`. Where nothing says
-how far the damage goes, the rest of the log is kept aside and cut off. The order makes an interrupted repair
-repeatable: bytes kept, checkpoint removed, the segment replaced by rename, its index removed; the next opening reads
-everything and builds the index again.
+Only for a log with one copy, and only when asked to: a header that its index row can give back is restored, a roll is
+written anew, every other damaged batch becomes a gap that names what was there; the old bytes are kept in
+`.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside and cut off.
+
+The order makes an interrupted repair repeatable: bytes kept, checkpoint made to vouch for nothing, the segment replaced
+by rename, its index removed; the next opening reads everything and builds the index again.
 """
 
 import struct
+import uuid
 from dataclasses import dataclass, field
 
 from raftlog.errors import CorruptBatch
 from raftlog.records import ControlKind, build_control_batch, stamp
-from raftlog.storage.directory import CHECKPOINT, DAMAGED, internal, lock_directory, make_directory
+from raftlog.storage.checkpoint import read_checkpoint, vouch_for_nothing
+from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_directory, make_directory, read_meta
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
+from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_stem
 from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
 from raftlog.types import Offset, Term
@@ -48,7 +52,7 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
     try:
         report = RepairReport(problems=verify_log(disk, path).problems)
         damaged = sorted({problem.file for problem in report.problems})
-        plans = [plan for file in damaged if (plan := _plan(disk, file, report))]
+        plans = [plan for file in damaged if (plan := _plan(disk, path, file, report))]
         if accept_loss and report.problems:
             make_directory(disk, internal(path, DAMAGED))
             for segment_file, pieces in plans:
@@ -65,7 +69,7 @@ _Pieces = list[tuple[int, int, bytes | None]]
 """What a repaired segment consists of: `(position, length, other)`, other bytes in place of the old when there are."""
 
 
-def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
+def _plan(disk: Disk, path: str, file: str, report: RepairReport) -> tuple[str, _Pieces] | None:
     """How a segment is put together again; its losses go into the report."""
     if not disk.exists(file):
         report.cut_from = _lower(report.cut_from, int(file.rpartition("/")[2].removesuffix(LOG_SUFFIX)))
@@ -73,13 +77,16 @@ def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | 
     segment = log_file_segment(disk, file)
     pieces: _Pieces = []
     try:
-        for stored in walk_segment(segment):
+        newer = next((base for base in segment_bases(disk, path) if base > segment.base_offset), None)
+        for stored in walk_segment(segment, newer):
             is_damaged = stored.why is not None and not stored.row_only
             if is_damaged and stored.row is None:
                 report.cut_from = _lower(report.cut_from, stored.offset)
                 break
             other = stored.restored
-            if is_damaged and other is None:
+            if is_damaged and other is None and stored.number == 0:
+                other = _new_roll(disk, path, segment)
+            elif is_damaged and other is None:
                 other = _gap(segment, stored)
                 report.lost.append((stored.offset, segment.next_offset))
             pieces.append((stored.position, len(stored.batch), other))
@@ -90,6 +97,18 @@ def _plan(disk: Disk, file: str, report: RepairReport) -> tuple[str, _Pieces] | 
 
 def _lower(known: int | None, offset: int) -> int:
     return offset if known is None else min(known, offset)
+
+
+def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
+    """A roll in place of a damaged one: a lone log knows all that it said but its creation time."""
+    checkpoint = read_checkpoint(disk, path)
+    start = checkpoint.log_start_offset if checkpoint else 0
+    meta = read_meta(disk, path, LONE_LOG) or {"group_id": str(uuid.uuid4())}
+    roll = Roll(uuid.UUID(meta["group_id"]), segment.base_index, 0, start, -1, 0)
+    offset = Offset(segment.base_offset)
+    batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), 0, next_offset=offset)
+    stamp(batch, offset, Term(0))
+    return bytes(batch)
 
 
 def _gap(segment: Segment, stored: Stored) -> bytes:
@@ -123,7 +142,7 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     finally:
         old.close()
         new.close()
-    _forget(disk, internal(path), [internal(path, CHECKPOINT)])
+    vouch_for_nothing(disk, path)
     disk.rename(temporary, file)
     disk.sync([], [path])
     _forget(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
@@ -139,6 +158,8 @@ def _copy(old: File, position: int, length: int, other: bytes | None, new: File,
 
 
 def _keep(disk: Disk, path: str, old: File, position: int, length: int, report: RepairReport) -> None:
+    if not length:
+        return
     kept = internal(path, DAMAGED, f"{old.path.rpartition('/')[2]}.{position}.recovered")
     if disk.exists(kept):
         disk.unlink(kept)
@@ -171,7 +192,7 @@ def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
         if base < report.cut_from:
             break
         stem = f"{path}/{segment_stem(base)}"
-        _forget(disk, internal(path), [internal(path, CHECKPOINT)])
+        vouch_for_nothing(disk, path)
         _forget(disk, path, _index_files(stem))
         kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
         disk.rename(stem + LOG_SUFFIX, kept)

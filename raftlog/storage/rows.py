@@ -20,7 +20,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
-from raftlog.records.header import LENGTH_END, MAGIC, write_header
+from raftlog.records.header import LENGTH_END, MAGIC, header_bytes
 from raftlog.types import Buffer
 
 ROW_SIZE = 44
@@ -49,10 +49,10 @@ class Row(NamedTuple):
         return self.position + self.length
 
 
-def pack_row(index: int, term: int, offset: int, position: int, header: BatchHeader, header_bytes: Buffer) -> bytes:
-    """The row of a batch; `header_bytes` are its first 61 bytes as stamped, `header` may be from before that."""
+def pack_row(index: int, term: int, offset: int, position: int, header: BatchHeader, stamped: Buffer) -> bytes:
+    """The row of a batch; `stamped` are its first 61 bytes, `header` may be from before the stamping."""
     checked = _CHECKED.pack(index, term, offset, position, header.batch_length + LENGTH_END, header.crc)
-    return checked + _CHECKSUM.pack(crc32c(header_bytes, crc32c(checked)))
+    return checked + _CHECKSUM.pack(crc32c(stamped, crc32c(checked)))
 
 
 def unpack_rows(rows: Buffer) -> Iterator[Row]:
@@ -66,26 +66,25 @@ def unpack_row(rows: Buffer, number: int = 0) -> Row:
     return Row._make(_ROW.unpack_from(rows, number * ROW_SIZE))
 
 
-def row_matches(row_bytes: Buffer, header_bytes: Buffer) -> bool:
-    """Whether row and header belong together and neither is damaged."""
+def row_matches(row_bytes: Buffer, batch: Buffer) -> bool:
+    """Whether the row and the header with which `batch` begins belong together, and neither is damaged."""
     row = memoryview(row_bytes)
-    expected = crc32c(memoryview(header_bytes)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
+    expected = crc32c(memoryview(batch)[:HEADER_SIZE], crc32c(row[:_CHECKED_SIZE]))
     return bool(_CHECKSUM.unpack_from(row, _CHECKED_SIZE)[0] == expected)
 
 
-def restored_header(row_bytes: Buffer, header_bytes: Buffer) -> bytes | None:
+def restored_header(row_bytes: Buffer, damaged: Buffer) -> bytes | None:
     """The header that an undamaged row speaks of, made from a header that may be damaged outside the batch CRC.
 
     The fields that lie outside it (offset, length, term, magic), and the CRC itself, all stand in the row: put in
     place, they give the row's checksum. `None` when they do not: then the row, or a field under the CRC, is damaged.
     """
     row = unpack_row(row_bytes)
-    header = read_header(header_bytes)._replace(
+    header = read_header(damaged)._replace(
         base_offset=row.offset, batch_length=row.length - LENGTH_END, leader_epoch=row.term, magic=MAGIC, crc=row.crc
     )
-    restored = bytearray(HEADER_SIZE)
     try:
-        write_header(restored, header)
+        restored = header_bytes(header)
     except struct.error:
         return None
-    return bytes(restored) if row_matches(row_bytes, restored) else None
+    return restored if row_matches(row_bytes, restored) else None

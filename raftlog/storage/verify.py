@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
-from raftlog.records.header import MAGIC
-from raftlog.storage.checkpoint import newest_checkpoint
-from raftlog.storage.directory import CHECKPOINT, internal
+from raftlog.records.check import RECORD_BYTES_MIN
+from raftlog.records.header import MAGIC, header_bytes
+from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
@@ -62,50 +62,51 @@ class Stored(NamedTuple):
 def verify_log(disk: Disk, path: str) -> VerifyReport:
     """Check the log in directory `path`; raises `OSError`."""
     report = VerifyReport()
+    checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is read afterwards
     expected_offset: int | None = None
     expected_index: int | None = None
-    for base in segment_bases(disk, path):
-        segment = open_for_reading(disk, path, base)
+    bases = segment_bases(disk, path)
+    for base in bases:
         try:
-            roll = read_roll(segment)
+            segment = open_with_index(disk, path, base)
+        except FileNotFoundError:
+            continue  # retention took it meanwhile
+        try:
             if expected_offset is None:
                 report.first_offset = base
             elif base != expected_offset:
                 _report(report, segment, 0, base, f"offset {expected_offset} should follow")
-            if roll and expected_index is not None and roll.base_index != expected_index:
-                _report(report, segment, 0, base, f"it starts at index {roll.base_index}, not {expected_index}")
-            segment.base_index = roll.base_index if roll else expected_index or 0
-            if roll is None:
+            if expected_index is not None and segment.base_index != expected_index:
+                _report(report, segment, 0, base, f"it starts at index {segment.base_index}, not {expected_index}")
+            if read_roll(segment) is None:
                 _report(report, segment, 0, base, "it does not begin with a roll entry")
-            expected_offset = _verify_segment(segment, report)
+            expected_offset = _verify_segment(segment, report, next((b for b in bases if b > base), None))
             expected_index = segment.base_index + segment.rows
         finally:
             segment.close()
         report.segments += 1
     report.end_offset = expected_offset or report.first_offset
-    _compare_with_checkpoint(disk, path, report)
-    return report
-
-
-def _compare_with_checkpoint(disk: Disk, path: str, report: VerifyReport) -> None:
-    """A checkpoint says up to where everything was synced: a log that ends before has lost something."""
-    name = internal(path, CHECKPOINT)
-    if not disk.exists(name):
-        return
-    file = disk.open(name, read_only=True)
-    try:
-        checkpoint = newest_checkpoint(file)
-    finally:
-        file.close()
     if checkpoint and checkpoint.next_offset > report.end_offset and not report.problems:
         why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
         last = f"{path}/{segment_stem(checkpoint.segment)}.log"
         report.problems.append(CorruptBatch(last, Position(0), Offset(report.end_offset), why))
+    return report
 
 
-def _verify_segment(segment: Segment, report: VerifyReport) -> int:
+def open_with_index(disk: Disk, path: str, base: int) -> Segment:
+    """A segment to read whose base index is known: from its roll, or where that is damaged from its first row."""
+    segment = open_for_reading(disk, path, base)
+    roll = read_roll(segment)
+    if roll:
+        segment.base_index = roll.base_index
+    elif len(packed := segment.files.index.read(0, ROW_SIZE)) == ROW_SIZE:
+        segment.base_index = unpack_row(packed).index
+    return segment
+
+
+def _verify_segment(segment: Segment, report: VerifyReport, end_offset: int | None) -> int:
     """Check one segment and return the offset that follows it."""
-    for stored in walk_segment(segment):
+    for stored in walk_segment(segment, end_offset):
         if (
             stored.why
             and stored.row is None
@@ -123,42 +124,46 @@ def _verify_segment(segment: Segment, report: VerifyReport) -> int:
     return segment.next_offset
 
 
-def walk_segment(segment: Segment) -> Iterator[Stored]:
+def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[Stored]:
     """Every batch of a segment, sound or not; `segment.rows` and `next_offset` move along.
 
-    A bad batch with a row is stepped over by its row; one without a row ends the walk.
+    A bad batch with a row that can be trusted is stepped over by its row; one without ends the walk. `end_offset` is
+    the base offset of the next segment, if there is one.
     """
-    rows = _Rows(segment.files.index)
+    rows = _Rows(segment.files.index)  # before the log's size is taken: rows speak of what is in the log already
     log = _Window(segment.files.log)
     position = 0
     while position < log.size:
         number = segment.rows
-        row = rows.at(number, segment.base_index + number, position)
         head = log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
+        row = rows.trusted(number, segment.base_index + number, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
-        batch = log.read(position, length)
+        batch = log.read(position, min(length, log.size - position))
         why = _why_unsound(segment, header, batch)
         row_only = False
         if not why and rows.has(number) and not row_matches(rows.packed(number), head):
             row_only = restored_header(rows.packed(number), head) is None
             why = "its index row is damaged" if row_only else "the header is not the one that the index row speaks of"
-        offset, following = segment.next_offset, segment.next_offset
-        if header and (not why or row_only or (row and row_matches(rows.packed(number), head))):
-            following = header.next_offset
-        elif row and (after := rows.at(number + 1, row.index + 1, row.end)):
-            following = after.offset
+        offset = segment.next_offset
+        if header and (not why or row_only):
+            segment.next_offset = header.next_offset
+        elif row:
+            segment.next_offset = rows.offset_after(number, row, header, end_offset)
         segment.rows += 1
-        segment.next_offset = following
         restored = _restored(rows.packed(number), batch) if why and row else None
         yield Stored(number, offset, position, header, batch, row, why, row_only, restored)
         if why and row is None and not row_only:
             segment.rows -= 1
             return
         position += length
-    if (row := rows.at(segment.rows, segment.next_index, position)) is not None:
-        why = "the file ends before a batch that was synced"
-        yield Stored(segment.rows, segment.next_offset, position, None, memoryview(b""), row, why)
+    why = "the file ends before a batch that was synced"
+    while (row := rows.at(segment.rows, segment.next_index, position)) is not None:
+        number, offset = segment.rows, segment.next_offset
+        segment.rows += 1
+        segment.next_offset = rows.offset_after(number, row, None, end_offset)
+        yield Stored(number, offset, position, None, memoryview(b""), row, why)
+        position = row.end
 
 
 def _restored(packed: bytes, batch: memoryview) -> bytes | None:
@@ -206,8 +211,11 @@ class _Rows:
 
     def __init__(self, file: File) -> None:
         self._window = _Window(file)
+        self._count = self._window.size // ROW_SIZE
 
     def packed(self, number: int) -> bytes:
+        if number >= self._count:
+            return b""
         return bytes(self._window.read(number * ROW_SIZE, ROW_SIZE))
 
     def has(self, number: int) -> bool:
@@ -221,13 +229,37 @@ class _Rows:
         row = unpack_row(packed)
         return row if row.index == index and row.position == position and row.length >= HEADER_SIZE else None
 
+    def trusted(self, number: int, index: int, position: int, head: memoryview, log_size: int) -> Row | None:
+        """The same, when the header, the row that follows or the end of the file confirms its length."""
+        row = self.at(number, index, position)
+        if row is None:
+            return None
+        packed = self.packed(number)
+        is_confirmed = len(head) == HEADER_SIZE and (
+            row_matches(packed, head) or restored_header(packed, head) is not None
+        )
+        is_confirmed = is_confirmed or self.at(number + 1, index + 1, row.end) is not None
+        return row if is_confirmed or row.end == log_size else None
+
+    def offset_after(self, number: int, row: Row, header: BatchHeader | None, end_offset: int | None) -> int:
+        """The offset that follows a damaged batch; never too low, so that no offset is given out twice."""
+        packed = self.packed(number)
+        if header and (head := restored_header(packed, header_bytes(header))):
+            return read_header(head).next_offset
+        after = self.at(number + 1, row.index + 1, row.end)
+        if after:
+            return after.offset
+        if end_offset is not None:
+            return end_offset
+        records_max = max(1, (row.length - HEADER_SIZE) // RECORD_BYTES_MIN)
+        if header and header.record_count == header.last_offset_delta + 1 and 0 < header.record_count <= records_max:
+            return row.offset + header.record_count
+        return row.offset + records_max
+
 
 def log_file_segment(disk: Disk, file: str) -> Segment:
     """The segment of one `.log` file, for tools that look at a single file."""
     directory, _, name = file.rpartition("/")
     base = int(name.removesuffix(".log"))
     assert name == f"{segment_stem(base)}.log", f"{name} is not the name of a segment"
-    segment = open_for_reading(disk, directory or ".", base)
-    roll = read_roll(segment)
-    segment.base_index = roll.base_index if roll else 0
-    return segment
+    return open_with_index(disk, directory or ".", base)
