@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, StorageError
-from raftlog.storage.directory import INTERNAL, internal, lock_directory, read_meta, write_meta
+from raftlog.storage.directory import INTERNAL, internal, lock_directory, make_directory, read_meta, write_meta
 from raftlog.storage.disk import DirectoryLock, Disk
 
 logger = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ class DataDirectory:
         """
         try:
             _refuse_foreign(disk, path)
+            read_meta(disk, path, KIND)  # another version is refused before anything is made
             for name in (CATALOGUE, TRASH, UNKNOWN):
-                disk.make_directory(internal(path, name))
+                make_directory(disk, internal(path, name))
             lock = lock_directory(disk, path)
         except OSError as error:
             raise _unusable(path, error) from error
@@ -150,7 +151,6 @@ def _identify(disk: Disk, path: str, node_id: int) -> Identity:
     fields = read_meta(disk, path, KIND)
     if fields is None:
         identity = Identity(str(uuid.uuid4()), node_id, str(uuid.uuid4()), 1)
-        disk.sync([], [path, path.rpartition("/")[0] or "/"])
     else:
         identity = Identity(fields["cluster_id"], fields["node_id"], fields["disk_uuid"], fields["boot_epoch"] + 1)
         if identity.node_id != node_id:

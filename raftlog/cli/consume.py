@@ -67,7 +67,7 @@ class Wanted:
     "--format",
     "-f",
     metavar="TEXT",
-    help=f"What to print for each record: {FORMAT_HELP.replace('%', '%%')}, and \\n, \\t. Nothing is added.",
+    help=f"What to print for each record: {FORMAT_HELP}, and \\n, \\t. Nothing is added.",
 )
 @option(
     "--key-separator",

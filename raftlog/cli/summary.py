@@ -37,7 +37,7 @@ class Summary:
     @property
     def unconfirmed(self) -> int:
         """Records that were sent without an answer."""
-        return sum(lane.sent for lane in self._lanes.values()) - self.confirmed
+        return sum(lane.sent - lane.confirmed for lane in self._lanes.values())
 
     def say(self, as_json: bool) -> None:
         """The line on stderr, and the JSON on stdout when it is wanted."""
