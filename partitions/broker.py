@@ -244,7 +244,8 @@ class Broker:
             if not 0 <= offset < 1 << 63:
                 raise InvalidArgument(f"offset {offset} of {topic}/{partition} cannot be committed: it is no offset")
         if offsets:
-            await self._catalogue.commit(offsets_committed(group, offsets), deadline)
+            topic_ids = {topic: self._topics.find(topic).entry.topic_id for topic in {key.topic for key in offsets}}
+            await self._catalogue.commit(offsets_committed(group, offsets, topic_ids), deadline)
 
     async def committed_offsets(self, group: str, *, deadline: Deadline = NEVER) -> dict[TopicPartition, Offset]:
         """The group's watermarks; empty for a group that never committed."""

@@ -57,11 +57,12 @@ def topic_altered(name: str, overrides: Mapping[str, str]) -> Event:
     return {"kind": "topic_altered", "name": name, "overrides": dict(overrides)}
 
 
-def offsets_committed(group: str, offsets: Mapping[TopicPartition, Offset]) -> Event:
-    """The group's watermarks are at least these."""
+def offsets_committed(group: str, offsets: Mapping[TopicPartition, Offset], topic_ids: Mapping[str, str]) -> Event:
+    """The group's watermarks are at least these, in the topics of these ids: not in later ones of the same name."""
     return {
         "kind": "offsets_committed",
         "group": group,
+        "topic_ids": {topic: topic_ids[topic] for topic in sorted({key.topic for key in offsets})},
         "offsets": [[topic, partition, offset] for (topic, partition), offset in offsets.items()],
     }
 
@@ -90,12 +91,19 @@ class CatalogueState:
             raise FormatError(f"the catalogue holds an event {kind!r} that this version does not know")
 
     def _apply_offsets(self, event: Event) -> None:
-        """A watermark only rises: a late, retried or reordered commit never moves it back."""
-        group = self.groups.setdefault(event["group"], {})
+        """A watermark only rises: a late, retried or reordered commit never moves it back.
+
+        What was on its way while its topic was deleted applies to nothing.
+        """
+        ids = event["topic_ids"]
+        group = dict(self.groups.get(event["group"], {}))
         for topic, partition, offset in event["offsets"]:
+            entry = self.topics.get(topic)
             key = TopicPartition(topic, partition)
-            if offset > group.get(key, -1):
+            if entry is not None and entry.topic_id == ids[topic] and offset > group.get(key, -1):
                 group[key] = offset
+        if group:
+            self.groups[event["group"]] = group
 
     def _apply_deleted(self, name: str) -> None:
         self.topics.pop(name, None)
@@ -111,11 +119,12 @@ class CatalogueState:
         yield {"kind": "snapshot_begin"}
         for entry in self.topics.values():
             yield {**entry.event(), "snapshot": True}
+        topic_ids = {name: entry.topic_id for name, entry in self.topics.items()}
         for group, offsets in self.groups.items():
             keys = list(offsets)
             for first in range(0, len(keys), _OFFSETS_PER_EVENT):
                 some = {key: offsets[key] for key in keys[first : first + _OFFSETS_PER_EVENT]}
-                yield {**offsets_committed(group, some), "snapshot": True}
+                yield {**offsets_committed(group, some, topic_ids), "snapshot": True}
         yield {"kind": "snapshot_end"}
 
 

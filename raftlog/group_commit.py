@@ -140,15 +140,15 @@ class GroupCommit:
     def _run(self, waiter: Waiter) -> Waiter:
         while waiter.size and self._is_full():
             self.flush()
-        with self._gate:
-            if self._is_closing:
-                raise LogClosed(f"the log in {self.log.path} is closed")
-            self._queue.append(waiter)
-            self._queued_bytes += waiter.size
-            leads = self._leader is None
-            if leads:
-                self._leader = waiter
         try:
+            with self._gate:
+                if self._is_closing:
+                    raise LogClosed(f"the log in {self.log.path} is closed")
+                self._queue.append(waiter)
+                self._queued_bytes += waiter.size
+                leads = self._leader is None
+                if leads:
+                    self._leader = waiter
             self._wait(waiter, leads)
         except BaseException:
             self._leave(waiter)

@@ -79,7 +79,9 @@ class ClusterHandlers:
         name = body.get("topic_name")
         if type(name) is not str:
             raise HttpProblem(INVALID_JSON, 'the body has no string "topic_name"')
-        validate_only = body.get("validate_only", False) is True
+        validate_only = body.get("validate_only", False)
+        if type(validate_only) is not bool:
+            raise HttpProblem(INVALID_JSON, '"validate_only" is neither true nor false')
         if body.get("replicas_assignments"):
             raise HttpProblem(BAD_REQUEST, "replicas_assignments are not possible: this broker is alone")
         described = await self._broker.create_topic(

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import orjson
 
-from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
+from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON, TOO_LARGE
 from raftlog.api.http.bodies import json_object
 from raftlog.api.http.media import Format
 from raftlog.api.http.problems import HttpProblem
@@ -19,7 +19,15 @@ from raftlog.records import NewRecord
 
 Encode: TypeAlias = Callable[[Any], bytes]
 
-_dumps = orjson.dumps
+RECORDS_MAX = 200_000
+"""Records in one JSON request: a bound on the objects that its bytes turn into."""
+
+
+def _dumps(value: Any) -> bytes:
+    """JSON text in a buffer of its own size: what orjson gives keeps a page of memory for the smallest value."""
+    return bytes(memoryview(orjson.dumps(value)))
+
+
 _TIMESTAMP_MAX = (1 << 62) - 1
 _FIELDS = frozenset({"key", "value", "partition", "headers", "timestamp"})
 
@@ -31,6 +39,8 @@ def parse_records(body: bytes | bytearray, format_: Format) -> tuple[list[NewRec
         raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
     if not records:
         raise HttpProblem(EMPTY_REQUEST, 'the list "records" is empty')
+    if len(records) > RECORDS_MAX:
+        raise HttpProblem(TOO_LARGE, f"{len(records)} records in one request; send at most {RECORDS_MAX} at once")
     encode = _dumps if format_ is Format.JSON else _from_base64
     parsed: list[NewRecord] = []
     partitions: list[int | None] | None = None

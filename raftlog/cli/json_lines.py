@@ -101,7 +101,9 @@ def _as_bytes(value: Any, encoding: str | None) -> bytes | None:
         return None
     if encoding == "base64":
         return _from_base64(value)
-    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+    return (
+        value.encode() if isinstance(value, str) else bytes(memoryview(orjson.dumps(value)))
+    )  # its own size, not a page
 
 
 def _from_base64(text: Any) -> bytes:

@@ -7,6 +7,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import sys
 from dataclasses import fields
@@ -172,6 +173,13 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _raise_open_files() -> None:
+    """Each partition takes a few descriptors; the usual soft limit of 1,024 is meant for programs that use select."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _serve(
     settings: BrokerSettings,
     http_settings: dict[str, Any],
@@ -180,6 +188,7 @@ async def _serve(
     advertised: str | None,
     line_format: str,
 ) -> None:
+    _raise_open_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -86,6 +86,8 @@ def _append(builder: DefaultRecordBatchBuilder, count: int, record: NewRecord | 
         else:
             value, key, timestamp, headers = record
             timestamp = now_ms if timestamp is None else timestamp
+            if timestamp < 0:
+                raise ValueError("its timestamp is negative")
             builder.append(count, timestamp, key, value, headers if type(headers) is list else list(headers))
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
         raise InvalidArgument(

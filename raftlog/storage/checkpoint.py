@@ -67,14 +67,14 @@ def read_checkpoint(disk: Disk, path: str) -> Checkpoint | None:
         file.close()
 
 
-def vouch_for_nothing(disk: Disk, path: str) -> None:
-    """Store a checkpoint that keeps the log start and lets the next opening read everything."""
+def vouch_for_nothing(disk: Disk, path: str, first_offset: int = 0) -> None:
+    """Store a checkpoint that keeps the log start, or raises it to `first_offset`, and vouches for no batch."""
     newest = read_checkpoint(disk, path)
     if newest is None:
         return
     slots = CheckpointFile(disk, internal(path, CHECKPOINT))
     try:
-        slots.write(Checkpoint(newest.sequence + 1, newest.log_start_offset, 0, 0, 0, 0, -1))
+        slots.write(Checkpoint(newest.sequence + 1, max(newest.log_start_offset, first_offset), 0, 0, 0, 0, -1))
         disk.sync([slots.file])
     finally:
         slots.file.close()

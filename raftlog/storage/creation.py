@@ -16,6 +16,8 @@ from raftlog.storage.directory import (
     INTERNAL,
     LONE_LOG,
     META,
+    SYNC_FAILED,
+    ancestors,
     internal,
     lock_directory,
     make_directory,
@@ -67,9 +69,28 @@ def _check_directory(disk: Disk, path: str, create: bool) -> None:
 def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: DirectoryLock) -> OpenedLog:
     group_id = _read_or_write_meta(disk, path)
     checkpoint = CheckpointFile(disk, internal(path, CHECKPOINT))
-    if checkpoint.is_new:
-        disk.sync([checkpoint.file], [internal(path)])
-    recovery = Recovery(disk, path, checkpoint.newest).run()
+    recovery = Recovery(disk, path, checkpoint.newest, write_again=disk.exists(internal(path, SYNC_FAILED)))
+    try:
+        return _recover(disk, path, clock, lock, group_id, checkpoint, recovery)
+    except BaseException:
+        checkpoint.file.close()
+        for segment in recovery.segments:
+            segment.close()
+        raise
+
+
+def _recover(
+    disk: Disk,
+    path: str,
+    clock: Callable[[], int],
+    lock: DirectoryLock,
+    group_id: uuid.UUID,
+    checkpoint: CheckpointFile,
+    recovery: Recovery,
+) -> OpenedLog:
+    # A checkpoint that is only in the page cache vouches for nothing: whoever was killed may not have synced it.
+    disk.sync([checkpoint.file], [internal(path)])
+    recovery.run()
     if not recovery.segments:
         if checkpoint.newest:
             raise FormatError(
@@ -81,6 +102,8 @@ def _open_locked(disk: Disk, path: str, clock: Callable[[], int], lock: Director
     start = checkpoint.newest.log_start_offset if checkpoint.newest else _start_from_rolls(recovery.segments)
     log = SegmentedLog(disk, path, tuple(recovery.segments), Offset(max(start, first.base_offset)))
     log.mark_durable(log.last_index)
+    if disk.exists(internal(path, SYNC_FAILED)) and not recovery.report.damage:
+        disk.unlink(internal(path, SYNC_FAILED))
     return OpenedLog(group_id, lock, checkpoint, log, recovery.report)
 
 
@@ -96,7 +119,7 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
     disk.sync(*log.sync_targets())
     log.mark_durable(log.last_index)
     segment = log.active
-    disk.sync([segment.files.index], [path])
+    disk.sync([segment.files.index], [path, *ancestors(path)])
     opened.checkpoint.write(Checkpoint(1, 0, 0, segment.end_position, 0, 1, segment.times.max_timestamp))
     disk.sync([opened.checkpoint.file], [internal(path)])
     return opened

@@ -23,6 +23,8 @@ META = "meta"
 LOCK = "lock"
 DAMAGED = "damaged"
 CHECKPOINT = "checkpoint"
+SYNC_FAILED = "sync-failed"
+"""A file that is there after a failed sync, until the next opening has written again what may not be on the disk."""
 LONE_LOG = "log"
 """Kind of directory, as its meta file says."""
 
@@ -30,6 +32,14 @@ LONE_LOG = "log"
 def internal(path: str, *names: str) -> str:
     """A path inside the `.raftlog/` of `path`."""
     return "/".join((path, INTERNAL, *names))
+
+
+def ancestors(path: str) -> list[str]:
+    """The directories above `path`, nearest first."""
+    found = []
+    while path := path.rpartition("/")[0]:
+        found.append(path)
+    return [*found, "/"]
 
 
 def make_directory(disk: Disk, path: str) -> None:

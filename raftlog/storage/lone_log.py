@@ -31,6 +31,7 @@ from raftlog.records import read_header
 from raftlog.storage.checkpoint import Checkpoint
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
+from raftlog.storage.directory import SYNC_FAILED, internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.retention import retained_from
 from raftlog.storage.roll import Roll
@@ -268,7 +269,8 @@ class LoneLog:
         self._unwritten_bytes = self._appended_records = 0
         if error.errno in FULL_ERRORS:
             refusal: RaftlogError = StorageFull(
-                f"{self.path}: no space left on the device; free some, or lower retention.ms or retention.bytes"
+                f"{self.path}: {error.strerror}; free some space (lower retention.ms or retention.bytes), "
+                "or where files are short, raise ulimit -n"
             )
         else:
             refusal = self.failure = SyncFailed(
@@ -309,10 +311,21 @@ class LoneLog:
         )
         if not isinstance(self.failure, LogClosed):
             self._syncing = None
+            self._mark_sync_failed()
             self._fail(failure)
         return failure
 
+    def _mark_sync_failed(self) -> None:
+        """After a failed sync the page cache may show as clean what is not on the disk: the next opening must know."""
+        marker = internal(self.path, SYNC_FAILED)
+        try:
+            if not self.disk.exists(marker):
+                self.disk.open(marker, create=True).close()
+        except OSError as error:
+            _logger.error("%s: cannot note that a sync failed (%s)", self.path, error)
+
     def _checkpoint_failed(self, what: str, error: OSError) -> None:
+        self._mark_sync_failed()
         self._fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
 
     def _fail(self, failure: RaftlogError) -> None:

@@ -21,6 +21,7 @@ from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
 _IOV_MAX = 1024
+_SHRINK_STEPS = 32
 _TRUSTED_LENGTH = 16 << 20
 """Above, a read is cut to what the file has before memory is taken: a length may come from damaged bytes."""
 
@@ -247,17 +248,18 @@ class DescriptorCache:
                 os.close(use.descriptor)
 
     def _shrink(self) -> None:
+        """Close the least recently used; what is dirty or in use goes to the other end, so that looking stays short."""
         excess = len(self._open) - self._limit
-        if excess <= 0:
-            return
-        for file in list(self._open):
-            use = self._open[file]
-            if not use.users and not file.is_dirty:
-                del self._open[file]
-                os.close(use.descriptor)
-                excess -= 1
-                if not excess:
-                    return
+        for _ in range(min(_SHRINK_STEPS, len(self._open))):
+            if excess <= 0:
+                return
+            file, use = next(iter(self._open.items()))
+            if use.users or file.is_dirty:
+                self._open.move_to_end(file)
+                continue
+            del self._open[file]
+            os.close(use.descriptor)
+            excess -= 1
 
 
 class FileLock:

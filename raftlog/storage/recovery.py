@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch, FormatError, InvalidBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
-from raftlog.records.header import MAGIC
+from raftlog.records.header import LENGTH_END, MAGIC
 from raftlog.storage.checkpoint import Checkpoint
 from raftlog.storage.directory import DAMAGED, internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import SUFFIXES, Segment, open_segment_files, segment_stem
+from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import Offset, Position
 
 BLOCK = 4096
@@ -88,8 +89,10 @@ def read_roll(segment: Segment) -> Roll | None:
 class Recovery:
     """One recovery of one directory. `run` leaves `segments` ready for use and `report` filled."""
 
-    def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, disk: Disk, path: str, checkpoint: Checkpoint | None, *, write_again: bool = False) -> None:
+        """`write_again`: a sync failed before; what the page cache shows as clean may not be on the disk."""
         self.disk = disk
+        self._write_again = write_again
         self.path = path
         self.checkpoint = checkpoint if checkpoint and checkpoint.last_index else None
         self.report = RecoveryReport()
@@ -99,6 +102,9 @@ class Recovery:
     def run(self) -> "Recovery":
         """Open all segments; afterwards everything in them is durable, unless damage was found."""
         self._bases = self._without_leftovers(segment_bases(self.disk, self.path))
+        if self.checkpoint and self._bases and self._bases[0] > self.checkpoint.log_start_offset:
+            start = self.checkpoint.log_start_offset
+            self._damage(start, 0, start, f"offsets {start} to {self._bases[0]} are missing")
         if self.checkpoint and self.checkpoint.segment not in self._bases:
             self._damage(self.checkpoint.segment, 0, self.checkpoint.segment, "the file is missing")
         for base in self._bases:
@@ -188,6 +194,8 @@ class Recovery:
             if why:
                 self._publish(segment)
                 return BadBatch(segment.end_position, why)
+            if self._write_again:
+                segment.files.log.write(segment.end_position, [bytes(batch)])
             segment.adopt_scanned(batch, header)
             self.report.batches_scanned += 1
             self.report.bytes_scanned += len(batch)
@@ -200,7 +208,12 @@ class Recovery:
         """Rows prove that their batches were synced, also when this opening is interrupted."""
         if segment.rows > segment.rows_published:
             self.disk.sync([segment.files.log], [self.path])
+        try:
             segment.publish(segment.rows)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            # They wait in memory: a log on a full disk opens, so that somebody can trim it.
 
     def _batches(self, segment: Segment) -> Iterator[tuple[memoryview, BatchHeader, str | None]]:
         """The bytes behind the segment's end position as batches, each with what is wrong with it."""
@@ -334,9 +347,9 @@ class Recovery:
                 segment.files.index.truncate(segment.rows * ROW_SIZE)
         for segment in touched[:-1]:
             segment.times.close(segment.rows - 1)
-            segment.times.write(segment.rows)
-        if self.report.bytes_scanned or self.report.torn:
-            self.disk.sync([file for segment in touched for file in segment.files], [self.path])
+            self._publish(segment)
+        # Also when nothing was scanned: whoever was killed may have cut the file and not synced it.
+        self.disk.sync([file for segment in touched for file in segment.files], [self.path])
 
 
 def _why_not_next(header: BatchHeader, next_offset: int) -> str | None:
@@ -361,5 +374,7 @@ def looks_torn(segment: Segment, position: int, why: str) -> bool:
     end = size if _why_not_next(header, segment.next_offset) else min(size, position + header.size)
     span = segment.files.log.read(position, end - position)
     first_block_end = min(len(span), BLOCK - position % BLOCK)
+    if first_block_end < LENGTH_END and not any(segment.next_offset.to_bytes(8)[:first_block_end]):
+        span, first_block_end = span[first_block_end:], min(len(span) - first_block_end, BLOCK)  # zeros belong there
     borders = [0, *range(first_block_end, len(span), BLOCK), len(span)]
     return any(not any(span[low:high]) for low, high in pairwise(borders) if high > low)

@@ -4,7 +4,7 @@ Only for a log with one copy, and only when asked to: a header that its index ro
 written anew, every other damaged batch becomes a gap that names what was there; the old bytes are kept in
 `.raftlog/damaged/`. Where nothing says how far the damage goes, the rest of the log is kept aside and cut off.
 
-The order makes an interrupted repair repeatable: bytes kept, checkpoint made to vouch for nothing, the segment replaced
+The order makes an interrupted repair repeatable: checkpoint made to vouch for nothing, bytes kept, the segment replaced
 by rename, its index removed; the next opening reads everything and builds the index again.
 """
 
@@ -40,6 +40,8 @@ class RepairReport:
     cut_from: int | None = None
     """Everything from this offset on cannot be placed and goes."""
     kept_in: list[str] = field(default_factory=list)
+    left: list[CorruptBatch] = field(default_factory=list)
+    """What a repair could not mend: a segment that is missing between others can only come from a copy."""
     done: bool = False
 
 
@@ -53,13 +55,19 @@ def repair_log(disk: Disk, path: str, *, accept_loss: bool) -> RepairReport:
         report = RepairReport(problems=verify_log(disk, path).problems)
         damaged = sorted({problem.file for problem in report.problems})
         plans = [plan for file in damaged if (plan := _plan(disk, path, file, report))]
+        first = next(iter(segment_bases(disk, path)), 0)
+        checkpoint = read_checkpoint(disk, path)
+        if checkpoint and first > checkpoint.log_start_offset:
+            report.lost.append((checkpoint.log_start_offset, first))
         if accept_loss and report.problems:
             make_directory(disk, internal(path, DAMAGED))
+            vouch_for_nothing(disk, path, first)
             for segment_file, pieces in plans:
                 _rewrite(disk, path, segment_file, pieces, report)
             if report.cut_from is not None:
                 _set_newer_aside(disk, path, report)
-            report.done = True
+            report.left = verify_log(disk, path).problems
+            report.done = not report.left
         return report
     finally:
         lock.release()
@@ -142,7 +150,6 @@ def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairRe
     finally:
         old.close()
         new.close()
-    vouch_for_nothing(disk, path)
     disk.rename(temporary, file)
     disk.sync([], [path])
     _forget(disk, path, _index_files(file.removesuffix(LOG_SUFFIX)))
@@ -192,7 +199,6 @@ def _set_newer_aside(disk: Disk, path: str, report: RepairReport) -> None:
         if base < report.cut_from:
             break
         stem = f"{path}/{segment_stem(base)}"
-        vouch_for_nothing(disk, path)
         _forget(disk, path, _index_files(stem))
         kept = internal(path, DAMAGED, f"{segment_stem(base)}{LOG_SUFFIX}")
         disk.rename(stem + LOG_SUFFIX, kept)

@@ -8,7 +8,7 @@ proves that its batch was synced).
 """
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
@@ -40,23 +40,35 @@ class SegmentFiles(NamedTuple):
 
 def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
     """Open the files of one segment; index files that are missing are made empty."""
-    stem = f"{path}/{segment_stem(base_offset)}"
-    log, *others = (
-        disk.open(stem + suffix, create=suffix != LOG_SUFFIX and not disk.exists(stem + suffix)) for suffix in SUFFIXES
-    )
-    return SegmentFiles(log, *others)
+
+    def open_one(name: str) -> File:
+        return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
+
+    return _open_three(f"{path}/{segment_stem(base_offset)}", open_one)
 
 
 def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
     """A segment for tools that change nothing; an index file that is missing reads as empty."""
-    stem = f"{path}/{segment_stem(base_offset)}"
-    log, *others = (
-        disk.open(stem + suffix, read_only=True)
-        if suffix == LOG_SUFFIX or disk.exists(stem + suffix)
-        else MissingFile(stem + suffix)
-        for suffix in SUFFIXES
-    )
-    return Segment(base_offset, 0, SegmentFiles(log, *others))
+
+    def open_one(name: str) -> File:
+        if name.endswith(LOG_SUFFIX) or disk.exists(name):
+            return disk.open(name, read_only=True)
+        return MissingFile(name)
+
+    return Segment(base_offset, 0, _open_three(f"{path}/{segment_stem(base_offset)}", open_one))
+
+
+def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
+    """All three or none: what was opened before an error is closed."""
+    files: list[File] = []
+    try:
+        for suffix in SUFFIXES:
+            files.append(open_one(stem + suffix))
+    except OSError:
+        for file in files:
+            file.close()
+        raise
+    return SegmentFiles(*files)
 
 
 class MissingFile:
@@ -246,8 +258,11 @@ class Segment:
 
     def cut_log(self, rows: int, first: Row) -> None:
         """Drop the batches whose rows `cut_index` dropped."""
+        published, waiting = self._waiting
         self.files.log.truncate(first.position)
         self.adopt(rows=rows, end_position=first.position, next_offset=first.offset)
+        if published < rows:  # on a full disk rows wait longer than their batches
+            self._waiting = WaitingRows(published, waiting[: rows - published])
         self.rebuild_times()
 
     def take_back(self, rows: int) -> None:
@@ -266,10 +281,11 @@ class Segment:
     # times
 
     def rebuild_times(self) -> None:
-        """Build the time index again from the headers of all published batches."""
+        """Build the time index again from the headers of all published batches; damaged ones count for nothing."""
         self.times.restart()
         for number, row in self.rows_from(0):
-            self.times.observe(self.header(row).max_timestamp, number, row.position)
+            if row.index == self.base_index + number and row.end <= self.end_position:
+                self.times.observe(self.header(row).max_timestamp, number, row.position)
 
     def close(self) -> None:
         for file in self.files:

@@ -39,8 +39,8 @@ _CUT_PAUSE_S = 0.0005
 """How long a reader in another thread waits before it looks again whether a cut has ended."""
 _WALK_BYTES = 1 << 20
 _NO_END = Offset(1 << 62)
-FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers that say that the disk, or our share of it, is full."""
+FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Error numbers that say that the disk, our share of it, or the table of open files is full: it may pass."""
 
 
 class SyncTargets(NamedTuple):
@@ -75,8 +75,8 @@ class SegmentedLog:
         """Offset after the last durable record; what readers see."""
         self.generation = 0
         """Counts beginnings and ends of cuts and trims, so it is odd during one: what a racing reader looks at."""
-        self._dirty: list[Segment] = []
-        """Segments with batches that are not durable, oldest first."""
+        self._dirty = _with_waiting_rows(segments)
+        """Segments with batches that are not durable or rows that are not published, oldest first."""
         self._directory_dirty = False
 
     # where the log ends
@@ -121,6 +121,8 @@ class SegmentedLog:
         if active:
             assert roll.base_index == active.next_index, f"roll at index {roll.base_index} ≠ {active.next_index}"
             active.times.close(active.rows - 1)
+            if not self._dirty:
+                self._dirty.append(active)  # its last time entry is still to be written
         self._hold((*self.segments, segment))
         self._directory_dirty = True
         self._take(batch, read_header(batch), offset, term)
@@ -206,24 +208,18 @@ class SegmentedLog:
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
-            for _, row in segment.rows_from(segment.times.row_before(timestamp) + 1):
-                if row.offset >= self.durable_offset:
+            for number, row, batch, why in self.walk(segment, segment.times.row_before(timestamp) + 1):
+                if segment.base_index + number > self.durable_index:
                     return None
-                header = segment.header(row)
+                if why and not heal_row(segment, number):
+                    raise self.corrupt(segment, row, why)
+                header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= self.log_start_offset:
                     continue
-                batch = self._read_checked(segment, row)
                 for record in read_records(batch):
                     if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
                         return Offset(record.offset), record.timestamp
         return None
-
-    def _read_checked(self, segment: Segment, row: Row) -> bytes:
-        batch = segment.files.log.read(row.position, row.length)
-        why = self.why_corrupt(segment.row_bytes(row.index - segment.base_index, 1), row, batch)
-        if why:
-            raise self.corrupt(segment, row, why)
-        return batch
 
     # reading
 
@@ -407,7 +403,7 @@ class SegmentedLog:
                 self.disk.sync([segment.files.index])
                 segment.cut_log(rows, first)
             self.disk.sync([segment.files.log], [self.path])
-            self._dirty.clear()
+            self._dirty = _with_waiting_rows(self.segments)
             self.durable_index = min(self.durable_index, self.last_index)
             self.durable_offset = min(self.durable_offset, self.next_offset)
         finally:
@@ -458,3 +454,7 @@ class SegmentedLog:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
+
+
+def _with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:
+    return [segment for segment in segments if segment.rows_published < segment.rows]

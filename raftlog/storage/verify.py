@@ -12,7 +12,7 @@ from typing import NamedTuple
 from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.check import RECORD_BYTES_MIN
-from raftlog.records.header import MAGIC, header_bytes
+from raftlog.records.header import MAGIC, TERM_MAX, header_bytes
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
@@ -61,6 +61,13 @@ class Stored(NamedTuple):
 
 def verify_log(disk: Disk, path: str) -> VerifyReport:
     """Check the log in directory `path`; raises `OSError`."""
+    while True:
+        report = _verify_listed(disk, path)
+        if report.segments or not segment_bases(disk, path):
+            return report  # otherwise retention took all that were listed, and others have come
+
+
+def _verify_listed(disk: Disk, path: str) -> VerifyReport:
     report = VerifyReport()
     checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is read afterwards
     expected_offset: int | None = None
@@ -74,6 +81,8 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
         try:
             if expected_offset is None:
                 report.first_offset = base
+                if checkpoint and base > checkpoint.log_start_offset:
+                    _report(report, segment, 0, base, f"offsets {checkpoint.log_start_offset} to {base} are missing")
             elif base != expected_offset:
                 _report(report, segment, 0, base, f"offset {expected_offset} should follow")
             if expected_index is not None and segment.base_index != expected_index:
@@ -137,7 +146,7 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         number = segment.rows
         head = log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
-        row = rows.trusted(number, segment.base_index + number, position, head, log.size)
+        row = rows.trusted(number, segment, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, min(length, log.size - position))
         why = _why_unsound(segment, header, batch)
@@ -229,10 +238,11 @@ class _Rows:
         row = unpack_row(packed)
         return row if row.index == index and row.position == position and row.length >= HEADER_SIZE else None
 
-    def trusted(self, number: int, index: int, position: int, head: memoryview, log_size: int) -> Row | None:
-        """The same, when the header, the row that follows or the end of the file confirms its length."""
+    def trusted(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
+        """The next row of `segment`, when header, following row or end of file confirm what it says."""
+        index = segment.base_index + number
         row = self.at(number, index, position)
-        if row is None:
+        if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:
             return None
         packed = self.packed(number)
         is_confirmed = len(head) == HEADER_SIZE and (

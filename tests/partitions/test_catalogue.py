@@ -20,10 +20,12 @@ from raftlog.types import Offset, TopicPartition
 
 PATH = "/data/catalogue"
 TOPIC = TopicEntry("orders", "id-1", ("g0", "g1"), {"retention.ms": "1000"}, 42)
+OTHER = TopicEntry("other", "id-2", ("g2",), {}, 43)
+TOPIC_IDS = {"orders": "id-1", "other": "id-2"}
 
 
 def commit_of(group, offset, topic="orders", partition=0):
-    return offsets_committed(group, {TopicPartition(topic, partition): Offset(offset)})
+    return offsets_committed(group, {TopicPartition(topic, partition): Offset(offset)}, TOPIC_IDS)
 
 
 def watermark(catalogue, group, topic="orders", partition=0):
@@ -51,8 +53,23 @@ async def test_everything_is_there_after_reopening(disk):
     await again.close()
 
 
+async def test_a_commit_on_its_way_while_its_topic_is_deleted_applies_to_no_later_one(disk):
+    catalogue = open_catalogue(disk)
+    await catalogue.commit(TOPIC.event(), soon())
+    await catalogue.commit(topic_deleted("orders"), soon())
+    await catalogue.commit(commit_of("g", 7), soon())
+    await catalogue.commit(TopicEntry("orders", "id-3", ("g3",), {}, 44).event(), soon())
+    await catalogue.commit(commit_of("g", 8), soon())
+    assert catalogue.state.groups == {}
+    await catalogue.close()
+    again = open_catalogue(disk)
+    assert again.state.groups == {}
+    await again.close()
+
+
 async def test_a_lower_commit_never_moves_a_watermark_back(disk):
     catalogue = open_catalogue(disk)
+    await catalogue.commit(TOPIC.event(), soon())
     for offset in (5, 9, 3):
         await catalogue.commit(commit_of("g", offset), soon())
     assert watermark(catalogue, "g") == 9
@@ -66,15 +83,17 @@ async def test_deleting_a_topic_forgets_the_offsets_in_it(disk):
     catalogue = open_catalogue(disk)
     await catalogue.commit(TOPIC.event(), soon())
     await catalogue.commit(commit_of("g", 7), soon())
+    await catalogue.commit(OTHER.event(), soon())
     await catalogue.commit(commit_of("g", 2, "other"), soon())
     await catalogue.commit(topic_deleted("orders"), soon())
-    assert catalogue.state.topics == {}
+    assert list(catalogue.state.topics) == ["other"]
     assert catalogue.state.groups == {"g": {TopicPartition("other", 0): 2}}
     await catalogue.close()
 
 
 async def test_many_commits_share_a_sync(disk):
     catalogue = open_catalogue(disk)
+    await catalogue.commit(TOPIC.event(), soon())
     before = disk.sync_count
     await asyncio.gather(*[catalogue.commit(commit_of(f"g{n}", n), soon()) for n in range(100)])
     assert disk.sync_count - before <= 3
@@ -100,6 +119,7 @@ async def test_the_log_stays_small_however_much_is_committed(disk):
 
 async def test_an_event_applies_although_its_caller_ran_out_of_time(disk):
     catalogue = open_catalogue(disk)
+    await catalogue.commit(TOPIC.event(), soon())
     disk.is_held = True
     with pytest.raises(DeadlineExceeded) as caught:
         await catalogue.commit(commit_of("g", 7), deadline_in(1))
@@ -117,6 +137,9 @@ async def test_what_was_answered_survives_power_loss_at_any_moment(disk, seed):
     disk.random = Random(seed)
     answered: dict[str, int] = {}
     sent: dict[str, int] = {}
+    first = open_catalogue(disk)
+    await first.commit(TOPIC.event(), soon())
+    await first.close()
     for _ in range(4):
         catalogue = open_catalogue(disk, growth=16 * 1024)
 
@@ -146,6 +169,7 @@ async def test_what_was_answered_survives_power_loss_at_any_moment(disk, seed):
 
 async def test_a_damaged_catalogue_is_not_opened(disk):
     catalogue = open_catalogue(disk)
+    await catalogue.commit(TOPIC.event(), soon())
     for n in range(10):
         await catalogue.commit(commit_of("g", n), soon())
     await catalogue.close()
@@ -157,9 +181,10 @@ async def test_a_damaged_catalogue_is_not_opened(disk):
 
 def test_a_snapshot_without_its_end_counts_as_absent():
     state = CatalogueState()
-    state.apply(commit_of("g", 7))
     replay = Replay(is_from_start=True)
-    replay.apply(commit_of("g", 7))
+    for event in (TOPIC.event(), commit_of("g", 7)):
+        state.apply(event)
+        replay.apply(event)
     for event in list(state.snapshot())[:-1]:
         replay.apply(event)
     replay.apply(commit_of("h", 1))
