@@ -18,6 +18,8 @@ from raftlog.errors import Overloaded
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.deadline import deadline_in
 
+_STALL_S = 5.0
+"""A body that stands still for so long is given up: it holds memory that others wait for."""
 _STEP_BYTES = 64 * 1024
 
 
@@ -65,7 +67,8 @@ class BodyReader:
             request.writer.output_size = 0
         content = request.content
         while not content.at_eof():
-            body += await content.readany()
+            async with asyncio.timeout(_STALL_S):
+                body += await content.readany()
             if len(body) > self.body_bytes_max:
                 raise self._too_large()
             taken.cover(len(body))
