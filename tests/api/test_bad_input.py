@@ -289,7 +289,9 @@ async def test_bodies_beyond_what_memory_may_hold_are_told_to_wait(start_api):
     while api.server._connections.requests_count == started:
         await asyncio.sleep(0)
     answer = await exchange(api, head("Content-Length: 900\r\n") + b"x")
-    assert answer.startswith(b"HTTP/1.1 429 ")
-    assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+    first = await reader.read()
     writer.close()
+    assert first.startswith(b"HTTP/1.1 408 ")
+    # 408 when the first one gave its room back just before the second one's time was up.
+    assert answer.split(b" ")[1] in (b"429", b"408")
     assert (await api.post("/topics/t", GOOD))[0] == 200
