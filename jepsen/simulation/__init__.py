@@ -1,0 +1,32 @@
+"""Whole clusters in one process, in virtual time, from one seed.
+
+`VirtualLoop` runs asyncio code of many nodes on clocks of their own, pauses and crashes them; `SimulatedNetwork` stands
+between them. Disks are `raftlog.storage.simulated_disk`. Nothing here reads a real clock, a socket or a hash order, so
+a seed repeats a run to the last callback, and `loop.trace.digest()` proves it.
+"""
+
+from jepsen.simulation.clock import NodeClock
+from jepsen.simulation.forbidden import RealInputOutput
+from jepsen.simulation.links import LinkConditions
+from jepsen.simulation.loop import Deadlock, Livelock, VirtualLoop
+from jepsen.simulation.network import Drop, SimulatedNetwork
+from jepsen.simulation.node import Node, Process
+from jepsen.simulation.streams import Stream
+from jepsen.simulation.switchboard import StreamTimes
+from jepsen.simulation.trace import Trace
+
+__all__ = [
+    "Deadlock",
+    "Drop",
+    "LinkConditions",
+    "Livelock",
+    "Node",
+    "NodeClock",
+    "Process",
+    "RealInputOutput",
+    "SimulatedNetwork",
+    "Stream",
+    "StreamTimes",
+    "Trace",
+    "VirtualLoop",
+]

@@ -1,0 +1,101 @@
+"""One direction between two nodes: how long things take, what is lost, and whether it is cut.
+
+All chance is drawn from the network's generator, in the order in which messages are sent.
+"""
+
+from random import Random
+from typing import Final, NamedTuple
+
+MICROSECOND_NS: Final = 1_000
+MILLISECOND_NS: Final = 1_000_000
+SECOND_NS: Final = 1_000_000_000
+
+
+class LinkConditions(NamedTuple):
+    """What a link does to messages. Probabilities are per message; delays are drawn evenly between their bounds."""
+
+    delay_min_ns: int = 100 * MICROSECOND_NS
+    delay_max_ns: int = 1 * MILLISECOND_NS
+    loss: float = 0.0
+    """A datagram is gone; a stream sends again and is late by `retransmit_ns`."""
+    duplicate: float = 0.0
+    """A datagram arrives a second time, with a delay of its own."""
+    reorder: float = 0.0
+    """A datagram takes up to `reorder_ns` longer, so that later ones overtake it."""
+    reorder_ns: int = 20 * MILLISECOND_NS
+    retransmit_ns: int = 200 * MILLISECOND_NS
+    bytes_per_s: int | None = None
+    """Bandwidth; `None` is as much as anybody wants."""
+    queue_bytes_max: int = 1 << 20
+    """Datagrams are dropped when more than this waits for the bandwidth. Streams wait."""
+
+
+RETRANSMISSIONS_MAX: Final = 6
+MESSAGE_BYTES: Final = 200
+"""Size of a message that is not bytes, when its sender does not say."""
+
+
+class Link:
+    """State of one direction. `cuts` counts how often it was cut: what was under way at a cut does not arrive."""
+
+    def __init__(self, random: Random, conditions: LinkConditions) -> None:
+        self.conditions = conditions
+        self.is_cut = False
+        self.cuts = 0
+        self._random = random
+        self._free_ns = 0
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self.cuts += 1
+
+    def ticket(self) -> int:
+        """What a message takes along, to tell at its arrival whether the link was cut since."""
+        return -1 if self.is_cut else self.cuts
+
+    def passes(self, ticket: int) -> bool:
+        """Whether the link was whole when the message was sent, and ever since."""
+        return not self.is_cut and self.cuts == ticket
+
+    def delay_ns(self) -> int:
+        return self._random.randint(self.conditions.delay_min_ns, self.conditions.delay_max_ns)
+
+    def is_lost(self) -> bool:
+        return self._random.random() < self.conditions.loss
+
+    def is_duplicated(self) -> bool:
+        return self._random.random() < self.conditions.duplicate
+
+    def reorder_delay_ns(self) -> int:
+        late = self._random.random() < self.conditions.reorder
+        return self._random.randint(0, self.conditions.reorder_ns) if late else 0
+
+    def retransmit_delay_ns(self) -> int:
+        """What losses cost a stream that sends again until it arrives."""
+        losses = 0
+        while losses < RETRANSMISSIONS_MAX and self.is_lost():
+            losses += 1
+        return losses * self.conditions.retransmit_ns
+
+    def sent_ns(self, now_ns: int, size_bytes: int) -> int:
+        """When the last byte has left, after everything that was sent before."""
+        if self.conditions.bytes_per_s is None:
+            return now_ns
+        start_ns = max(now_ns, self._free_ns)
+        self._free_ns = start_ns + size_bytes * SECOND_NS // self.conditions.bytes_per_s
+        return self._free_ns
+
+    def queued_bytes(self, now_ns: int) -> int:
+        """Bytes that wait for the bandwidth."""
+        if self.conditions.bytes_per_s is None:
+            return 0
+        return max(0, self._free_ns - now_ns) * self.conditions.bytes_per_s // SECOND_NS
+
+
+def size_of(message: object) -> int:
+    return len(message) if isinstance(message, bytes | bytearray | memoryview) else MESSAGE_BYTES
+
+
+def frozen(message: object) -> object:
+    """Buffers that their sender may use again are copied, as a kernel does."""
+    return bytes(message) if isinstance(message, bytearray | memoryview) else message

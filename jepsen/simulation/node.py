@@ -1,0 +1,167 @@
+"""Simulated nodes and their processes.
+
+A `Node` is a machine: a name, clocks, and at most one process at a time. A `Process` is one life of the program on it,
+from `start` to `crash`; callbacks and tasks belong to the process in whose context they were made.
+
+- Paused (SIGSTOP): its callbacks and due timers are held back and run, in order, after `resume`. Its clocks go on.
+- Crashed (kill -9): what it had scheduled never runs, its tasks are never stepped again, so that no `finally` and no
+  `except` of them runs: a killed process flushes, unlocks and says goodbye to nothing. What is left of its coroutines
+  is unwound when the loop is closed, when it can reach nobody any more.
+
+The loop is reached through `Scheduler`. Invariant: `node.process.state` is never `DEAD`.
+"""
+
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypeVarTuple
+
+from jepsen.simulation.clock import NodeClock
+
+if TYPE_CHECKING:  # tasks know their process, and a process holds back handles
+    from jepsen.simulation.tasks import VirtualHandle, VirtualTask
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+OWNER: Final[ContextVar["Process"]] = ContextVar("owner")
+"""The process that a context belongs to; contexts of the harness have none."""
+
+
+class State(Enum):
+    RUNNING = auto()
+    PAUSED = auto()
+    DEAD = auto()
+
+
+def is_dead(process: "Process | None") -> bool:
+    return process is not None and process.state is State.DEAD
+
+
+class Scheduler(Protocol):
+    """What nodes need of the loop."""
+
+    @property
+    def now_ns(self) -> int: ...
+
+    def schedule(self, context: Context, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        """Run the callback in the context as soon as the loop gets to it."""
+        ...
+
+    def release(self, handles: list["VirtualHandle"]) -> None:
+        """Run what was held back."""
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None, context: Context) -> "VirtualTask[T]":
+        """A task whose failure, unless somebody awaits it, ends the run."""
+        ...
+
+    def bury(self, process: "Process") -> None:
+        """Take the tasks of a dead process out of sight."""
+        ...
+
+    def note(self, node: str, text: str) -> None: ...
+
+
+class Process:
+    """One life of a node's program. `held` is what waits for `resume`."""
+
+    def __init__(self, node: "Node", incarnation: int) -> None:
+        self.node, self.incarnation = node, incarnation
+        self.state = State.RUNNING
+        self.held: list[VirtualHandle] = []
+        self._context = copy_context()
+        self._context.run(OWNER.set, self)
+
+    def __repr__(self) -> str:
+        return f"<process {self.incarnation} of {self.node.name} {self.state.name.lower()}>"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still exists; a paused process does."""
+        return self.state is not State.DEAD
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Run the callback as this process's code; nothing happens when it is dead."""
+        if self.is_alive:
+            self.node.scheduler.schedule(self._context.copy(), callback, args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> "VirtualTask[T]":
+        """Run the coroutine as a task of this process. When it raises and nobody awaits it, the run fails."""
+        assert self.is_alive, self
+        return self.node.scheduler.spawn(coroutine, name, self._context.copy())
+
+
+class Node:
+    """A machine. Made by `VirtualLoop.add_node`; `number` counts nodes from 0."""
+
+    def __init__(self, scheduler: Scheduler, number: int, name: str, clock: NodeClock) -> None:
+        self.scheduler, self.number, self.name, self.clock = scheduler, number, name, clock
+        self.process: Process | None = None
+        self.starts = 0
+        self._crash_listeners: list[Callable[[Process], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<node {self.name}>"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs or is paused on it."""
+        return self.process is not None
+
+    def monotonic_ns(self) -> int:
+        return self.clock.local_ns(self.scheduler.now_ns)
+
+    def wall_ns(self) -> int:
+        return self.clock.wall_ns(self.scheduler.now_ns)
+
+    def set_drift(self, drift_ppm: int) -> None:
+        """Let both clocks run fast (above 0) or slow from now on."""
+        self.clock.set_drift(drift_ppm, self.scheduler.now_ns)
+        self.scheduler.note(self.name, f"clock drifts by {drift_ppm} ppm")
+
+    def jump_wall(self, by_ns: int) -> None:
+        """Step the wall clock; the monotonic one goes on."""
+        self.clock.jump_wall(by_ns)
+        self.scheduler.note(self.name, f"wall clock jumps by {by_ns / 1e9:+.3f} s")
+
+    def on_crash(self, listener: Callable[[Process], None]) -> None:
+        """Call the listener with every process that dies, after its death, in the order of registration."""
+        self._crash_listeners.append(listener)
+
+    def start(self) -> Process:
+        assert self.process is None, f"{self.name} runs already"
+        self.starts += 1
+        self.process = Process(self, self.starts)
+        self.scheduler.note(self.name, f"starts (process {self.starts})")
+        return self.process
+
+    def crash(self) -> None:
+        """Kill the process without a word. What the disk keeps of it is the disk's business."""
+        process = self.running()
+        self.process = None
+        process.state = State.DEAD
+        process.held.clear()
+        self.scheduler.note(self.name, "crashes")
+        self.scheduler.bury(process)
+        for listener in self._crash_listeners:
+            listener(process)
+
+    def pause(self) -> None:
+        process = self.running()
+        assert process.state is State.RUNNING, process
+        process.state = State.PAUSED
+        self.scheduler.note(self.name, "is paused")
+
+    def resume(self) -> None:
+        process = self.running()
+        assert process.state is State.PAUSED, process
+        process.state = State.RUNNING
+        self.scheduler.note(self.name, f"goes on, {len(process.held)} callbacks held back")
+        self.scheduler.release(process.held)
+        process.held = []
+
+    def running(self) -> Process:
+        """The process; the node is up."""
+        assert self.process is not None, f"{self.name} is down"
+        return self.process

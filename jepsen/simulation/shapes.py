@@ -1,0 +1,56 @@
+"""Shapes of partitions, as directed cuts: pairs of node numbers (from, to) between which nothing passes.
+
+Pure; the generator is handed in. After Jepsen's nemeses.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+Cut = tuple[int, int]
+
+
+def split(groups: Sequence[Sequence[int]]) -> list[Cut]:
+    """Nodes of different groups do not reach each other."""
+    side = {node: number for number, group in enumerate(groups) for node in group}
+    return [(a, b) for a in side for b in side if side[a] != side[b]]
+
+
+def halves(nodes: Sequence[int], random: Random) -> list[Cut]:
+    """A majority and a minority, by lot."""
+    order = shuffled(nodes, random)
+    border = len(order) // 2
+    return split((order[:border], order[border:]))
+
+
+def isolated(node: int, nodes: Sequence[int]) -> list[Cut]:
+    """One node against all others."""
+    return split(((node,), [other for other in nodes if other != node]))
+
+
+def bridge(nodes: Sequence[int], random: Random) -> list[Cut]:
+    """Two halves that do not reach each other, and one node that reaches both."""
+    order = shuffled(nodes, random)
+    border = (len(order) - 1) // 2
+    return split((order[1 : 1 + border], order[1 + border :]))
+
+
+def majorities_ring(nodes: Sequence[int], random: Random) -> list[Cut]:
+    """Every node hears a majority (itself included), no two the same one. One-way where that cannot be mutual."""
+    order = shuffled(nodes, random)
+    count = len(order)
+    majority = count // 2 + 1
+    behind = (majority - 1) // 2
+    cuts = []
+    for place, hearer in enumerate(order):
+        heard = {order[(place - behind + step) % count] for step in range(majority)}
+        cuts += [(speaker, hearer) for speaker in order if speaker not in heard]
+    return cuts
+
+
+def one_way(speakers: Sequence[int], hearers: Sequence[int]) -> list[Cut]:
+    """The hearers do not hear the speakers; the other way is open."""
+    return [(a, b) for a in speakers for b in hearers if a != b]
+
+
+def shuffled(nodes: Sequence[int], random: Random) -> list[int]:
+    return random.sample(list(nodes), len(nodes))

@@ -1,0 +1,164 @@
+"""Streams of the simulated network: ordered, reliable, and gone all at once, as TCP connections are.
+
+Messages arrive in order and without gaps until the stream breaks; their borders are kept. What breaks one:
+
+- a cut: what is under way or sent into it is lost, and each end learns that the stream is broken in its own time
+  (`switchboard.StreamTimes`). When nothing was lost and the cut is over by then, the stream lives on;
+- the death of a process: a random part of what it had sent still arrives, then a reset, or, as after a loss of power,
+  nothing, and the peer notices late;
+- `reset`: a middle box forgets the connection.
+
+A paused process keeps its streams: what arrives waits for it. `pending_bytes` is what was sent and not yet taken by
+the peer's process; `drain` waits until it is small. A lossy link makes a stream late, never wrong.
+"""
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from jepsen.simulation.node import Node, Process
+
+DRAINED_BYTES: Final = 1 << 16
+
+
+class Carrier(Protocol):
+    """What a stream needs of the switchboard."""
+
+    def transmit(self, end: "Stream", message: object, size_bytes: int | None) -> None: ...
+
+    def finish(self, end: "Stream") -> None:
+        """The end of the stream goes to the peer, behind everything that was sent."""
+        ...
+
+    def refuse(self, end: "Stream") -> None:
+        """What this end sent arrived at an end that is no more."""
+        ...
+
+    def forget(self, end: "Stream") -> None: ...
+
+
+class Stream:
+    """One end. Either set `on_message` and `on_lost` with `start`, or `receive` one by one."""
+
+    def __init__(self, board: Carrier, process: Process, peer_node: Node, service: str) -> None:
+        self.process, self.peer_node, self.service = process, peer_node, service
+        self.pending_bytes = 0
+        self.lost: Exception | None = None
+        """Why nothing more can be sent or received here; `EOFError` when the peer closed."""
+        self.peer: Stream
+        self._board = board
+        self._is_closed = False  # by this end
+        self._severed = False  # something that this end sent was lost: nothing that follows it may arrive
+        self._last_arrival_ns = 0
+        self._inbox: deque[object] = deque()
+        self._on_message: Callable[[object], object] | None = None
+        self._on_lost: Callable[[Exception], object] | None = None
+        self._receiver: asyncio.Future[None] | None = None
+        self._drainers: list[asyncio.Future[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<stream {self.process.node.name} → {self.peer_node.name} {self.service}>"
+
+    # For the process that has this end
+
+    def start(self, on_message: Callable[[object], object], on_lost: Callable[[Exception], object]) -> None:
+        """Deliver by callbacks from now on, what came before included. `on_lost` is called once, unless closed here."""
+        self._on_message, self._on_lost = on_message, on_lost
+        while self._inbox:
+            on_message(self._inbox.popleft())
+        if self.lost is not None:
+            on_lost(self.lost)
+
+    async def receive(self) -> object:
+        """The next message. After the last one raises what broke the stream: `ConnectionError`, or `EOFError`."""
+        while not self._inbox:
+            if self.lost is not None:
+                raise self.lost
+            assert self._receiver is None, "one task receives"
+            self._receiver = asyncio.get_running_loop().create_future()
+            try:
+                await self._receiver
+            finally:
+                self._receiver = None
+        return self._inbox.popleft()
+
+    def send(self, message: object, size_bytes: int | None = None) -> None:
+        """Send after everything that was sent before. Raises `ConnectionError` when the stream is known to be broken;
+        without an error the message may still be lost."""
+        if self._is_closed:
+            raise ConnectionAbortedError(errno.ECONNABORTED, f"{self} was closed here")
+        if self.lost is not None:
+            raise ConnectionResetError(errno.ECONNRESET, f"{self}: {self.lost}")
+        if self.process.is_alive:
+            self._board.transmit(self, message, size_bytes)
+
+    async def drain(self, below_bytes: int = DRAINED_BYTES) -> None:
+        """Wait until less is pending; returns too when the stream breaks."""
+        while self.pending_bytes >= below_bytes and self.lost is None:
+            future = asyncio.get_running_loop().create_future()
+            self._drainers.append(future)
+            await future
+
+    def close(self) -> None:
+        """The peer gets what was sent, then the end of the stream. Nothing more is received here."""
+        if self.lost is None and self.process.is_alive:
+            self._is_closed = True
+            self._inbox.clear()
+            self._board.finish(self)
+            self._end(ConnectionAbortedError(errno.ECONNABORTED, f"{self} was closed here"))
+
+    # For the switchboard
+
+    def arrival_ns(self, arrival_ns: int) -> int:
+        """Not before what was sent earlier."""
+        self._last_arrival_ns = max(arrival_ns, self._last_arrival_ns)
+        return self._last_arrival_ns
+
+    def sever(self) -> None:
+        """Nothing that this end sent and that has not arrived will arrive."""
+        self._severed = True
+
+    @property
+    def is_severed(self) -> bool:
+        return self._severed
+
+    def take(self, message: object, size_bytes: int) -> None:
+        """Runs in the process of this end."""
+        self.peer.taken(size_bytes)
+        if self.lost is not None:
+            self._board.refuse(self.peer)
+        elif self._on_message is not None:
+            self._on_message(message)
+        else:
+            self._inbox.append(message)
+            self._wake(self._receiver)
+
+    def taken(self, size_bytes: int) -> None:
+        self.pending_bytes -= size_bytes
+        assert self.pending_bytes >= 0, (self, self.pending_bytes)
+        self._wake_drainers()
+
+    def fail(self, error: Exception) -> None:
+        """The stream is broken, or the peer closed it; runs in the process of this end. Only the first time counts."""
+        if self.lost is None:
+            self.sever()
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        self.lost = error
+        self._board.forget(self)
+        self._wake(self._receiver)
+        self._wake_drainers()
+        if self._on_lost is not None and not self._is_closed:
+            self._on_lost(error)
+
+    def _wake_drainers(self) -> None:
+        drainers, self._drainers = self._drainers, []
+        for future in drainers:
+            self._wake(future)
+
+    def _wake(self, future: "asyncio.Future[None] | None") -> None:
+        if future is not None and not future.done():
+            future.set_result(None)

@@ -1,0 +1,71 @@
+"""The trace of a run: a digest over everything that happened, and the last events as a timeline for people.
+
+Two runs with equal digests ran the same callbacks of the same nodes at the same times, and noted the same events.
+Nothing that depends on addresses, hash seeds or real time goes in.
+"""
+
+from collections import deque
+from hashlib import blake2b
+from struct import Struct
+from typing import Final, NamedTuple
+
+TIMELINE_EVENTS_MAX: Final = 2000
+FOLD_BYTES: Final = 1 << 16
+"""The digest is fed in pieces of this size."""
+
+_STEP = Struct("<QiI").pack
+_NUMBER = Struct("<q").pack
+HARNESS: Final = -1
+"""The node number of what belongs to no node."""
+
+
+class Event(NamedTuple):
+    """One line of the timeline."""
+
+    time_ns: int
+    node: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.time_ns / 1e9:12.6f} s  {self.node:<8} {self.text}"
+
+
+class Trace:
+    """`steps` counts callbacks, `events` keeps the last `events_max` notes."""
+
+    def __init__(self, events_max: int = TIMELINE_EVENTS_MAX) -> None:
+        self.steps = 0
+        self.events: deque[Event] = deque(maxlen=events_max)
+        self._hash = blake2b(digest_size=16)
+        self._pending = bytearray()
+
+    def step(self, time_ns: int, node: int, label: int) -> None:
+        """A callback runs; `label` is a checksum of its name."""
+        self.steps += 1
+        pending = self._pending
+        pending += _STEP(time_ns, node, label)
+        if len(pending) >= FOLD_BYTES:
+            self._fold()
+
+    def number(self, number: int) -> None:
+        """Something that happened within a step, as a number: a size, a node, a term."""
+        self._pending += _NUMBER(number)
+
+    def note(self, time_ns: int, node: str, text: str) -> None:
+        """An event that people want to read."""
+        self.events.append(Event(time_ns, node, text))
+        self._pending += f"{time_ns} {node} {text}\n".encode()
+
+    def digest(self) -> str:
+        """Hexadecimal, over everything so far."""
+        self._fold()
+        return self._hash.hexdigest()
+
+    def timeline(self, last: int | None = None) -> str:
+        """The last events, one a line, oldest first."""
+        events = list(self.events)
+        return "\n".join(map(str, events if last is None else events[max(0, len(events) - last) :]))
+
+    def _fold(self) -> None:
+        self._hash.update(self._pending)
+        self._pending.clear()

@@ -1,0 +1,51 @@
+"""Judges of histories: pure, shared by the simulator, tests of real clusters, and whoever recorded a history.
+
+`history` is the one format, `json_lines` reads and writes it, `judge_history` condemns or acquits it as a whole, and
+`Panel` does so entry by entry. Comparing replicas (`compare_streams`, `ReplicaComparison`) needs no history.
+Only `raftlog.types` and `raftlog.errors` come in here.
+"""
+
+from raftlog.checkers.going_back import NeverBack
+from raftlog.checkers.history import (
+    Assign,
+    Fetched,
+    GroupOffsets,
+    ListOffsets,
+    Nemesis,
+    OffsetRange,
+    Op,
+    Poll,
+    Recorder,
+    Send,
+    Subscribe,
+)
+from raftlog.checkers.json_lines import read_lines, write_lines
+from raftlog.checkers.judge import Anomaly, AnomalyKind
+from raftlog.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
+from raftlog.checkers.replicas import ReplicaComparison, compare_streams
+
+__all__ = [
+    "Anomaly",
+    "AnomalyKind",
+    "Assign",
+    "Fetched",
+    "GroupOffsets",
+    "ListOffsets",
+    "Nemesis",
+    "NeverBack",
+    "OffsetRange",
+    "Op",
+    "Panel",
+    "Poll",
+    "Recorder",
+    "ReplicaComparison",
+    "Rules",
+    "Send",
+    "Subscribe",
+    "Verdict",
+    "compare_streams",
+    "judge_history",
+    "judge_with",
+    "read_lines",
+    "write_lines",
+]

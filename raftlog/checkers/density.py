@@ -1,0 +1,45 @@
+"""Dense offsets: between the first and the last known offset of a partition none is missing.
+
+A send of unknown outcome may sit at an offset that nobody has seen, so as many offsets may be missing as there are
+values of unknown outcome that nobody saw; one more is a `gap`. Offsets below the greatest log start do not count.
+Not for logs with transactions or compaction. Reads the book at the end; sees no operations itself.
+"""
+
+from itertools import islice
+
+from raftlog.checkers.history import INFO, INVOKE
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.records import PartitionBook, RecordBook
+from raftlog.types import Offset
+
+SHOWN_MAX = 5
+"""Missing offsets that a report names."""
+
+
+class Density(Judge):
+    """See the module."""
+
+    def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._book = book
+
+    def finish(self) -> None:
+        for book in self._book.partitions.values():
+            if book.values:
+                self._finish_partition(book)
+
+    def _finish_partition(self, book: PartitionBook) -> None:
+        first = max(book.start, min(book.values))
+        end = max(book.end, max(book.values) + 1)
+        missing = end - first - sum(offset >= first for offset in book.values)
+        if missing <= 0:
+            return
+        unknown = sum(op.type in (INVOKE, INFO) and value not in book.offsets for value, op in book.sent.items())
+        if missing > unknown:
+            holes = (offset for offset in range(first, end) if offset not in book.values)
+            shown = list(islice(holes, SHOWN_MAX))
+            what = f"{book.name}: {missing} offsets between {first} and {end} (exclusive) belong to nobody"
+            what += f" ({', '.join(map(str, shown))}{', …' if missing > len(shown) else ''})"
+            what += f"; only {unknown} values of unknown outcome could be there"
+            around = (book.witnesses.get(Offset(shown[0] - 1)), book.witnesses[max(book.values)])
+            self.findings.report("gap", what, around)

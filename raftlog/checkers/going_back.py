@@ -1,0 +1,137 @@
+"""Numbers that never fall: log start and end as clients see them, committed offsets, a replica's high watermark.
+
+- `start-went-back`, `end-went-back`: a process was told a smaller log start or end than it was told before. A process
+  talks to one server, or to any that promise this together. Linearizable lists are judged across processes by
+  `OffsetOrder`.
+- `committed-went-back`: a committed offset was read below one that was acknowledged or read before the read began.
+  Only for groups whose commits move forward; `phantom-commit`: it is one that nobody ever committed.
+
+`NeverBack` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+from raftlog.checkers.history import COMMIT, COMMITTED, FAIL, LIST, OK, GroupOffsets, Kind, ListOffsets, Op
+from raftlog.checkers.judge import Anomaly, AnomalyKind, Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+
+class NeverBack:
+    """A number per key that never falls."""
+
+    def __init__(self, kind: AnomalyKind = "end-went-back") -> None:
+        self._kind: AnomalyKind = kind
+        self._greatest: dict[Hashable, int] = {}
+
+    def observe(self, key: Hashable, number: int) -> Anomaly | None:
+        """The anomaly when the number is below one that was observed for the key."""
+        greatest = self._greatest.get(key, number)
+        if number < greatest:
+            return Anomaly(self._kind, f"{key} went back from {greatest} to {number}")
+        self._greatest[key] = number
+        return None
+
+    def forget(self, key: Hashable) -> None:
+        """The key begins anew, as a replica with a wiped disk does."""
+        self._greatest.pop(key, None)
+
+
+class ListedOffsets(Judge):
+    """Log start and end of each partition as each process is told."""
+
+    completions: ClassVar[frozenset[Kind]] = frozenset((LIST,))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._starts: dict[tuple[int, TopicPartition], tuple[Offset, Op]] = {}
+        self._ends: dict[tuple[int, TopicPartition], tuple[Offset, Op]] = {}
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.type != OK:
+            return
+        assert isinstance(op.payload, ListOffsets), op
+        for partition, start, end in op.payload.ranges:
+            key = (op.process, partition)
+            self._observe("start-went-back", self._starts, key, start, op)
+            self._observe("end-went-back", self._ends, key, end, op)
+
+    def _observe(
+        self,
+        kind: AnomalyKind,
+        greatest: dict[tuple[int, TopicPartition], tuple[Offset, Op]],
+        key: tuple[int, TopicPartition],
+        offset: Offset,
+        op: Op,
+    ) -> None:
+        before = greatest.get(key)
+        if before is not None and offset < before[0]:
+            word = "start" if kind == "start-went-back" else "end"
+            what = f"process {op.process} was told {key[1]} {word} {offset} after {before[0]}"
+            self.findings.report(kind, what, (before[1], op))
+        else:
+            greatest[key] = offset, op
+
+
+GroupPartition = tuple[str, TopicPartition]
+
+
+class CommittedOffsets(Judge):
+    """Committed offsets of groups; with `forward_only=False` only their origin is judged."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
+    completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
+
+    def __init__(self, findings: Findings | None = None, *, forward_only: bool = True) -> None:
+        super().__init__(findings)
+        self._forward_only = forward_only
+        self._floors: dict[GroupPartition, tuple[Offset, Op]] = {}
+        self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # not known to have failed
+        self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
+
+    def invoked(self, op: Op) -> None:
+        payload = op.payload
+        assert isinstance(payload, GroupOffsets), op
+        if op.kind == COMMITTED:
+            self._reads[op.process] = self._floors.copy()
+            return
+        for partition, offset in payload.offsets:
+            if offset is not None:
+                attempts = self._attempts.setdefault((payload.group, partition), {})
+                attempts[offset] = attempts.get(offset, 0) + 1
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        payload = op.payload
+        assert isinstance(payload, GroupOffsets), op
+        if op.kind == COMMITTED:
+            self._read(op, payload)
+        elif op.type == FAIL:
+            for partition, offset in payload.offsets:
+                if offset is not None:
+                    self._attempts[payload.group, partition][offset] -= 1
+        elif op.type == OK:
+            for partition, offset in payload.offsets:
+                if offset is not None:
+                    self._raise_floor((payload.group, partition), offset, op)
+
+    def _read(self, op: Op, payload: GroupOffsets) -> None:
+        floors = self._reads.pop(op.process, {})
+        if op.type != OK:
+            return
+        for partition, offset in payload.offsets:
+            key = (payload.group, partition)
+            floor = floors.get(key)
+            if self._forward_only and floor is not None and (offset is None or offset < floor[0]):
+                what = f"group {payload.group} {partition} was at {floor[0]} and later at {offset}"
+                self.findings.report("committed-went-back", what, (floor[1], op))
+            if offset is None:
+                continue
+            if not self._attempts.get(key, {}).get(offset):
+                what = f"group {payload.group} {partition} is at {offset}, which nobody committed"
+                self.findings.report("phantom-commit", what, (op,))
+            self._raise_floor(key, offset, op)
+
+    def _raise_floor(self, key: GroupPartition, offset: Offset, op: Op) -> None:
+        floor = self._floors.get(key)
+        if floor is None or offset > floor[0]:
+            self._floors[key] = offset, op

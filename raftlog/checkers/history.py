@@ -1,0 +1,189 @@
+"""The history of a test: what clients asked for, when, and what they were told.
+
+Every operation has an *invocation* and at most one *completion* by the same process: `ok` (it happened), `fail` (it
+definitely did not) or `info` (nobody knows). A process is one logical thread of a client; it has at most one
+operation under way, and an invocation without a completion counts as `info`. The order of the entries is the real
+order of time: an operation that completed before another was invoked stands before it. An `ok` send is one whose
+record must never be lost; what was answered under weaker promises (`acks=1`, a relaxed flush policy) is an `info`.
+
+Values are unique per partition; that is what makes a history decidable. A request whose records end differently is
+written as several operations of several processes, one per outcome.
+
+Not here: judging (the other modules), files (`json_lines` reads and writes lines). Written by workloads and the
+simulator through `Recorder`.
+
+Invariants: `sequence` rises · `time_ns` never falls · `ok` sends have as many offsets as values.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from raftlog.types import Offset, TopicPartition
+
+OpType = Literal["invoke", "ok", "fail", "info"]
+Kind = Literal["send", "poll", "assign", "subscribe", "commit", "committed", "list", "crash", "nemesis"]
+Value: TypeAlias = int | str
+
+INVOKE: Final = "invoke"
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+
+SEND: Final = "send"
+POLL: Final = "poll"
+ASSIGN: Final = "assign"
+SUBSCRIBE: Final = "subscribe"
+COMMIT: Final = "commit"
+COMMITTED: Final = "committed"
+LIST: Final = "list"
+CRASH: Final = "crash"
+NEMESIS: Final = "nemesis"
+
+LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
+"""Kinds that are one entry of type `info`: nobody waits for their completion."""
+
+
+class Send(NamedTuple):
+    """Values for one partition; `offsets` one for each value in an `ok`, empty in every other entry."""
+
+    partition: TopicPartition
+    values: tuple[Value, ...]
+    offsets: tuple[Offset, ...] = ()
+
+
+class Fetched(NamedTuple):
+    """Records of one partition in the order in which a poll returned them."""
+
+    partition: TopicPartition
+    offsets: tuple[Offset, ...]
+    values: tuple[Value, ...]
+
+
+class Poll(NamedTuple):
+    """What one poll returned; empty in an invocation."""
+
+    fetched: tuple[Fetched, ...] = ()
+
+
+class Assign(NamedTuple):
+    """Partitions that the process reads from now on, and where it begins; `None` begins wherever the server says."""
+
+    positions: tuple[tuple[TopicPartition, Offset | None], ...]
+
+
+class Subscribe(NamedTuple):
+    """Topics whose partitions a group spreads over its members: partitions and positions may change at any time."""
+
+    topics: tuple[str, ...]
+
+
+class GroupOffsets(NamedTuple):
+    """Offsets of a group: to be committed (`commit`), or read (`committed`; `None` for a partition without any)."""
+
+    group: str
+    offsets: tuple[tuple[TopicPartition, Offset | None], ...] = ()
+
+
+class OffsetRange(NamedTuple):
+    """First offset and end offset (exclusive; the high watermark that clients see) of a partition."""
+
+    partition: TopicPartition
+    start: Offset
+    end: Offset
+
+
+class ListOffsets(NamedTuple):
+    """What `list` returned; `linearizable` when it was asked for current offsets."""
+
+    ranges: tuple[OffsetRange, ...] = ()
+    linearizable: bool = False
+
+
+class Nemesis(NamedTuple):
+    """A fault that begins or ends; judges ignore it, timelines show it."""
+
+    what: str
+
+
+Payload: TypeAlias = Send | Poll | Assign | Subscribe | GroupOffsets | ListOffsets | Nemesis | None
+
+
+class Op(NamedTuple):
+    """One entry. `time_ns` counts from the beginning of the test; `error` says why a `fail` or an `info`."""
+
+    sequence: int
+    time_ns: int
+    process: int
+    type: OpType
+    kind: Kind
+    payload: Payload = None
+    error: str = ""
+
+    def __str__(self) -> str:
+        text = f"#{self.sequence} {self.time_ns / 1e9:.6f} s process {self.process} {self.type} {self.kind}"
+        return f"{text} {describe(self.payload)}{f' ({self.error})' if self.error else ''}".rstrip()
+
+
+class Recorder:
+    """Numbers and times the entries and hands each to `sink`: a list's `append`, a file's writer, a judge's `feed`."""
+
+    def __init__(self, clock_ns: Callable[[], int], sink: Callable[[Op], object]) -> None:
+        self._clock_ns, self._sink = clock_ns, sink
+        self._next_sequence = 0
+
+    def invoke(self, process: int, kind: Kind, payload: Payload = None) -> Op:
+        return self._record(process, INVOKE, kind, payload, "")
+
+    def ok(self, invocation: Op, payload: Payload = None) -> Op:
+        """`payload` is what came back; without one it is what was asked."""
+        returned = invocation.payload if payload is None else payload
+        return self._record(invocation.process, OK, invocation.kind, returned, "")
+
+    def fail(self, invocation: Op, error: str = "") -> Op:
+        return self._record(invocation.process, FAIL, invocation.kind, invocation.payload, error)
+
+    def info(self, invocation: Op, error: str = "") -> Op:
+        return self._record(invocation.process, INFO, invocation.kind, invocation.payload, error)
+
+    def crash(self, process: int) -> Op:
+        """The client of the process is gone; what it had under way stays open for ever."""
+        return self._record(process, INFO, CRASH, None, "")
+
+    def nemesis(self, what: str) -> Op:
+        return self._record(-1, INFO, NEMESIS, Nemesis(what), "")
+
+    def _record(self, process: int, type_: OpType, kind: Kind, payload: Payload, error: str) -> Op:
+        op = Op(self._next_sequence, self._clock_ns(), process, type_, kind, payload, error)
+        self._next_sequence += 1
+        self._sink(op)
+        return op
+
+
+def describe(payload: Payload) -> str:
+    """The payload in one line, long runs shortened."""
+    if isinstance(payload, Send):
+        at = f" at offsets {_run(payload.offsets)}" if payload.offsets else ""
+        return f"{payload.partition} values {_run(payload.values)}{at}"
+    if isinstance(payload, Poll):
+        return ", ".join(f"{f.partition} offsets {_run(f.offsets)} values {_run(f.values)}" for f in payload.fetched)
+    if isinstance(payload, Assign):
+        return ", ".join(f"{partition} from {_offset(offset)}" for partition, offset in payload.positions)
+    if isinstance(payload, Subscribe):
+        return ", ".join(payload.topics)
+    if isinstance(payload, GroupOffsets):
+        return f"{payload.group}: " + ", ".join(f"{p} at {_offset(offset)}" for p, offset in payload.offsets)
+    if isinstance(payload, ListOffsets):
+        ranges = ", ".join(f"{r.partition} offsets {r.start} to {r.end} (exclusive)" for r in payload.ranges)
+        return f"linearizable {ranges}" if payload.linearizable else ranges
+    return payload.what if isinstance(payload, Nemesis) else ""
+
+
+def _offset(offset: Offset | None) -> str:
+    return "none" if offset is None else str(offset)
+
+
+def _run(items: tuple[Value, ...] | tuple[Offset, ...]) -> str:
+    """A few items as they are, more as first … last and their number."""
+    if len(items) <= 6:
+        return ", ".join(map(str, items))
+    return f"{items[0]}, {items[1]} … {items[-1]} ({len(items)} of them)"

@@ -1,0 +1,152 @@
+"""Histories as JSON lines, one entry a line, in UTF-8. Pure: lines in, lines out; files are the caller's.
+
+    {"time": 9, "process": 3, "type": "ok", "kind": "send", "value": {"partition": …, "values": [7], "offsets": [5]}}
+
+`time` is in nanoseconds; the sequence of an entry is the number of its line, counted from 0. `error` stands only
+where there is one. What `value` holds for each kind is in `_ENCODERS`; a partition is written `topic/partition`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, get_args
+
+import orjson
+
+from raftlog.checkers.history import (
+    ASSIGN,
+    COMMIT,
+    COMMITTED,
+    LIST,
+    NEMESIS,
+    POLL,
+    SEND,
+    SUBSCRIBE,
+    Assign,
+    Fetched,
+    GroupOffsets,
+    Kind,
+    ListOffsets,
+    Nemesis,
+    OffsetRange,
+    Op,
+    OpType,
+    Payload,
+    Poll,
+    Send,
+    Subscribe,
+)
+from raftlog.errors import InvalidArgument
+from raftlog.types import Offset, TopicPartition
+
+# Entries of a million share these few strings instead of having their own.
+_TYPES: Final[dict[str, OpType]] = {name: name for name in get_args(OpType)}
+_KINDS: Final[dict[str, Kind]] = {name: name for name in get_args(Kind)}
+
+
+def write_lines(ops: Iterable[Op]) -> Iterator[bytes]:
+    """Each entry as a line with its line feed."""
+    return map(encode, ops)
+
+
+def encode(op: Op) -> bytes:
+    entry: dict[str, Any] = {"time": op.time_ns, "process": op.process, "type": op.type, "kind": op.kind}
+    if op.payload is not None:
+        entry["value"] = _ENCODERS[op.kind](op.payload)
+    if op.error:
+        entry["error"] = op.error
+    return orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _encode_send(send: Send) -> dict[str, Any]:
+    return {"partition": str(send.partition), "values": send.values, "offsets": send.offsets}
+
+
+def _encode_poll(poll: Poll) -> list[Any]:
+    return [{"partition": str(f.partition), "offsets": f.offsets, "values": f.values} for f in poll.fetched]
+
+
+def _encode_group(group: GroupOffsets) -> dict[str, Any]:
+    return {"group": group.group, "offsets": [(str(partition), offset) for partition, offset in group.offsets]}
+
+
+def _encode_list(listed: ListOffsets) -> dict[str, Any]:
+    ranges = [(str(r.partition), r.start, r.end) for r in listed.ranges]
+    return {"ranges": ranges, "linearizable": listed.linearizable}
+
+
+_ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
+    SEND: _encode_send,
+    POLL: _encode_poll,
+    ASSIGN: lambda assign: [(str(partition), offset) for partition, offset in assign.positions],
+    SUBSCRIBE: lambda subscribe: subscribe.topics,
+    COMMIT: _encode_group,
+    COMMITTED: _encode_group,
+    LIST: _encode_list,
+    NEMESIS: lambda nemesis: nemesis.what,
+}
+
+
+def read_lines(lines: Iterable[bytes | str]) -> Iterator[Op]:
+    """Entries one by one; empty lines are skipped. Raises `InvalidArgument` with the number of a line (from 1)."""
+    decoder = _Decoder()
+    sequence = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield decoder.decode(line, sequence)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidArgument(f"line {number} is not an entry of a history: {error!r}") from error
+        sequence += 1
+
+
+class _Decoder:
+    """Remembers partitions, so that equal ones are one object."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, TopicPartition] = {}
+        self._decoders: dict[str, Callable[[Any], Payload]] = {
+            SEND: self._send,
+            POLL: self._poll,
+            ASSIGN: lambda value: Assign(tuple((self._partition(p), _maybe_offset(offset)) for p, offset in value)),
+            SUBSCRIBE: lambda value: Subscribe(tuple(value)),
+            COMMIT: self._group,
+            COMMITTED: self._group,
+            LIST: self._list,
+            NEMESIS: Nemesis,
+        }
+
+    def decode(self, line: bytes | str, sequence: int) -> Op:
+        entry = orjson.loads(line)
+        kind = _KINDS[entry["kind"]]
+        value = entry.get("value")
+        payload = None if value is None else self._decoders[kind](value)
+        return Op(
+            sequence, entry["time"], entry["process"], _TYPES[entry["type"]], kind, payload, entry.get("error", "")
+        )
+
+    def _partition(self, text: str) -> TopicPartition:
+        known = self._partitions.get(text)
+        if known is None:
+            topic, number = text.rsplit("/", 1)
+            known = self._partitions[text] = TopicPartition(topic, int(number))
+        return known
+
+    def _send(self, value: Any) -> Send:
+        return Send(self._partition(value["partition"]), tuple(value["values"]), tuple(value["offsets"]))
+
+    def _poll(self, value: Any) -> Poll:
+        return Poll(
+            tuple([Fetched(self._partition(f["partition"]), tuple(f["offsets"]), tuple(f["values"])) for f in value])
+        )
+
+    def _group(self, value: Any) -> GroupOffsets:
+        offsets = tuple((self._partition(partition), _maybe_offset(offset)) for partition, offset in value["offsets"])
+        return GroupOffsets(value["group"], offsets)
+
+    def _list(self, value: Any) -> ListOffsets:
+        ranges = tuple(OffsetRange(self._partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"])
+        return ListOffsets(ranges, bool(value["linearizable"]))
+
+
+def _maybe_offset(offset: int | None) -> Offset | None:
+    return None if offset is None else Offset(offset)

@@ -1,0 +1,93 @@
+"""What all judges have in common: what they report, and what they are shown.
+
+A judge is fed invocations and completions one by one and reports an `Anomaly` as soon as the history proves it;
+`finish` reports what only the end of a history proves. Judges hold no clock and read nothing but operations.
+Memory: `Findings` keeps `kept_max` anomalies of a kind and counts the rest.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Final, Literal, NamedTuple
+
+from raftlog.checkers.history import Kind, Op
+
+AnomalyKind = Literal[
+    "lost-write",
+    "unseen",
+    "duplicate",
+    "inconsistent-offset",
+    "aborted-read",
+    "phantom",
+    "poll-skip",
+    "nonmonotonic-poll",
+    "int-poll-skip",
+    "int-nonmonotonic-poll",
+    "offset-order",
+    "nonmonotonic-send",
+    "int-nonmonotonic-send",
+    "stale-end",
+    "gap",
+    "start-went-back",
+    "end-went-back",
+    "committed-went-back",
+    "phantom-commit",
+    "realtime-lag",
+    "replicas-differ",
+]
+
+KEPT_MAX: Final = 100
+
+
+class Anomaly(NamedTuple):
+    """One broken promise: what it is, in a sentence, and the entries that prove it in the order of the history."""
+
+    kind: AnomalyKind
+    what: str
+    ops: tuple[Op, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.kind}: {self.what}", *(f"    {op}" for op in self.ops)))
+
+
+class Findings:
+    """Anomalies in the order of discovery, at most `kept_max` of a kind, and the number of all of them by kind."""
+
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self.kept_max = kept_max
+        self.anomalies: list[Anomaly] = []
+        self.counts: dict[AnomalyKind, int] = {}
+
+    def report(self, kind: AnomalyKind, what: str, ops: Iterable[Op | None] = ()) -> None:
+        count = self.counts[kind] = self.counts.get(kind, 0) + 1
+        if count <= self.kept_max:
+            proof = {op.sequence: op for op in ops if op is not None}
+            self.anomalies.append(Anomaly(kind, what, tuple(proof[sequence] for sequence in sorted(proof))))
+
+    def kinds(self) -> list[AnomalyKind]:
+        """Kinds that were found, in the order of their discovery."""
+        return list(self.counts)
+
+
+class Judge:
+    """Base of judges; `invocations` and `completions` name the kinds of operations that one wants to see."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset()
+    completions: ClassVar[frozenset[Kind]] = frozenset()
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        self.findings = Findings() if findings is None else findings
+
+    def invoked(self, op: Op) -> None:
+        """An invocation of one of `invocations`."""
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        """A completion of one of `completions`, whatever its type, with its invocation."""
+
+    def crashed(self, op: Op) -> None:
+        """The client of a process is gone."""
+
+    def finish(self) -> None:
+        """The history is over. May be called once."""
+
+
+InvocationHandler = Callable[[Op], None]
+CompletionHandler = Callable[[Op, Op], None]

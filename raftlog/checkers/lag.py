@@ -1,0 +1,110 @@
+"""Real-time lag: how long ago the newest records became known that a consumer still has not seen.
+
+When a poll was invoked, the consumer stood before offset p + 1 of a partition. Its lag there is the time since the
+first acknowledgement of any offset above p, counted from its `assign` at the earliest. A consumer that is stuck lags
+more and more; one that reads from the beginning starts with a lag of its own making, so the bound is the test's to
+choose. Reported once per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the
+greatest lag of all.
+"""
+
+from bisect import bisect_right
+from typing import ClassVar
+
+from raftlog.checkers.history import ASSIGN, OK, POLL, SEND, SUBSCRIBE, Assign, Kind, Op, Poll, Send
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+
+class Acknowledged:
+    """When each greatest acknowledged offset was reached: both lists rise."""
+
+    __slots__ = ("offsets", "ops")
+
+    def __init__(self) -> None:
+        self.offsets: list[Offset] = []
+        self.ops: list[Op] = []
+
+    def add(self, offset: Offset, op: Op) -> None:
+        if not self.offsets or offset > self.offsets[-1]:
+            self.offsets.append(offset)
+            self.ops.append(op)
+
+    def first_above(self, offset: Offset) -> Op | None:
+        """The first acknowledgement of an offset above this one."""
+        if not self.offsets or self.offsets[-1] <= offset:
+            return None
+        return self.ops[bisect_right(self.offsets, offset)]
+
+
+class Reader:
+    """Where a process stands in each of its partitions (the last offset that it had), and since when it reads."""
+
+    __slots__ = ("last", "since_ns")
+
+    def __init__(self, since_ns: int) -> None:
+        self.last: dict[TopicPartition, Offset] = {}
+        self.since_ns = since_ns
+
+
+class RealtimeLag(Judge):
+    """`bound_ns=None` only measures."""
+
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, ASSIGN, SUBSCRIBE))
+
+    def __init__(self, findings: Findings | None = None, *, bound_ns: int | None = None) -> None:
+        super().__init__(findings)
+        self.worst_ns = 0
+        self._bound_ns = bound_ns
+        self._acknowledged: dict[TopicPartition, Acknowledged] = {}
+        self._readers: dict[int, Reader] = {}
+        self._reported: set[tuple[int, TopicPartition]] = set()
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.type != OK:
+            return
+        payload = op.payload
+        if isinstance(payload, Send):
+            known = self._acknowledged.get(payload.partition)
+            if known is None:
+                known = self._acknowledged[payload.partition] = Acknowledged()
+            known.add(max(payload.offsets), op)
+        elif isinstance(payload, Poll):
+            self._polled(invocation, op, payload)
+        else:
+            reader = self._readers[op.process] = Reader(op.time_ns)
+            for partition, offset in payload.positions if isinstance(payload, Assign) else ():
+                reader.last[partition] = self._newest(partition) if offset is None else Offset(offset - 1)
+
+    def crashed(self, op: Op) -> None:
+        self._readers.pop(op.process, None)
+
+    def _newest(self, partition: TopicPartition) -> Offset:
+        """Where a reader stands at the latest that begins wherever the server says."""
+        known = self._acknowledged.get(partition)
+        return Offset(-1) if known is None else known.offsets[-1]
+
+    def _polled(self, invocation: Op, op: Op, poll: Poll) -> None:
+        reader = self._readers.get(op.process)
+        if reader is None:
+            reader = self._readers[op.process] = Reader(invocation.time_ns)
+        last = reader.last
+        for partition, offsets, _ in poll.fetched:
+            if offsets:
+                last[partition] = max(offsets)
+        for partition, offset in last.items():
+            known = self._acknowledged.get(partition)
+            if known is None or known.offsets[-1] <= offset:
+                continue
+            missed = known.first_above(offset)
+            assert missed is not None, (partition, offset)
+            lag_ns = invocation.time_ns - max(missed.time_ns, reader.since_ns)
+            self.worst_ns = max(self.worst_ns, lag_ns)
+            if self._bound_ns is not None and lag_ns > self._bound_ns:
+                self._report(partition, lag_ns, offset, (missed, op))
+
+    def _report(self, partition: TopicPartition, lag_ns: int, offset: Offset, ops: tuple[Op, Op]) -> None:
+        process = ops[1].process
+        if (process, partition) not in self._reported:
+            self._reported.add((process, partition))
+            what = f"process {process} stands at {partition} offset {offset}, {lag_ns / 1e9:.3f} s behind a later one"
+            self.findings.report("realtime-lag", what, ops)

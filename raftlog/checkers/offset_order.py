@@ -1,0 +1,124 @@
+"""Linearizability of offset assignment: the order of offsets agrees with real time.
+
+If one record was acknowledged, polled or below a listed end before another was sent, the other's offset is greater:
+`offset-order`, or `nonmonotonic-send` when one process sent both, `int-nonmonotonic-send` within one request. A
+linearizable list that was asked after a record was known ends above it, otherwise `stale-end`. Because offsets are a
+total order and values are unique, these pairwise checks are all that linearizability of appends asks for.
+
+One pass: per partition the greatest offset that is known so far is a *floor*; a send remembers the floor of its
+invocation and must end above it. Sends of unknown outcome are judged when a poll shows their values.
+"""
+
+from typing import ClassVar, NamedTuple
+
+from raftlog.checkers.history import LIST, OK, POLL, SEND, Kind, ListOffsets, Op, Poll, Send, Value
+from raftlog.checkers.judge import AnomalyKind, Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+
+class Floor(NamedTuple):
+    """The greatest offset known to exist, and the entry that showed it."""
+
+    offset: Offset
+    op: Op
+
+
+class OpenSend(NamedTuple):
+    """A send that has no offset yet; its offset has to be above the floor."""
+
+    invocation: Op
+    floor: Floor | None
+
+
+class OffsetOrder(Judge):
+    """See the module."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, LIST))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._floors: dict[TopicPartition, Floor] = {}
+        self._open: dict[TopicPartition, dict[Value, OpenSend]] = {}
+        self._lists: dict[int, dict[TopicPartition, Floor]] = {}
+
+    def invoked(self, op: Op) -> None:
+        payload = op.payload
+        if isinstance(payload, Send):
+            sends = self._open.get(payload.partition)
+            if sends is None:
+                sends = self._open[payload.partition] = {}
+            send = OpenSend(op, self._floors.get(payload.partition))
+            for value in payload.values:
+                sends[value] = send
+        elif isinstance(payload, ListOffsets) and payload.linearizable:
+            self._lists[op.process] = self._floors.copy()
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        payload = op.payload
+        if isinstance(payload, Send):
+            self._send_completed(op, payload)
+        elif isinstance(payload, ListOffsets):
+            self._list_completed(op, payload)
+        elif op.type == OK and isinstance(payload, Poll):
+            for partition, offsets, values in payload.fetched:
+                if offsets:
+                    self._polled(op, partition, offsets, values)
+
+    def _send_completed(self, op: Op, payload: Send) -> None:
+        if op.type == "info":
+            return
+        sends = self._open[payload.partition]
+        send = None
+        for value in payload.values:
+            send = sends.pop(value, send)
+        if op.type != OK or not payload.offsets:
+            return
+        offsets = payload.offsets
+        if len(offsets) > 1:
+            self._check_inside(op, payload)
+        if send is not None and send.floor is not None and min(offsets) <= send.floor.offset:
+            self._report(payload.partition, min(offsets), send, op)
+        self._raise_floor(payload.partition, max(offsets), op)
+
+    def _check_inside(self, op: Op, payload: Send) -> None:
+        for last, first in zip(payload.offsets, payload.offsets[1:], strict=False):
+            if first <= last:
+                what = f"one send to {payload.partition} got offset {first} for a value behind that of offset {last}"
+                self.findings.report("int-nonmonotonic-send", what, (op,))
+
+    def _polled(
+        self, op: Op, partition: TopicPartition, offsets: tuple[Offset, ...], values: tuple[Value, ...]
+    ) -> None:
+        sends = self._open.get(partition)
+        if sends and not sends.keys().isdisjoint(values):
+            for offset, value in zip(offsets, values, strict=True):
+                send = sends.pop(value, None)
+                if send is not None and send.floor is not None and offset <= send.floor.offset:
+                    self._report(partition, offset, send, op)
+        self._raise_floor(partition, max(offsets), op)
+
+    def _list_completed(self, op: Op, payload: ListOffsets) -> None:
+        floors = self._lists.pop(op.process, {})
+        if op.type != OK:
+            return
+        for partition, _, end in payload.ranges:
+            floor = floors.get(partition)
+            if floor is not None and end <= floor.offset:
+                what = f"{partition} ended at {end} for a linearizable list; offset {floor.offset} was known before it"
+                self.findings.report("stale-end", what, (floor.op, op))
+            if end > 0:
+                self._raise_floor(partition, Offset(end - 1), op)
+
+    def _raise_floor(self, partition: TopicPartition, offset: Offset, op: Op) -> None:
+        floor = self._floors.get(partition)
+        if floor is None or offset > floor.offset:
+            self._floors[partition] = Floor(offset, op)
+
+    def _report(self, partition: TopicPartition, offset: Offset, send: OpenSend, shown: Op) -> None:
+        assert send.floor is not None, send
+        before = send.floor
+        same = before.op.kind == SEND and before.op.process == send.invocation.process
+        kind: AnomalyKind = "nonmonotonic-send" if same else "offset-order"
+        what = f"{partition} offset {before.offset} was known before a send that got offset {offset}"
+        self.findings.report(kind, what, (before.op, send.invocation, shown))

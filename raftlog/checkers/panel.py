@@ -1,0 +1,139 @@
+"""All judges of a history together, fed entry by entry: pairs invocations with completions and shows each judge what
+it asked for.
+
+A history that is no history (a process with two operations under way, a completion without invocation, time that
+falls) is an `InvalidArgument`: it says something about the recorder, and nothing about the log.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, get_args
+
+from raftlog.checkers.density import Density
+from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets
+from raftlog.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
+from raftlog.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
+from raftlog.checkers.lag import RealtimeLag
+from raftlog.checkers.offset_order import OffsetOrder
+from raftlog.checkers.polls import Polls
+from raftlog.checkers.records import RecordBook
+from raftlog.errors import InvalidArgument
+
+
+class Rules(NamedTuple):
+    """What the log under test promises."""
+
+    dense: bool = True
+    """Offsets have no holes: no transactions, no compaction."""
+    forward_only_commits: bool = True
+    """Committed offsets of a group never go back: no operator resets, no commits with generations."""
+    lag_bound_ns: int | None = None
+    """How far behind a consumer may be; `None` only measures."""
+
+
+class Verdict(NamedTuple):
+    """The end: anomalies in the order of their discovery (a bounded number of each kind), and how many there were."""
+
+    anomalies: tuple[Anomaly, ...]
+    counts: dict[AnomalyKind, int]
+    operations: int
+    worst_lag_ns: int
+
+    def is_clean(self, tolerated: Iterable[AnomalyKind] = ()) -> bool:
+        return not self.counts.keys() - set(tolerated)
+
+    def __str__(self) -> str:
+        if not self.counts:
+            return f"{self.operations} operations, no anomaly"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return "\n".join((f"{self.operations} operations: {kinds}", *map(str, self.anomalies)))
+
+
+class Panel:
+    """`feed` every entry, then `finish`."""
+
+    def __init__(self, rules: Rules | None = None, *, kept_max: int = KEPT_MAX) -> None:
+        rules = Rules() if rules is None else rules
+        self.findings = Findings(kept_max)
+        self.book = RecordBook(self.findings)
+        self.lag = RealtimeLag(self.findings, bound_ns=rules.lag_bound_ns)
+        self.judges: tuple[Judge, ...] = (
+            self.book,
+            Polls(self.findings, book=self.book, dense=rules.dense),
+            OffsetOrder(self.findings),
+            ListedOffsets(self.findings),
+            CommittedOffsets(self.findings, forward_only=rules.forward_only_commits),
+            self.lag,
+            *((Density(self.book, self.findings),) if rules.dense else ()),
+        )
+        self._pairing = Pairing(self.judges)
+
+    def feed(self, op: Op) -> Sequence[Anomaly]:
+        """The anomalies that this entry proved. Raises `InvalidArgument` when it cannot be part of a history."""
+        before = len(self.findings.anomalies)
+        self._pairing.feed(op)
+        return self.findings.anomalies[before:] if len(self.findings.anomalies) > before else ()
+
+    def finish(self) -> Verdict:
+        for judge in self.judges:
+            judge.finish()
+        findings = self.findings
+        return Verdict(tuple(findings.anomalies), findings.counts, self._pairing.operations, self.lag.worst_ns)
+
+
+class Pairing:
+    """Finds the invocation of each completion and calls the judges that want either."""
+
+    def __init__(self, judges: Sequence[Judge]) -> None:
+        kinds: tuple[Kind, ...] = get_args(Kind)
+        self.operations = 0
+        self._pending: dict[int, Op] = {}
+        self._last_sequence, self._last_time_ns = -1, 0
+        self._invoked: dict[Kind, list[InvocationHandler]] = {
+            kind: [judge.invoked for judge in judges if kind in judge.invocations] for kind in kinds
+        }
+        self._completed: dict[Kind, list[CompletionHandler]] = {
+            kind: [judge.completed for judge in judges if kind in judge.completions] for kind in kinds
+        }
+        self._crashed = [judge.crashed for judge in judges]
+
+    def feed(self, op: Op) -> None:
+        if op.sequence <= self._last_sequence or op.time_ns < self._last_time_ns:
+            raise InvalidArgument(f"entries are in the order of sequence and time: {op} follows #{self._last_sequence}")
+        self._last_sequence, self._last_time_ns = op.sequence, op.time_ns
+        if op.type == INVOKE:
+            if self._pending.setdefault(op.process, op) is not op:
+                raise InvalidArgument(f"process {op.process} has two operations under way: {op}")
+            self.operations += 1
+            for invoked in self._invoked[op.kind]:
+                invoked(op)
+        elif op.kind in LONE_KINDS:
+            self._lone(op)
+        else:
+            invocation = self._pending.pop(op.process, None)
+            if invocation is None or invocation.kind != op.kind:
+                raise InvalidArgument(f"a completion without its invocation: {op}")
+            for completed in self._completed[op.kind]:
+                completed(invocation, op)
+
+    def _lone(self, op: Op) -> None:
+        if op.kind == CRASH:
+            self._pending.pop(op.process, None)
+            for crashed in self._crashed:
+                crashed(op)
+
+
+def judge_history(ops: Iterable[Op], rules: Rules | None = None) -> Verdict:
+    """Judge a whole history with all judges; reads it once, so `ops` may be `read_lines` of a large file."""
+    panel = Panel(rules)
+    for op in ops:
+        panel.feed(op)
+    return panel.finish()
+
+
+def judge_with(judge: Judge, ops: Iterable[Op]) -> Findings:
+    """Judge a whole history with one judge."""
+    pairing = Pairing((judge,))
+    for op in ops:
+        pairing.feed(op)
+    judge.finish()
+    return judge.findings

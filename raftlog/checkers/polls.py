@@ -1,0 +1,142 @@
+"""The order in which a consumer sees records: never backwards, never past a record.
+
+Within one poll (`int-nonmonotonic-poll`, `int-poll-skip`), and from one poll of a process to its next
+(`nonmonotonic-poll`, `poll-skip`). An `assign` begins anew, at its offset where it names one. After `subscribe` only
+polls by themselves are judged: a rebalance may move a consumer anywhere. A poll that ended unknown may have moved the
+consumer on: the next one may skip, but not go back.
+
+Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
+Without it a skip is a step over an offset that somebody, somewhere, saw; that is known at the end, from the book.
+"""
+
+from bisect import bisect_right
+from typing import ClassVar, NamedTuple
+
+from raftlog.checkers.history import (
+    ASSIGN,
+    INFO,
+    OK,
+    POLL,
+    SUBSCRIBE,
+    Assign,
+    Fetched,
+    Kind,
+    Op,
+    Poll,
+)
+from raftlog.checkers.judge import AnomalyKind, Findings, Judge
+from raftlog.checkers.records import RecordBook
+from raftlog.types import Offset, TopicPartition
+
+
+class Consumer:
+    """Where a process stands. `last[p]` is the last offset that it had, with the entry that says so."""
+
+    __slots__ = ("last", "maybe_ahead", "subscribed")
+
+    def __init__(self, *, subscribed: bool = False) -> None:
+        self.last: dict[TopicPartition, tuple[Offset, Op]] = {}
+        self.maybe_ahead: set[TopicPartition] = set()
+        self.subscribed = subscribed
+
+
+class Step(NamedTuple):
+    """A consumer went from `last` to `first`, over everything between."""
+
+    kind: AnomalyKind
+    partition: TopicPartition
+    last: Offset
+    first: Offset
+    ops: tuple[Op, Op]
+
+
+class Polls(Judge):
+    """`book` is needed only for logs that are not dense."""
+
+    completions: ClassVar[frozenset[Kind]] = frozenset((POLL, ASSIGN, SUBSCRIBE))
+
+    def __init__(self, findings: Findings | None = None, *, book: RecordBook | None = None, dense: bool = True) -> None:
+        super().__init__(findings)
+        assert dense or book is not None, "which offsets exist is known from the book"
+        self._book, self._dense = book, dense
+        self._consumers: dict[int, Consumer] = {}
+        self._steps: list[Step] = []
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.kind == POLL:
+            self._poll_completed(op)
+        elif op.type == OK or op.type == INFO:
+            consumer = self._consumers[op.process] = Consumer(subscribed=op.kind == SUBSCRIBE)
+            if op.type == OK and isinstance(op.payload, Assign):
+                for partition, offset in op.payload.positions:
+                    if offset is not None:
+                        consumer.last[partition] = Offset(offset - 1), op
+
+    def crashed(self, op: Op) -> None:
+        self._consumers.pop(op.process, None)
+
+    def _poll_completed(self, op: Op) -> None:
+        consumer = self._consumers.get(op.process)
+        if consumer is None:
+            consumer = self._consumers[op.process] = Consumer()
+        if op.type == OK:
+            assert isinstance(op.payload, Poll), op
+            for fetched in op.payload.fetched:
+                if fetched.offsets:
+                    self._fetched(consumer, op, fetched)
+        elif op.type == INFO:
+            consumer.maybe_ahead.update(consumer.last)
+
+    def _fetched(self, consumer: Consumer, op: Op, fetched: Fetched) -> None:
+        partition, offsets, _ = fetched
+        first, count = offsets[0], len(offsets)
+        if count > 1 and offsets != tuple(range(first, first + count)):
+            self._check_inside(op, fetched)
+        if consumer.subscribed:
+            return
+        previous = consumer.last.get(partition)
+        consumer.last[partition] = offsets[-1], op
+        if previous is not None and first != previous[0] + 1:
+            self._check_step(consumer, partition, previous, first, op)
+        if consumer.maybe_ahead:
+            consumer.maybe_ahead.discard(partition)
+
+    def _check_step(
+        self, consumer: Consumer, partition: TopicPartition, previous: tuple[Offset, Op], first: Offset, op: Op
+    ) -> None:
+        last, before = previous
+        if first <= last:
+            what = f"process {op.process} polled {partition} offset {first} after it was at {last}"
+            self.findings.report("nonmonotonic-poll", what, (before, op))
+        elif partition not in consumer.maybe_ahead:
+            self._skipped(Step("poll-skip", partition, last, first, (before, op)))
+
+    def _check_inside(self, op: Op, fetched: Fetched) -> None:
+        for last, first in zip(fetched.offsets, fetched.offsets[1:], strict=False):
+            if first <= last:
+                what = f"one poll of {fetched.partition} returned offset {first} after {last}"
+                self.findings.report("int-nonmonotonic-poll", what, (op,))
+            elif first > last + 1:
+                self._skipped(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
+
+    def _skipped(self, step: Step) -> None:
+        if not self._dense:
+            self._steps.append(step)
+            return
+        what = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
+        self.findings.report(step.kind, f"{what}; offsets between were skipped", step.ops)
+
+    def finish(self) -> None:
+        known: dict[TopicPartition, list[Offset]] = {}
+        for step in self._steps:
+            assert self._book is not None, "logs that are not dense have a book"
+            book = self._book.book(step.partition)
+            if step.partition not in known:
+                known[step.partition] = sorted(book.values)
+            offsets = known[step.partition]
+            skipped = bisect_right(offsets, step.last)
+            if offsets[skipped] < step.first:
+                what = f"process {step.ops[1].process} went from {step.partition} offset {step.last} to {step.first}"
+                between = offsets[skipped]
+                what += f" past offset {between}, which holds {book.values[between]!r}"
+                self.findings.report(step.kind, what, (book.witnesses[between], *step.ops))

@@ -1,0 +1,188 @@
+"""The book of records: which value was sent, which offset it has, who saw it.
+
+Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (one value, two offsets), `aborted-read`
+(a value that definitely failed was seen), `phantom` (a value that nobody had sent was seen). Reports at the end:
+
+- `lost-write`: acknowledged, never polled by anybody, although somebody polled that offset or a later one;
+- `unseen`: acknowledged, never polled, and nobody polled so far. Weaker: whether it is an error depends on whether
+  the test drained the log; the two are disjoint.
+
+Offsets below the greatest known log start are excused: retention may have taken them before anybody read.
+Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
+
+Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
+"""
+
+from typing import ClassVar, Final
+
+from raftlog.checkers.history import FAIL, LIST, OK, POLL, SEND, Fetched, Kind, ListOffsets, Op, Poll, Send, Value
+from raftlog.checkers.judge import AnomalyKind, Findings, Judge
+from raftlog.errors import InvalidArgument
+from raftlog.types import Offset, TopicPartition
+
+
+class PartitionBook:
+    """What is known of one partition. `offsets[v] = o` and `values[o] = v` hold the first that was seen of either."""
+
+    __slots__ = (
+        "end",
+        "name",
+        "offsets",
+        "polled",
+        "polled_elsewhere",
+        "polled_end",
+        "polled_op",
+        "sent",
+        "start",
+        "values",
+        "witnesses",
+    )
+
+    def __init__(self, name: TopicPartition) -> None:
+        self.name: Final = name
+        self.sent: dict[Value, Op] = {}  # the completion of its send, or the invocation while there is none
+        self.values: dict[Offset, Value] = {}
+        self.offsets: dict[Value, Offset] = {}
+        self.witnesses: dict[Offset, Op] = {}  # the first entry that showed the offset
+        self.polled: set[Offset] = set()
+        self.polled_elsewhere: set[Value] = set()  # polled at an offset that `values` gives to another value
+        self.polled_end = Offset(0)
+        self.polled_op: Op | None = None
+        self.start = Offset(0)  # greatest log start that was listed
+        self.end = Offset(0)  # greatest end that was listed
+
+    def was_polled(self, value: Value, offset: Offset) -> bool:
+        """Whether a poll showed the value: at this offset, where it was first seen, or anywhere."""
+        places = (offset, self.offsets[value])
+        return value in self.polled_elsewhere or any(p in self.polled and self.values[p] == value for p in places)
+
+
+class RecordBook(Judge):
+    """See the module; `Density` and `Polls` read it too."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self.partitions: dict[TopicPartition, PartitionBook] = {}
+        self._reported: set[tuple[AnomalyKind, TopicPartition, Offset | None, Value]] = set()
+
+    def book(self, partition: TopicPartition) -> PartitionBook:
+        book = self.partitions.get(partition)
+        if book is None:
+            book = self.partitions[partition] = PartitionBook(partition)
+        return book
+
+    def invoked(self, op: Op) -> None:
+        assert isinstance(op.payload, Send), op
+        sent = self.book(op.payload.partition).sent
+        for value in op.payload.values:
+            if sent.setdefault(value, op) is not op:
+                raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.kind == SEND:
+            self._send_completed(op)
+        elif op.type == OK and op.kind == POLL:
+            assert isinstance(op.payload, Poll), op
+            for fetched in op.payload.fetched:
+                self._polled(op, fetched)
+        elif op.type == OK:
+            assert isinstance(op.payload, ListOffsets), op
+            for partition, start, end in op.payload.ranges:
+                book = self.book(partition)
+                book.start, book.end = max(book.start, start), max(book.end, end)
+
+    def _send_completed(self, op: Op) -> None:
+        send = op.payload
+        assert isinstance(send, Send), op
+        book = self.book(send.partition)
+        for value in send.values:
+            if value not in book.sent:
+                raise InvalidArgument(f"value {value!r} completes a send that did not offer it: {op}")
+            book.sent[value] = op
+        if op.type == OK:
+            if len(send.offsets) != len(send.values):
+                raise InvalidArgument(f"{len(send.values)} values were acknowledged with {len(send.offsets)} offsets")
+            for offset, value in zip(send.offsets, send.values, strict=True):
+                self._place(book, offset, value, op)
+        elif op.type == FAIL:
+            for value in send.values:
+                if value in book.offsets:
+                    self._report_aborted(book, value, op, book.witnesses[book.offsets[value]])
+
+    def _polled(self, op: Op, fetched: Fetched) -> None:
+        partition, offsets, values = fetched
+        if not offsets:
+            return
+        book = self.book(partition)
+        if tuple(map(book.values.get, offsets)) == values:
+            book.polled.update(offsets)
+        else:
+            self._place_polled(book, op, fetched)
+        if (end := Offset(max(offsets) + 1)) > book.polled_end:
+            book.polled_end, book.polled_op = end, op
+
+    def _place_polled(self, book: PartitionBook, op: Op, fetched: Fetched) -> None:
+        if len(fetched.offsets) != len(fetched.values):
+            raise InvalidArgument(f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values: {op}")
+        for offset, value in zip(fetched.offsets, fetched.values, strict=True):
+            if book.values.get(offset) != value:
+                self._check_origin(book, value, op)
+                self._place(book, offset, value, op)
+            if book.values[offset] == value:
+                book.polled.add(offset)
+            else:
+                book.polled_elsewhere.add(value)
+
+    def _check_origin(self, book: PartitionBook, value: Value, op: Op) -> None:
+        sender = book.sent.get(value)
+        if sender is None:
+            if self._is_new("phantom", book, None, value):
+                self.findings.report("phantom", f"{book.name} showed {value!r} before anybody sent it", (op,))
+        elif sender.type == FAIL:
+            self._report_aborted(book, value, sender, op)
+
+    def _place(self, book: PartitionBook, offset: Offset, value: Value, op: Op) -> None:
+        """Note that the entry shows the value at the offset, and what contradicts it."""
+        known = book.values.setdefault(offset, value)
+        witness = book.witnesses.setdefault(offset, op)
+        if known != value and self._is_new("inconsistent-offset", book, offset, value):
+            what = f"{book.name} offset {offset} held {known!r} and {value!r}"
+            self.findings.report("inconsistent-offset", what, (witness, op))
+        first = book.offsets.setdefault(value, offset)
+        if first != offset and self._is_new("duplicate", book, offset, value):
+            what = f"{book.name} value {value!r} stands at offsets {first} and {offset}"
+            self.findings.report("duplicate", what, (book.witnesses[first], op))
+
+    def _report_aborted(self, book: PartitionBook, value: Value, failed: Op, seen: Op) -> None:
+        if self._is_new("aborted-read", book, None, value):
+            what = f"{book.name} value {value!r} definitely failed, and yet it was seen"
+            self.findings.report("aborted-read", what, (failed, seen))
+
+    def _is_new(self, kind: AnomalyKind, book: PartitionBook, offset: Offset | None, value: Value) -> bool:
+        key = (kind, book.name, offset, value)
+        if key in self._reported:
+            return False
+        self._reported.add(key)
+        return True
+
+    def finish(self) -> None:
+        for book in self.partitions.values():
+            for value, op in book.sent.items():
+                send = op.payload
+                # A send of several values stands in the book once for each; it is looked at once.
+                if op.type == OK and isinstance(send, Send) and value == send.values[0]:
+                    self._finish_send(book, op, send)
+
+    def _finish_send(self, book: PartitionBook, op: Op, send: Send) -> None:
+        for offset, value in zip(send.offsets, send.values, strict=True):
+            if offset < book.start or book.was_polled(value, offset):
+                continue
+            if offset < book.polled_end:
+                what = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
+                self.findings.report("lost-write", f"{what}; offset {book.polled_end - 1} was", (op, book.polled_op))
+            else:
+                what = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
+                self.findings.report("unseen", what, (op, book.polled_op))

@@ -1,0 +1,117 @@
+"""Replicas hold the same bytes: of any two, the shorter is a prefix of the longer from where both have data.
+
+Streams are pairs of a rising number and the bytes of one batch. The number is an offset where client batches alone
+are compared, and an index where control batches are among them, because those share an offset with the batch behind
+them. Where a replica's log starts later, the others are compared from there. Anomaly: `replicas-differ`, with the
+number and the first byte that differs.
+
+`compare_streams` reads whole streams in lockstep, keeping one item of each. `ReplicaComparison` is fed as replicas
+commit, and keeps a digest per number until it is trimmed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from raftlog.checkers.judge import Anomaly
+from raftlog.errors import InvalidArgument
+from raftlog.types import Buffer
+
+Item = tuple[int, Buffer]
+DIGEST_BYTES = 16
+
+
+def compare_streams(streams: Mapping[str, Iterable[Item]]) -> Anomaly | None:
+    """The first difference between any of the replicas, or `None`. Raises `InvalidArgument` if a number falls."""
+    iterators = {name: _rising(name, stream) for name, stream in streams.items()}
+    heads = _present({name: next(iterator, None) for name, iterator in iterators.items()})
+    if not heads:
+        return None
+    start = max(number for number, _ in heads.values())
+    heads = _present({name: _first_from(start, head, iterators[name]) for name, head in heads.items()})
+    while len(heads) > 1:
+        names = iter(heads)
+        first = next(names)
+        for name in names:
+            if heads[name] != heads[first]:
+                return _difference(first, heads[first], name, heads[name])
+        heads = _present({name: next(iterators[name], None) for name in heads})
+    return None
+
+
+def _rising(name: str, stream: Iterable[Item]) -> Iterator[Item]:
+    last = -1
+    for number, data in stream:
+        if number <= last:
+            raise InvalidArgument(f"{name}: {number} follows {last}; control batches are compared by their index")
+        last = number
+        yield number, data
+
+
+def _present(heads: Mapping[str, Item | None]) -> dict[str, Item]:
+    """Streams that have not ended."""
+    return {name: head for name, head in heads.items() if head is not None}
+
+
+def _first_from(start: int, head: Item | None, iterator: Iterator[Item]) -> Item | None:
+    while head is not None and head[0] < start:
+        head = next(iterator, None)
+    return head
+
+
+def _difference(name: str, item: Item, other_name: str, other: Item) -> Anomaly:
+    if item[0] != other[0]:
+        what = f"{name} has {item[0]} where {other_name} has {other[0]}"
+    else:
+        position = first_difference(item[1], other[1])
+        sizes = f"{len(item[1])} and {len(other[1])} bytes"
+        what = f"{name} and {other_name} differ at {item[0]}: byte {position} of {sizes}"
+    return Anomaly("replicas-differ", what)
+
+
+def first_difference(data: Buffer, other: Buffer) -> int:
+    """Position of the first byte in which they differ; the shorter one's length when it is a prefix."""
+    length = min(len(data), len(other))
+    low, high = 0, length
+    # Prefixes that are equal stay equal when they get shorter, so bisection finds the border with C comparisons.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if memoryview(data)[low:middle] == memoryview(other)[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class Kept(NamedTuple):
+    """What the first replica had at a number."""
+
+    replica: str
+    digest: bytes
+    size: int
+
+
+class ReplicaComparison:
+    """Incremental: whoever feeds a number first says what it holds, everybody else must agree.
+
+    Feed only what is committed: it never changes, and that is part of what is checked.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Kept] = {}
+
+    def feed(self, replica: str, number: int, data: Buffer) -> Anomaly | None:
+        """The anomaly when another replica, or this one earlier, had something else at this number."""
+        digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
+        kept = self._kept.get(number)
+        if kept is None:
+            self._kept[number] = Kept(replica, digest, len(data))
+        elif kept.digest != digest:
+            what = f"{kept.replica} had {kept.size} bytes at {number}, {replica} has other {len(data)} bytes"
+            return Anomaly("replicas-differ", what)
+        return None
+
+    def trim(self, number: int) -> None:
+        """Forget what is below the number."""
+        for old in [known for known in self._kept if known < number]:
+            del self._kept[old]
