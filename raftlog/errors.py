@@ -16,6 +16,7 @@
     │   └── LogClosed           closed, or stopped by a failed sync
     ├── StorageError            what the disk holds or does is wrong
     │   ├── CorruptBatch        file, position and offset of bytes that fail their checksum
+    │   ├── JournalDamaged      something synced is gone from the journal: hard state may be lost
     │   ├── FormatError         another version, or not a raftlog directory
     │   ├── DirectoryLocked     another process has the directory open
     │   └── SyncFailed          an fsync failed; it is never retried
@@ -117,6 +118,20 @@ class CorruptBatch(StorageError):
     def __init__(self, file: str, position: Position, offset: Offset, why: str) -> None:
         super().__init__(f"{file}: corrupt batch at position {position}, offset {offset}: {why}")
         self.file, self.position, self.offset, self.why = file, position, offset, why
+
+
+class JournalDamaged(StorageError):
+    """Something synced is gone or altered: hard state may be lost, so this disk must not vote under its old uuid.
+
+    The caller takes a new disk uuid and joins every group again as a learner (design section 3).
+    """
+
+    def __init__(self, file: str, position: Position, why: str) -> None:
+        super().__init__(
+            f"{file}: the journal is damaged at position {position}: {why}; "
+            "its hard state cannot be trusted, so this disk has to rejoin its groups under a new disk uuid"
+        )
+        self.file, self.position, self.why = file, position, why
 
 
 class FormatError(StorageError):

@@ -1,0 +1,120 @@
+"""Blocks and frames: how bytes of the journal lie in its files.
+
+A frame is what one write carries: 1 to `WRITE_BLOCKS_MAX` blocks of 4 KiB, consecutive in sequence, each with a header
+of 48 bytes and up to 4048 bytes of payload; all but the last are full. A frame is written only after the sync of the
+frame before it returned, so a block of a later frame proves that every earlier frame was durable.
+
+    part < parts ≤ WRITE_BLOCKS_MAX,   number of a frame = sequence − part of any of its blocks
+    start ≤ sequence,                  sequence grows by 1 from block to block, across files
+
+The payload of all blocks in order of sequence is one stream of addresses: the payload of block s begins at
+s · 4048. A block's place is part of it (its number in the file), so one that was written elsewhere is not intact.
+docs/JOURNAL.md has the bytes. Pure: no files here.
+"""
+
+import struct
+import uuid
+from collections.abc import Sequence
+from typing import Final, NamedTuple, NewType
+
+from crc32c import crc32c
+
+from raftlog.types import Buffer
+
+BLOCK_SIZE: Final = 4096
+BLOCK_HEADER_SIZE: Final = 48
+PAYLOAD_SIZE: Final = BLOCK_SIZE - BLOCK_HEADER_SIZE
+WRITE_BLOCKS_MAX: Final = 1024
+"""Part of the format: how far behind the journal's end a write that never finished can reach."""
+BLOCK_MAGIC: Final = b"RLJB"
+BLOCK_VERSION: Final = 1
+CHECKED_FROM: Final = 8
+"""The checksum covers the disk uuid, then the block from here on."""
+JournalSequence = NewType("JournalSequence", int)
+"""Counts the blocks of a journal, from 1 on; never reset for one disk uuid. A frame's number is its first block's."""
+FIRST_SEQUENCE: Final = JournalSequence(1)
+
+BLOCK_HEADER: Final = struct.Struct(">4sIIIIHHQQHHI")
+CHECKSUM: Final = struct.Struct(">I")
+_CHECKSUM_AT: Final = 4
+ZERO_BLOCK: Final = bytes(BLOCK_SIZE)
+assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
+
+
+class BlockHeader(NamedTuple):
+    """A block's header as it stands in the bytes."""
+
+    magic: bytes
+    checksum: int
+    chain: int
+    """Checksum of the block before it in sequence; 0 in the first block of a journal."""
+    use: int
+    """Counts the uses of files: each time that a file is begun, new or recycled, takes the next number."""
+    block: int
+    """Number of the block in its file."""
+    part: int
+    parts: int
+    sequence: int
+    start: int
+    """Where recovery begins: the frame of the newest checkpoint that was complete when this block was written."""
+    length: int
+    version: int
+    reserved: int
+
+
+class Place(NamedTuple):
+    """`count` blocks of a frame, in one file from block `block` on, in its use `use`."""
+
+    use: int
+    block: int
+    blocks: int
+
+
+def checksum_seed(disk_uuid: uuid.UUID) -> int:
+    """What the checksums of this disk's blocks begin with: a block of another disk is never intact here."""
+    return int(crc32c(disk_uuid.bytes))
+
+
+def blocks_for(payload_bytes: int) -> int:
+    """Blocks of a frame with so much payload; a frame without any has one."""
+    return max(1, -(-payload_bytes // PAYLOAD_SIZE))
+
+
+def build_frame(
+    payload: Buffer, sequence: int, start: int, chain: int, places: Sequence[Place], seed: int
+) -> tuple[bytearray, int]:
+    """The bytes of a frame whose first block has `sequence`, and the checksum of its last block."""
+    parts = blocks_for(len(payload))
+    assert parts <= WRITE_BLOCKS_MAX, f"frame {sequence} would have {parts} > {WRITE_BLOCKS_MAX} blocks"
+    assert parts == sum(place.blocks for place in places), (parts, places)
+    out = bytearray(parts * BLOCK_SIZE)
+    view, source = memoryview(out), memoryview(payload)
+    part = at = 0
+    for use, block, count in places:
+        for number in range(block, block + count):
+            piece = source[part * PAYLOAD_SIZE : (part + 1) * PAYLOAD_SIZE]
+            length = len(piece)
+            BLOCK_HEADER.pack_into(
+                out, at, BLOCK_MAGIC, 0, chain, use, number, part, parts, sequence + part, start, length,
+                BLOCK_VERSION, 0,
+            )  # fmt: skip  # one line per field would hide that this is one call
+            view[at + BLOCK_HEADER_SIZE : at + BLOCK_HEADER_SIZE + length] = piece
+            chain = crc32c(view[at + CHECKED_FROM : at + BLOCK_SIZE], seed)
+            CHECKSUM.pack_into(out, at + _CHECKSUM_AT, chain)
+            part += 1
+            at += BLOCK_SIZE
+    return out, chain
+
+
+def is_intact(block: Buffer, header: BlockHeader, number: int, seed: int) -> bool:
+    """Whether 4096 bytes read at block `number` of a file are a block that was written there by this disk."""
+    return (
+        header.magic == BLOCK_MAGIC
+        and header.block == number
+        and header.checksum == crc32c(memoryview(block)[CHECKED_FROM:BLOCK_SIZE], seed)
+    )
+
+
+def read_block_header(buffer: Buffer, position: int = 0) -> BlockHeader:
+    """Read a header; nothing in it is checked yet."""
+    return BlockHeader._make(BLOCK_HEADER.unpack_from(buffer, position))

@@ -1,0 +1,57 @@
+"""Settings of the journal, and the error that says that it lost something."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from raftlog.config import GIB, MIB
+from raftlog.errors import InvalidArgument
+from raftlog.runtime.journal.blocks import BLOCK_SIZE, PAYLOAD_SIZE, WRITE_BLOCKS_MAX
+
+_LEAST_FRAME_BLOCKS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalConfig:
+    """Sizes in bytes, rounded down to whole blocks of 4 KiB."""
+
+    file_bytes: int = 16 * MIB
+    """Size of one preallocated file; larger files are switched less often, and recycled later."""
+    write_bytes_max: int = 4 * MIB
+    """The largest frame, and so the largest single write; at most 4 MiB and at most `file_bytes`."""
+    pending_bytes_max: int = 16 * MIB
+    """Operations that may wait in memory; past it appends of entries get `Overloaded`."""
+    reserve_bytes: int = 2 * MIB
+    """Room, in memory and on the disk, that only operations without entries may use: on a full disk votes, trims and
+    a checkpoint still go through. It grows to twice the size of the last checkpoint (124 bytes for each group)."""
+    checkpoint_bytes: int = 64 * MIB
+    """Journal since the last checkpoint after which `Journal.is_checkpoint_due`."""
+    journal_bytes_max: int = GIB
+    """Journal since the last checkpoint past which appends of entries get `Overloaded`: it bounds recovery."""
+    spare_files_max: int = 8
+    """Files kept for reuse after a checkpoint; more are unlinked."""
+
+    def __post_init__(self) -> None:
+        frame_bytes_max = min(self.file_bytes, WRITE_BLOCKS_MAX * BLOCK_SIZE)
+        if not _LEAST_FRAME_BLOCKS * BLOCK_SIZE <= self.write_bytes_max <= frame_bytes_max:
+            raise InvalidArgument(
+                f"write_bytes_max={self.write_bytes_max} is out of range: it must lie in "
+                f"{_LEAST_FRAME_BLOCKS * BLOCK_SIZE} … {frame_bytes_max} (a file, or {WRITE_BLOCKS_MAX} blocks)"
+            )
+        for name in ("pending_bytes_max", "reserve_bytes", "checkpoint_bytes", "journal_bytes_max", "spare_files_max"):
+            if getattr(self, name) < 0:
+                raise InvalidArgument(f"{name}={getattr(self, name)} is negative")
+        if self.reserve_bytes > self.file_bytes:
+            raise InvalidArgument(f"reserve_bytes={self.reserve_bytes} is more than file_bytes={self.file_bytes}")
+
+    @property
+    def file_blocks(self) -> int:
+        return self.file_bytes // BLOCK_SIZE
+
+    @property
+    def frame_payload_max(self) -> int:
+        """Payload bytes of the largest frame."""
+        return self.write_bytes_max // BLOCK_SIZE * PAYLOAD_SIZE
+
+    @property
+    def reserve_blocks(self) -> int:
+        return self.reserve_bytes // BLOCK_SIZE

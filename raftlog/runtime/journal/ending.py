@@ -1,0 +1,177 @@
+"""Where the journal begins and ends, and whether its end is torn or damaged.
+
+Recovery begins at the greatest `start` of any intact block and follows the chain from block to block. Let `end` be the
+sequence after the last complete frame of that walk, `missing` the first sequence that the walk does not reach:
+
+    start < end ≤ missing
+
+A frame is written only after the sync of the frame before it returned, so only the frame at `end` can be torn:
+
+- an intact block of a frame beyond `end` proves that the frame at `end` had been synced: a hole, damage;
+- a block that is neither intact nor zero, in a place where the frame at `end` may lie, is damage: power loss leaves
+  each block as it was or as it was written;
+- otherwise the sync of what is missing never returned: torn, and cut at `end`.
+
+What no reader of one disk can see is the loss of the whole last frame, or of some of its blocks, to zeros or to what
+they held before. Whoever remembers the sequence of the last sync (the peers do) says so in `synced_at_least`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raftlog.errors import JournalDamaged
+from raftlog.runtime.journal.blocks import BLOCK_SIZE, CHECKSUM, WRITE_BLOCKS_MAX
+from raftlog.runtime.journal.survey import FileSurvey, Run
+from raftlog.storage.disk import File
+from raftlog.types import Position
+
+_CHECKSUM_AT = 4
+
+
+class LiveFile(NamedTuple):
+    """A file that holds blocks of the journal: block b of it has the sequence `first_sequence` + b."""
+
+    file: File
+    use: int
+    first_sequence: int
+
+
+class BlockAt(NamedTuple):
+    """`count` blocks of a file."""
+
+    file: File
+    block: int
+    count: int  # type: ignore[assignment]  # tuple.count is never wanted here
+
+
+@dataclass(slots=True)
+class Ending:
+    """What of the journal holds: frames from `start` on, below `end`."""
+
+    start: int
+    end: int
+    chain: int
+    """Checksum of the block before `end`."""
+    live: list[LiveFile]
+    """Files with blocks from `start` on, below `end`, in order of their use; the last one is continued."""
+    stray: list[BlockAt] = field(default_factory=list)
+    """Blocks behind the end that a torn write left, and bad ones that never belonged to the journal."""
+    torn_blocks: int = 0
+    """How many blocks the torn write left."""
+
+
+def find_ending(path: str, surveys: Sequence[FileSurvey], synced_at_least: int = 0) -> Ending | None:
+    """Judge all files of the journal in `path`; `None` when nothing was ever written. Raises `JournalDamaged`."""
+    start = max((run.start for survey in surveys for run in survey.runs), default=0)
+    if not start:
+        _check_never_begun(path, surveys, synced_at_least)
+        return None
+    walk = _walk(surveys, start)
+    if not walk:
+        raise _hole(path, surveys, start, f"the checkpoint in frame {start} is gone")
+    end = max(run.complete for run in walk)
+    if end <= start:
+        raise _hole(path, surveys, walk[-1].end, f"the checkpoint in frame {start} is not complete")
+    last_live = next(number for number, run in enumerate(walk) if end <= run.end)
+    ending = Ending(
+        start,
+        end,
+        _checksum_before(walk[last_live], end),
+        [LiveFile(run.file, run.use, run.first_sequence) for run in walk[: last_live + 1]],
+    )
+    _judge_what_is_behind(path, surveys, walk, ending)
+    if end <= synced_at_least:
+        why = f"it ends at block {end - 1}, but block {synced_at_least} had been synced"
+        raise _hole(path, surveys, end, why)
+    return ending
+
+
+def _check_never_begun(path: str, surveys: Sequence[FileSurvey], synced_at_least: int) -> None:
+    for survey in surveys:
+        for bad in survey.bad:
+            if bad.block < WRITE_BLOCKS_MAX:
+                raise JournalDamaged(survey.file.path, Position(bad.block * BLOCK_SIZE), bad.why)
+    if synced_at_least:
+        raise JournalDamaged(path, Position(0), f"it is empty, but block {synced_at_least} had been synced")
+
+
+def _walk(surveys: Sequence[FileSurvey], start: int) -> list[Run]:
+    """The runs from the one with `start` on, each following the one before it by sequence, chain, use and place."""
+    beginnings: dict[int, list[Run]] = {}
+    first: Run | None = None
+    for survey in surveys:
+        for run in survey.runs:
+            beginnings.setdefault(run.sequence, []).append(run)
+            if run.sequence <= start < run.end and (first is None or run.end > first.end):
+                first = run
+    walk: list[Run] = []
+    following = first
+    while following is not None:
+        walk.append(following)
+        following = next((run for run in beginnings.get(following.end, ()) if _follows(walk[-1], run)), None)
+    return walk
+
+
+def _follows(before: Run, run: Run) -> bool:
+    return run.first_chain == before.checksum and run.use == before.use + 1 and run.block == 0
+
+
+def _checksum_before(run: Run, end: int) -> int:
+    if end == run.end:
+        return run.checksum
+    stored = run.file.read(run.block_of(end - 1) * BLOCK_SIZE + _CHECKSUM_AT, CHECKSUM.size)
+    return int(CHECKSUM.unpack(stored)[0])
+
+
+def _judge_what_is_behind(path: str, surveys: Sequence[FileSurvey], walk: list[Run], ending: Ending) -> None:
+    """Sort what lies behind the end into damage and what a write left that never finished."""
+    missing = walk[-1].end
+    walked = {id(run) for run in walk}  # never iterated
+    for survey in surveys:
+        for run in survey.runs:
+            if run.end <= ending.end:
+                continue
+            if id(run) not in walked:
+                if run.frame > ending.end:
+                    why = f"block {missing} is gone, but frame {run.frame} was written after its sync"
+                    raise _hole(path, surveys, missing, why)
+                if run.sequence == missing == run.first_frame:
+                    raise _hole(path, surveys, missing, f"block {missing} does not follow its predecessor")
+            stray = max(run.sequence, ending.end)
+            ending.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
+            ending.torn_blocks += run.end - stray
+        for bad in survey.bad:
+            _judge_bad(survey, bad.block, bad.count, bad.why, ending)
+
+
+def _judge_bad(survey: FileSurvey, block: int, count: int, why: str, ending: Ending) -> None:
+    """A bad block is damage where the frame at the end may lie; elsewhere it held nothing that counts."""
+    current = ending.live[-1]
+    end_block = ending.end - current.first_sequence
+    here = max(0, _blocks_of(current.file) - end_block)
+    if survey.file is current.file:
+        reached = range(end_block, end_block + WRITE_BLOCKS_MAX)
+    elif any(survey.file is live.file for live in ending.live):
+        reached = range(0)
+    else:
+        reached = range(max(0, WRITE_BLOCKS_MAX - here))
+    first = max(block, reached.start)
+    if first < min(block + count, reached.stop):
+        raise JournalDamaged(survey.file.path, Position(first * BLOCK_SIZE), why)
+    ending.stray.append(BlockAt(survey.file, block, count))
+
+
+def _blocks_of(file: File) -> int:
+    return file.size() // BLOCK_SIZE
+
+
+def _hole(path: str, surveys: Sequence[FileSurvey], sequence: int, why: str) -> JournalDamaged:
+    """Damage where the block of that sequence should be, as far as blocks around it tell where that is."""
+    for survey in surveys:
+        for run in survey.runs:
+            block = run.block_of(sequence)
+            if 0 <= block < survey.blocks:
+                why = next((bad.why for bad in survey.bad if bad.block <= block < bad.block + bad.count), why)
+                return JournalDamaged(survey.file.path, Position(block * BLOCK_SIZE), why)
+    return JournalDamaged(path, Position(0), why)

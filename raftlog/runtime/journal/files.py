@@ -1,0 +1,272 @@
+"""The journal's files: which of them hold what, which are spare, and where the next blocks go.
+
+A file is filled with zeros before it is used, and used again once a checkpoint made its blocks worthless: overwriting
+costs a sync less than growing does, and a full disk cannot stop it. A use numbers its beginning; a file's name never
+changes, so a switch of files touches no directory.
+
+    live files: uses u, u + 1, …; the sequences of one end where those of the next begin
+    room = blocks of the current file that are left + blocks of the spares
+
+There are two files from the beginning: a checkpoint can only give back files that lie wholly before it, so that with
+one alone a full disk would stop the journal for good.
+
+Writes come from `Journal`, which asks for room before it takes an operation: a full disk refuses the operation, and
+never stops a write half way.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from raftlog.errors import StorageFull
+from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, Place
+from raftlog.runtime.journal.ending import BlockAt, Ending
+from raftlog.storage.disk import Disk, File
+from raftlog.storage.segmented_log import FULL_ERRORS
+
+SUFFIX: Final = ".journal"
+_FILL_BLOCKS: Final = 256
+"""Blocks filled at one occasion: a slice that does not stall the loop."""
+
+
+def file_name(number: int) -> str:
+    return f"{number:08d}{SUFFIX}"
+
+
+def journal_files(disk: Disk, path: str) -> list[str]:
+    """Paths of the journal's files, by number."""
+    if not disk.exists(path):
+        return []
+    return [f"{path}/{name}" for name in disk.list_directory(path) if _number_of(name) is not None]
+
+
+def _number_of(name: str) -> int | None:
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if stem != name and stem.isdecimal() else None
+
+
+class JournalFile:
+    """One file in one use."""
+
+    __slots__ = ("blocks", "file", "first_sequence", "is_synced", "use")
+
+    def __init__(self, file: File, blocks: int, *, use: int = 0, first_sequence: int = 0, is_synced: bool) -> None:
+        self.file = file
+        self.blocks = blocks
+        """Blocks that the file has room for, filled ones."""
+        self.use = use
+        """0 while it is spare."""
+        self.first_sequence = first_sequence
+        self.is_synced = is_synced
+        """Whether its name and its zeros are durable; if not, a frame's sync has to cover its directory too."""
+
+    @property
+    def end_sequence(self) -> int:
+        return self.first_sequence + self.blocks
+
+
+class Placed(NamedTuple):
+    """Where a frame goes: pieces in order, and what a sync of it must cover besides the files."""
+
+    pieces: list[tuple[JournalFile, Place]]
+
+    @property
+    def places(self) -> list[Place]:
+        return [place for _, place in self.pieces]
+
+    @property
+    def files(self) -> list[File]:
+        return [journal_file.file for journal_file, _ in self.pieces]
+
+    @property
+    def needs_directory(self) -> bool:
+        return not all(journal_file.is_synced for journal_file, _ in self.pieces)
+
+
+class JournalFiles:
+    """The files of one journal. Not thread-safe; blocking calls are said to be so."""
+
+    def __init__(self, disk: Disk, path: str, file_blocks: int, spare_files_max: int) -> None:
+        self.path = path
+        self._disk = disk
+        self._file_blocks = file_blocks
+        self._spare_files_max = spare_files_max
+        self._next_number = 0
+        self._live: list[JournalFile] = []
+        """Files with blocks that recovery needs; the last one is written."""
+        self._spares: list[JournalFile] = []
+        """Whole files without such blocks, in the order in which they will be used."""
+        self._growing: JournalFile | None = None
+        """A new file that is being filled."""
+
+    # opening; all of it blocking
+
+    def begin(self, leftover: Sequence[File]) -> None:
+        """Make the first file of a journal that holds nothing; `leftover` are files of an interrupted creation."""
+        self._forget_numbers(leftover)
+        for file in leftover:
+            self._unlink(file)
+        first = self._grow_fully()
+        first.use, first.first_sequence = 1, FIRST_SEQUENCE
+        self._live = [first]
+        self._spares = [self._grow_fully()]
+        self.sync_all()
+
+    def adopt(self, ending: Ending, last_frame: int, others: Sequence[File]) -> None:
+        """Take the files of a journal that was read; makes its end writable, and every block behind it zero or old."""
+        for live in ending.live:
+            blocks = live.file.size() // BLOCK_SIZE
+            self._live.append(
+                JournalFile(live.file, blocks, use=live.use, first_sequence=live.first_sequence, is_synced=False)
+            )
+        self._forget_numbers([*(live.file for live in ending.live), *others])
+        for file in others:
+            if file.size() == self._file_blocks * BLOCK_SIZE and len(self._spares) < self._spare_files_max:
+                self._spares.append(JournalFile(file, self._file_blocks, is_synced=False))
+        self._erase(ending.stray)
+        for file in others:
+            if all(spare.file is not file for spare in self._spares):
+                self._unlink(file)
+        self._write_again(last_frame, ending.end)
+        self._complete()
+        self.sync_all()
+
+    def _forget_numbers(self, files: Sequence[File]) -> None:
+        numbers = [_number_of(file.path.rpartition("/")[2]) or 0 for file in files]
+        self._next_number = max(numbers, default=-1) + 1
+
+    def _erase(self, stray: Sequence[BlockAt]) -> None:
+        """Put zeros over what a torn write left, so that nothing that is written later meets it."""
+        for file, block, count in stray:
+            file.write(block * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
+
+    def _write_again(self, last_frame: int, end: int) -> None:
+        """Write the last frame once more: if its sync failed, no sync would make it durable without this."""
+        for live in self._live:
+            first = max(last_frame, live.first_sequence)
+            last = min(end, live.end_sequence)
+            if first < last:
+                position = (first - live.first_sequence) * BLOCK_SIZE
+                live.file.write(position, [live.file.read(position, (last - first) * BLOCK_SIZE)])
+
+    def _complete(self) -> None:
+        """Fill up a current file whose preallocation did not survive, and have a spare, as far as the disk has room."""
+        current = self._live[-1]
+        try:
+            while current.blocks < self._file_blocks:
+                self._fill(current)
+            if not self._spares:
+                self._spares.append(self._grow_fully())
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+
+    def sync_all(self) -> None:
+        """Make names and contents of all files durable, and wait for it."""
+        known = [*self._live, *self._spares]
+        self._disk.sync([each.file for each in known], [self.path])
+        for each in known:
+            each.is_synced = True
+
+    # room
+
+    @property
+    def live_blocks(self) -> int:
+        """Blocks of all files that recovery would read."""
+        return sum(live.blocks for live in self._live)
+
+    def room_blocks(self, sequence: int) -> int:
+        """Blocks that can be written from `sequence` on without another byte from the file system."""
+        return self._live[-1].end_sequence - sequence + sum(spare.blocks for spare in self._spares)
+
+    def make_room(self, sequence: int, blocks: int) -> None:
+        """Make sure of so many blocks; raises `StorageFull`. Blocking only when writing outruns `prepare`."""
+        while self.room_blocks(sequence) < blocks:
+            try:
+                self._spares.append(self._grow_fully())
+            except OSError as error:
+                if error.errno not in FULL_ERRORS:
+                    raise
+                raise StorageFull(
+                    f"{self.path}: the disk is full: the journal has room for {self.room_blocks(sequence)} blocks of "
+                    f"{BLOCK_SIZE} bytes and needs {blocks}; free some space, or take a checkpoint"
+                ) from None
+
+    def prepare(self, sequence: int, blocks: int) -> JournalFile | None:
+        """Fill another slice of a new file while there is less room than `blocks`; returns the file once it is whole.
+
+        The caller then syncs the file and the directory. A full disk is no error here.
+        """
+        if self._growing is None and self.room_blocks(sequence) >= blocks:
+            return None
+        try:
+            growing = self._growing or self._create()
+            self._fill(growing)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            return None
+        if growing.blocks < self._file_blocks:
+            return None
+        self._growing = None
+        self._spares.append(growing)
+        return growing
+
+    def _grow_fully(self) -> JournalFile:
+        growing = self._growing or self._create()
+        while growing.blocks < self._file_blocks:
+            self._fill(growing)
+        self._growing = None
+        return growing
+
+    def _create(self) -> JournalFile:
+        file = self._disk.open(f"{self.path}/{file_name(self._next_number)}", create=True)
+        self._next_number += 1
+        self._growing = JournalFile(file, 0, is_synced=False)
+        return self._growing
+
+    def _fill(self, growing: JournalFile) -> None:
+        count = min(_FILL_BLOCKS, self._file_blocks - growing.blocks)
+        growing.file.write(growing.blocks * BLOCK_SIZE, [bytes(count * BLOCK_SIZE)])
+        growing.blocks += count
+
+    # writing
+
+    def place(self, sequence: int, blocks: int) -> Placed:
+        """Where the next `blocks` blocks go, from `sequence` on; begins another use when the current file is full."""
+        assert blocks <= self.room_blocks(sequence), f"{blocks} blocks, room for {self.room_blocks(sequence)}"
+        placed = Placed([])
+        while blocks:
+            current = self._live[-1]
+            if sequence == current.end_sequence:
+                current = self._begin_use(sequence)
+            count = min(blocks, current.end_sequence - sequence)
+            placed.pieces.append((current, Place(current.use, sequence - current.first_sequence, count)))
+            sequence += count
+            blocks -= count
+        return placed
+
+    def _begin_use(self, sequence: int) -> JournalFile:
+        spare = self._spares.pop(0)
+        spare.use, spare.first_sequence = self._live[-1].use + 1, sequence
+        self._live.append(spare)
+        return spare
+
+    def recycle(self, start: int) -> None:
+        """Recovery begins at `start` from now on, durably: files with older blocks only become spare, or go."""
+        while len(self._live) > 1 and self._live[1].first_sequence <= start:
+            old = self._live.pop(0)
+            if old.blocks == self._file_blocks and len(self._spares) < self._spare_files_max:
+                old.use = 0
+                self._spares.append(old)
+            else:
+                self._unlink(old.file)
+
+    def _unlink(self, file: File) -> None:
+        """Not synced: should the name come back, its old blocks count for nothing."""
+        file.close()
+        self._disk.unlink(file.path)
+
+    def close(self) -> None:
+        growing = [self._growing] if self._growing else []
+        for each in (*self._live, *self._spares, *growing):
+            each.file.close()

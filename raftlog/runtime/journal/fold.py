@@ -1,0 +1,307 @@
+"""What the journal says of every group: its operations folded in order, cuts applied.
+
+The fold holds no entry bytes, only where they lie (32 bytes for each append that no later cut took back), so its size
+is bounded by the journal's. For a group:
+
+    keep_to ≤ index of `end`        entries up to keep_to are in the segments, as the checkpoint left them
+    extents: first ≤ last, each first > keep_to and > the last before it
+
+The extents that follow `keep_to` without a gap are what the segments must be made equal to; entries behind a gap were
+never promised (a large append whose id is missing), and are dropped. Pure: `recovery` hands in the frames.
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.errors import FormatError
+from raftlog.records.header import LENGTH_END, read_header
+from raftlog.runtime.journal.operations import (
+    OPERATION_HEAD,
+    GroupKey,
+    GroupState,
+    Kind,
+    LogEnd,
+    Mark,
+    decode_group_state,
+    decode_vote,
+)
+from raftlog.runtime.journal.stream import FrameTable, PayloadReader
+from raftlog.storage.roll import Member
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.types import Index, Offset, Term
+
+_STRIDE: Final = 4
+
+
+class Extent(NamedTuple):
+    """Entries `first` to `last`, whose bytes (or rows, with `is_ids`) begin at `address`.
+
+    `length` counts what was written there; a cut may have left less of it: `Fold.batches` and `Fold.rows` look.
+    """
+
+    first: Index
+    last: Index
+    address: int
+    length: int
+    is_ids: bool
+
+
+class FoldedGroup:
+    """One group as the journal leaves it. Moved by the fold only."""
+
+    __slots__ = (
+        "_extents",
+        "_has_gap",
+        "commit_hint",
+        "dropped",
+        "end",
+        "extend",
+        "group",
+        "keep_to",
+        "log_start_offset",
+        "mark",
+        "tail",
+        "term",
+        "vote",
+    )
+
+    def __init__(self, group: GroupKey) -> None:
+        self.group = group
+        self.mark = Mark.NONE
+        self.term = Term(0)
+        self.vote: Member | None = None
+        self.log_start_offset = Offset(0)
+        self.commit_hint = Index(0)
+        """To be clamped to the log's end."""
+        self.end: LogEnd | None = None
+        """Last entry at the checkpoint, creation or installation, with its file and position."""
+        self.keep_to = Index(0)
+        """Last entry of the segments that no cut took back; at most the index of `end`."""
+        self.tail = Index(0)
+        """Last entry of `end` or of any extent; `keep_to ≤ tail`."""
+        self.dropped = 0
+        """Entries that were dropped because one before them is missing; set once the fold is complete."""
+        self._extents = array("Q")
+        """Four numbers each: first, last, address, and the length shifted left over the bit that says `is_ids`."""
+        self.extend = self._extents.extend
+        """The fold's hot path takes entries that begin behind `tail` with it."""
+        self._has_gap = False
+        """Whether an append came without its predecessor; it may have come since."""
+
+    @property
+    def last_index(self) -> Index:
+        """The last entry that the segments must hold; valid once the fold is complete."""
+        return self.tail
+
+    def extents(self) -> Iterator[Extent]:
+        """What the segments must hold behind `keep_to`, in order of index."""
+        cells = self._extents
+        for at in range(0, len(cells), _STRIDE):
+            first, last, address, length = cells[at : at + _STRIDE]
+            yield Extent(Index(first), Index(last), address, length >> 1, bool(length & 1))
+
+    def add(self, first: int, last: int, address: int, length: int, is_ids: bool) -> str | None:
+        """Take an append; says what is wrong with it, if anything is.
+
+        The ids of a large append may come after smaller appends that follow it, and after a checkpoint whose `end`
+        covers some of them: those the checkpoint has synced, and nothing is to be made equal.
+        """
+        if is_ids and first <= self.keep_to:
+            covered = min(last, self.keep_to) + 1 - first
+            first, address, length = first + covered, address + covered * ROW_SIZE, length - covered * ROW_SIZE
+            if first > last:
+                return None
+        if first <= self.keep_to or first > last:
+            return f"entries {first} to {last} are appended where {self.keep_to} is the last one"
+        cells = self._extents
+        at = len(cells)
+        while at and cells[at - _STRIDE] > last:
+            at -= _STRIDE
+        if at and cells[at - _STRIDE + 1] >= first:
+            return f"entries {first} to {last} are appended over {cells[at - _STRIDE]} to {cells[at - _STRIDE + 1]}"
+        self._has_gap = self._has_gap or first != self.tail + 1
+        cells[at:at] = array("Q", (first, last, address, length << 1 | is_ids))
+        self.tail = max(self.tail, Index(last))
+        return None
+
+    def cut(self, index: int) -> str | None:
+        """Entries from `index` on are gone; says what is wrong with it, if anything is."""
+        if index < 1:
+            return f"a cut at index {index}"
+        cells = self._extents
+        while cells and cells[-_STRIDE] >= index:
+            del cells[-_STRIDE:]
+        if cells and cells[1 - _STRIDE] >= index:
+            cells[1 - _STRIDE] = index - 1
+        self.keep_to = min(self.keep_to, Index(index - 1))
+        self.tail = max(self.keep_to, Index(cells[1 - _STRIDE] if cells else 0))
+        return None
+
+    def restart_at(self, end: LogEnd | None, log_start_offset: int) -> None:
+        """The log is what the segments hold up to `end`, and nothing else."""
+        del self._extents[:]
+        self.end = end
+        self.log_start_offset = Offset(log_start_offset)
+        self.keep_to = self.tail = Index(end.id.index if end else 0)
+
+    def drop_behind_gap(self) -> None:
+        """Drop what has no predecessor; the last step of a fold."""
+        if not self._has_gap:
+            return
+        cells = self._extents
+        reached: int = self.keep_to
+        for at in range(0, len(cells), _STRIDE):
+            if cells[at] != reached + 1:
+                self.dropped = sum(cells[gone + 1] - cells[gone] + 1 for gone in range(at, len(cells), _STRIDE))
+                del cells[at:]
+                break
+            reached = cells[at + 1]
+        self.tail = Index(reached)
+
+    def set_hard_state(self, term: int, vote: Member | None) -> str | None:
+        """Take term and vote; says what is wrong with them: terms never fall, and there is one vote in a term."""
+        if term < self.term:
+            return f"term {term} follows term {self.term}"
+        if term == self.term and self.vote is not None and vote != self.vote:
+            return f"two votes in term {term}"
+        self.term, self.vote = Term(term), vote
+        return None
+
+    def load(self, state: GroupState) -> None:
+        """Take what a checkpoint says."""
+        self.restart_at(state.end, state.log_start_offset)
+        self.mark, self.term, self.vote, self.commit_hint = state.mark, state.term, state.vote, state.commit_hint
+
+
+class Fold:
+    """All groups of a journal, in the order in which it first names them.
+
+    Extents stay readable until the first checkpoint after the opening is completed: then their files are recycled.
+    """
+
+    def __init__(self, reader: PayloadReader, start: int, end: int) -> None:
+        self.groups: dict[GroupKey, FoldedGroup] = {}
+        self.start = start
+        """Number of the checkpoint's frame, where the fold began."""
+        self.end = end
+        """The sequence after the last block that counts."""
+        self.last_frame = 0
+        """Number of the last frame; whether its sync returned is not known."""
+        self.operations = 0
+        self.torn_blocks = 0
+        """Blocks that a write left whose sync never returned; they are cut."""
+        self._reader = reader
+        self._loading = True
+
+    def batches(self, extent: Extent) -> list[memoryview]:
+        """The batches of the extent's entries, one for each index. Raises `JournalDamaged`."""
+        assert not extent.is_ids, f"{extent} has rows, no batches"
+        data = memoryview(self._reader.read(extent.address, extent.length))
+        found = []
+        at = 0
+        for _ in range(extent.last - extent.first + 1):
+            size = LENGTH_END + read_header(data, at).batch_length
+            found.append(data[at : at + size])
+            at += size
+        assert at <= len(data), f"{extent} needs {at} bytes"
+        return found
+
+    def rows(self, extent: Extent) -> bytes:
+        """The index rows of a large append's entries, which the segment must match. Raises `JournalDamaged`."""
+        assert extent.is_ids, f"{extent} has batches, no rows"
+        return self._reader.read(extent.address, (extent.last - extent.first + 1) * ROW_SIZE)
+
+    # folding
+
+    def take(self, frame: FrameTable) -> None:
+        """Fold one frame. Raises `FormatError` for what cannot follow: the writer was another program, or wrong."""
+        address = frame.bodies
+        groups = self.groups
+        append = int(Kind.APPEND)
+        for kind, key, a, b, length in OPERATION_HEAD.iter_unpack(frame.heads):
+            if kind == append:
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = FoldedGroup(key)
+                if a == group.tail + 1 and b >= a:
+                    group.extend((a, b, address, length << 1))
+                    group.tail = b
+                else:
+                    self._check(frame, group.add(a, b, address, length, False))
+            else:
+                self._take_other(frame, kind, key, a, b, address, length)
+            address += length
+        self.last_frame = frame.number
+        self.operations += len(frame.heads) // OPERATION_HEAD.size
+        self._check(frame, None if address <= frame.end else "its operations are longer than itself")
+
+    def _take_other(self, frame: FrameTable, kind: int, key: GroupKey, a: int, b: int, at: int, length: int) -> None:
+        if kind in _BORDERS:
+            self._take_border(frame, kind, a)
+            return
+        if kind == Kind.GROUP_STATE:
+            if self._loading:
+                self._load(frame, key, a, b, at, length)
+            return
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = FoldedGroup(key)
+        if kind == Kind.HARD_STATE:
+            try:
+                vote = decode_vote(self._reader.read(at, length))
+            except struct.error as error:
+                raise self._wrong(frame, str(error)) from None
+            self._check(frame, group.set_hard_state(a, vote))
+        elif kind == Kind.APPEND_IDS:
+            self._check(frame, group.add(a, b, at, length, True))
+        elif kind == Kind.CUT:
+            self._check(frame, group.cut(a))
+        elif kind == Kind.TRIM:
+            group.log_start_offset = max(group.log_start_offset, Offset(a))
+        elif kind in (Kind.INSTALL, Kind.CREATED):
+            group.restart_at(LogEnd(Offset(b), self._reader.read(at, ROW_SIZE)), a)
+            group.mark = Mark.CREATED if kind == Kind.CREATED else group.mark
+        elif kind == Kind.REMOVED:
+            group.restart_at(None, 0)
+            group.mark = Mark.REMOVED
+        elif kind == Kind.COMMIT_HINT:
+            group.commit_hint = max(group.commit_hint, Index(a))
+        else:
+            raise self._wrong(frame, f"operation {kind} is not known: use the program that wrote it, or a newer one")
+
+    def _take_border(self, frame: FrameTable, kind: int, count: int) -> None:
+        """A checkpoint's begin or end. One that was not completed repeats what the fold knows, and is passed by."""
+        if not self._loading:
+            return
+        if kind == Kind.CHECKPOINT_END:
+            found = len(self.groups)
+            self._check(frame, None if found == count else f"the checkpoint names {found} of {count} groups")
+            self._loading = False
+
+    def _load(self, frame: FrameTable, key: GroupKey, term: int, log_start: int, at: int, length: int) -> None:
+        try:
+            state = decode_group_state(key, term, log_start, self._reader.read(at, length))
+        except (struct.error, ValueError) as error:
+            raise self._wrong(frame, f"a checkpoint's state cannot be read: {error}") from None
+        group = self.groups[key] = FoldedGroup(key)
+        group.load(state)
+
+    def finish(self) -> None:
+        """The last frame was taken."""
+        if self._loading:
+            raise FormatError(f"the journal ends inside the checkpoint of frame {self.start}")
+        for group in self.groups.values():
+            group.drop_behind_gap()
+
+    def _check(self, frame: FrameTable, why: str | None) -> None:
+        if why:
+            raise self._wrong(frame, why)
+
+    @staticmethod
+    def _wrong(frame: FrameTable, why: str) -> FormatError:
+        return FormatError(f"frame {frame.number} of the journal cannot be folded: {why}")
+
+
+_BORDERS: Final = (Kind.CHECKPOINT_BEGIN, Kind.CHECKPOINT_END)

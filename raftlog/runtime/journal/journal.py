@@ -1,0 +1,423 @@
+"""The journal: one ordered list of operations for all groups of a process, made durable by one sync for all that wait.
+
+`append` takes operations in memory, `flush` writes what waits as one frame and submits one sync; what is appended
+meanwhile goes with the next frame. One frame is under way at a time, and its sync is never tried again: a journal
+whose sync failed takes nothing more. No threads, no clock: completions come through the disk.
+
+    durable sequence < next sequence to write ≤ number of any frame that waits
+    start ≤ durable sequence once the first frame is durable
+
+The caller is the driver. It writes segments at the same moment, syncs them only at a checkpoint, and keeps the rules
+that the journal cannot see: ids of a large append follow their segment's sync, a cut is durable before a byte that it
+frees is touched, nothing rests on an operation before `durable_sequence` reached it.
+
+A checkpoint has two halves, because syncing segments takes long and operations go on meanwhile: `begin_checkpoint`
+journals the state of every group as it is now, `complete_checkpoint` says that the segments hold all of it. Recovery
+then begins there, and older files are used again.
+"""
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Self
+
+from raftlog.errors import JournalDamaged, LogClosed, Overloaded, RaftlogError, SyncFailed
+from raftlog.runtime.journal.blocks import (
+    BLOCK_SIZE,
+    FIRST_SEQUENCE,
+    PAYLOAD_SIZE,
+    JournalSequence,
+    blocks_for,
+    build_frame,
+    checksum_seed,
+)
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.journal.files import JournalFile, JournalFiles, Placed
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.frame import PendingFrame
+from raftlog.runtime.journal.operations import (
+    ENCODERS,
+    GROUP_STATE,
+    OPERATION_HEAD_SIZE,
+    Append,
+    AppendIds,
+    CommitHint,
+    Cut,
+    Encoded,
+    GroupKey,
+    GroupState,
+    Kind,
+    Operation,
+    encode,
+    encode_bare,
+)
+from raftlog.runtime.journal.recovery import ReadJournal, read_files
+from raftlog.storage.directory import make_directory
+from raftlog.storage.disk import Disk
+from raftlog.types import Index, Position
+
+MARGIN_BLOCKS: Final = 16
+"""Room kept for frames without operations: the opening's, a completed checkpoint's, the closing's."""
+_STATE_SIZE: Final = OPERATION_HEAD_SIZE + GROUP_STATE.size
+_ENTRIES: Final = (Append, AppendIds)
+
+
+class _Checkpoint(NamedTuple):
+    number: JournalSequence
+    """Of the frame that it begins with."""
+    last: JournalSequence
+    """Number of the frame that it ends in."""
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+class Journal:
+    """See the module. Not thread-safe; `open` and `close` block, everything else returns at once."""
+
+    def __init__(self, disk: Disk, path: str, seed: int, config: JournalConfig, read: ReadJournal) -> None:
+        self.path = path
+        self.config = config
+        self.on_durable: Callable[[JournalSequence], None] = _nothing
+        """Called with `durable_sequence` whenever it moved, in the context of the disk's completions."""
+        self.on_failure: Callable[[RaftlogError], None] = _nothing
+        """Called once, when a write or a sync failed."""
+        self.failure: RaftlogError | None = None
+        """Set when a write or a sync failed, or when the journal was closed: every call raises it."""
+        self.durable_sequence = JournalSequence(FIRST_SEQUENCE - 1)
+        """The last block that is synced together with every block before it; peers remember it for this disk uuid."""
+        self.pending_bytes = 0
+        """Bytes of operations that wait for their frame to be written; bounded by the configuration."""
+        self._disk = disk
+        self._seed = seed
+        self._files = JournalFiles(disk, path, config.file_blocks, config.spare_files_max)
+        self._next: int = FIRST_SEQUENCE
+        """Sequence of the next block to be written."""
+        self._chain = 0
+        self._start: int = FIRST_SEQUENCE
+        """Where recovery begins, as written into blocks."""
+        self._waiting: deque[PendingFrame] = deque()
+        """Frames that are not written; all but the last are closed."""
+        self._hints: dict[GroupKey, Index] = {}
+        """Commit hints that wait for a frame that is written anyway."""
+        self._wanted = 0
+        """Number of the last frame that `flush` asked for."""
+        self._is_writing = False
+        self._begun: _Checkpoint | None = None
+        self._completed: _Checkpoint | None = None
+        self._reserve_blocks = config.reserve_blocks
+        self._open(read)
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        disk_uuid: uuid.UUID,
+        config: JournalConfig | None = None,
+        *,
+        create: bool = False,
+        synced_at_least: int = 0,
+    ) -> tuple[Self, Fold]:
+        """Open the journal in the directory `path`, and say what it holds; all of it is durable on return.
+
+        The directory belongs to one disk uuid: after damage the new uuid gets a new directory. `create` makes a
+        journal where nothing was ever written; without it an empty directory is damage. `synced_at_least` is the
+        greatest `durable_sequence` that anybody remembers of this disk uuid. Blocking. Raises `JournalDamaged`,
+        `FormatError`, `OSError`.
+        """
+        if create:
+            make_directory(disk, path)
+        read = read_files(disk, path, disk_uuid, synced_at_least=synced_at_least)
+        if read.ending is None and not create:
+            raise JournalDamaged(path, Position(0), "nothing is left of it")
+        return cls(disk, path, checksum_seed(disk_uuid), config or JournalConfig(), read), read.fold
+
+    def _open(self, read: ReadJournal) -> None:
+        if read.ending is None:
+            self._files.begin(read.files)
+            self.begin_checkpoint(())
+        else:
+            self._files.adopt(read.ending, read.fold.last_frame, read.others)
+            self._next, self._chain, self._start = read.ending.end, read.ending.chain, read.ending.start
+            self.durable_sequence = JournalSequence(self._next - 1)
+            self._keep_reserve(len(read.fold.groups) * _STATE_SIZE)
+            self._take_back(read.fold)
+        self._write_and_sync()  # a frame of its own: it proves that everything before it was durable
+        self._begun = None
+
+    def _take_back(self, fold: Fold) -> None:
+        """Cut the entries that the fold dropped: were their predecessor appended anew, they would count again."""
+        cuts = [encode(Cut(key, Index(group.tail + 1))) for key, group in fold.groups.items() if group.dropped]
+        if cuts:
+            self._make_room(0)
+            self._take(cuts, len(cuts) * OPERATION_HEAD_SIZE)
+
+    # taking operations
+
+    def append(self, operations: Iterable[Operation]) -> JournalSequence:
+        """Take operations in order, all or none; they are durable once `durable_sequence` reaches the number returned.
+
+        Nothing is written before `flush`. Buffers must not change until then. Raises `Overloaded` and `StorageFull`
+        (nothing was taken), and the failure that ended the journal.
+        """
+        self._check_usable()
+        encoded: list[Encoded] = []
+        size = entries = 0
+        for operation in operations:
+            each = ENCODERS[type(operation)](operation)
+            encoded.append(each)
+            size += each[2]
+            entries += type(operation) in _ENTRIES
+        size += len(encoded) * OPERATION_HEAD_SIZE
+        self._admit(size, entries > 0)
+        self._take(encoded, size)
+        return JournalSequence(self._waiting[-1].number if self._waiting else self.durable_sequence)
+
+    def _take(self, encoded: Sequence[Encoded], size: int) -> None:
+        """Put operations into the frame that waits, and into new ones where it is full."""
+        self.pending_bytes += size
+        frame = self._waiting[-1] if self._waiting else self._new_frame()
+        if frame.size + size <= self.config.frame_payload_max:
+            frame.add_all(encoded, size)
+            return
+        for each in encoded:
+            if frame.size + OPERATION_HEAD_SIZE + each[2] > self.config.frame_payload_max:
+                frame = self._new_frame()
+            frame.add_all((each,), OPERATION_HEAD_SIZE + each[2])
+
+    def hint_commit(self, hint: CommitHint) -> None:
+        """Note a group's commit index; it goes with a frame that is written for another reason."""
+        self._check_usable()
+        self._hints[hint.group] = hint.index
+
+    def _admit(self, size: int, has_entries: bool) -> None:
+        config = self.config
+        reserve = config.reserve_bytes if has_entries else 0
+        if self.pending_bytes + size > config.pending_bytes_max + config.reserve_bytes - reserve:
+            raise Overloaded(f"{self.path}: {self.pending_bytes} bytes wait for the disk already; try again later")
+        if has_entries and self.live_bytes > config.journal_bytes_max:
+            raise Overloaded(
+                f"{self.path}: {self.live_bytes} bytes of journal wait for a checkpoint; try again when it is complete"
+            )
+        # Each frame may waste part of a block, and two neighbours are together larger than the largest frame.
+        frames = 2 + 2 * (size // config.frame_payload_max)
+        blocks = size // PAYLOAD_SIZE + 2 * frames
+        self._make_room(blocks + (self._reserve_blocks if has_entries else 0))
+
+    def _make_room(self, blocks: int) -> None:
+        """Make sure that so many blocks can be written behind what waits already; raises `StorageFull`."""
+        try:
+            self._files.make_room(self._next, self._waiting_blocks() + blocks + MARGIN_BLOCKS)
+        except OSError as error:
+            self._fail(SyncFailed(f"{self.path}: a new file cannot be written: {error}"))
+            self._check_usable()
+
+    def _waiting_blocks(self) -> int:
+        return sum(blocks_for(frame.size) for frame in self._waiting)
+
+    def _new_frame(self) -> PendingFrame:
+        last = self._waiting[-1] if self._waiting else None
+        frame = PendingFrame(JournalSequence(last.number + blocks_for(last.size) if last else self._next))
+        self._waiting.append(frame)
+        return frame
+
+    # writing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being written and no operation waits."""
+        return not self._is_writing and not self._waiting
+
+    def flush(self) -> None:
+        """Make durable what waits: write and sync now, or as soon as the sync under way returns."""
+        self._check_usable()
+        if self._waiting:
+            self._wanted = self._waiting[-1].number
+        self._write_next()
+
+    def _write_next(self) -> None:
+        if self._is_writing or self.failure:
+            return
+        if self._waiting and self._waiting[0].number <= self._wanted:
+            frame = self._waiting.popleft()
+        elif self._can_move_start():
+            frame = self._waiting.popleft() if self._waiting else PendingFrame(JournalSequence(self._next))
+        else:
+            return
+        self._is_writing = True
+        try:
+            placed = self._write(frame)
+        except OSError as error:
+            self._fail(SyncFailed(f"{self.path}: a write failed: {error}; the journal takes nothing more"))
+            return
+        directories = [self.path] if placed.needs_directory else []
+        synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed)
+        self._disk.submit_sync(placed.files, directories, synced)
+
+    def _write(self, frame: PendingFrame) -> Placed:
+        """Write one frame, without a sync."""
+        assert frame.number == self._next, f"frame {frame.number} is to be written at {self._next}"
+        self.pending_bytes -= frame.operation_bytes
+        if not self._waiting:
+            self._add_hints(frame)
+        if self._can_move_start():
+            assert self._completed is not None
+            self._start, self._completed = self._completed.number, None
+        payload = frame.payload()
+        placed = self._files.place(self._next, blocks_for(len(payload)))
+        data, self._chain = build_frame(payload, self._next, self._start, self._chain, placed.places, self._seed)
+        view, at = memoryview(data), 0
+        for journal_file, place in placed.pieces:
+            size = place.blocks * BLOCK_SIZE
+            journal_file.file.write(place.block * BLOCK_SIZE, [view[at : at + size]])
+            at += size
+        self._next += len(data) // BLOCK_SIZE
+        return placed
+
+    def _add_hints(self, frame: PendingFrame) -> None:
+        """Add hints as far as they fit into blocks that are written anyway; the rest waits, bounded by the groups."""
+        room = blocks_for(frame.size) * PAYLOAD_SIZE - frame.size
+        for group in list(self._hints)[: room // OPERATION_HEAD_SIZE]:
+            frame.add_all((encode_bare(Kind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
+
+    def _synced(self, last: JournalSequence, start: int, placed: Placed, error: OSError | None) -> None:
+        if self.failure:
+            return
+        self._is_writing = False
+        if error:
+            self._fail_sync(error)
+            return
+        self._note_durable(last, start, placed)
+        self._prepare_files()
+        self.on_durable(last)
+        self._write_next()
+
+    def _note_durable(self, last: JournalSequence, start: int, placed: Placed) -> None:
+        assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
+        self.durable_sequence = last
+        for journal_file, _ in placed.pieces:
+            journal_file.is_synced = True
+        try:
+            self._files.recycle(start)
+        except OSError as error:
+            self._fail(SyncFailed(f"{self.path}: an old file cannot be removed: {error}"))
+
+    def _prepare_files(self) -> None:
+        """Keep room ahead of what `append` asks for, slice by slice."""
+        ahead = max(self.config.file_blocks // 2, 2 * self.config.write_bytes_max // BLOCK_SIZE)
+        wanted = self._reserve_blocks + MARGIN_BLOCKS + ahead
+        try:
+            grown = self._files.prepare(self._next, wanted)
+        except OSError as error:
+            self._fail(SyncFailed(f"{self.path}: a new file cannot be written: {error}"))
+            return
+        if grown:
+            self._disk.submit_sync([grown.file], [self.path], partial(self._file_synced, grown))
+
+    def _file_synced(self, grown: JournalFile, error: OSError | None) -> None:
+        if error:
+            self._fail_sync(error)
+        else:
+            grown.is_synced = True
+
+    def _fail_sync(self, error: OSError) -> None:
+        self._fail(SyncFailed(f"{self.path}: a sync failed: {error}; the journal takes nothing more"))
+
+    def _fail(self, failure: RaftlogError) -> None:
+        """End the journal. What waits was never promised; what is being written may be there or not."""
+        if self.failure is None:
+            self.failure = failure
+            self.on_failure(failure)
+
+    def _check_usable(self) -> None:
+        if self.failure:
+            raise self.failure
+
+    # checkpoints
+
+    @property
+    def live_bytes(self) -> int:
+        """Journal that recovery would fold."""
+        return (self._next - self._start) * BLOCK_SIZE
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the journal has grown by `checkpoint_bytes` since the last one, or its room runs out."""
+        room = self._files.room_blocks(self._next) - self._waiting_blocks() - MARGIN_BLOCKS
+        return self.live_bytes >= self.config.checkpoint_bytes or room <= self._reserve_blocks
+
+    def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
+        """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.
+
+        A group that is not named is forgotten. Returns what `complete_checkpoint` wants. A second begin replaces one
+        that was not completed. Raises `StorageFull` and the failure that ended the journal.
+        """
+        self._check_usable()
+        encoded = [encode(state) for state in states]
+        count = len(encoded)
+        encoded = [encode_bare(Kind.CHECKPOINT_BEGIN, count), *encoded, encode_bare(Kind.CHECKPOINT_END, count)]
+        size = sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
+        frames = 2 + 2 * (size // self.config.frame_payload_max)
+        self._make_room(size // PAYLOAD_SIZE + 2 * frames)
+        self._keep_reserve(size)
+        number = self._new_frame().number
+        self._take(encoded, size)
+        self._begun = _Checkpoint(number, self._waiting[-1].number)
+        return number
+
+    def complete_checkpoint(self, number: JournalSequence) -> None:
+        """The segments hold, synced, all that the checkpoint `number` says; flushes.
+
+        Once that is durable too, recovery begins there, and files with older blocks only are used again.
+        """
+        self._check_usable()
+        assert self._begun is not None, "no checkpoint was begun"
+        assert self._begun.number == number, f"checkpoint {number} is completed, but {self._begun.number} was begun"
+        self._completed, self._begun = self._begun, None
+        self.flush()
+
+    def checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
+        """Both halves at once, for a caller whose segments are synced already."""
+        number = self.begin_checkpoint(states)
+        self.complete_checkpoint(number)
+        return number
+
+    def _can_move_start(self) -> bool:
+        return self._completed is not None and self._completed.last <= self.durable_sequence
+
+    def _keep_reserve(self, checkpoint_bytes: int) -> None:
+        self._reserve_blocks = max(self.config.reserve_blocks, 2 * blocks_for(checkpoint_bytes))
+
+    # the end
+
+    def close(self) -> None:
+        """Make durable what waits, unless a sync is under way or failed; blocking, idempotent. Raises `SyncFailed`.
+
+        A caller that wants to be sure flushes and waits first: what waits behind a sync under way is given up.
+        """
+        if self.failure is None:
+            try:
+                if not self._is_writing:
+                    self._write_and_sync()
+            finally:
+                self.failure = self.failure or LogClosed(f"{self.path}: the journal is closed")
+                self._files.close()
+
+    def _write_and_sync(self) -> None:
+        """Write what waits, then a frame without operations, each synced before the next; blocking."""
+        while self._waiting:
+            self._write_now(self._waiting.popleft())
+        if self._files.room_blocks(self._next) >= MARGIN_BLOCKS:
+            self._write_now(PendingFrame(JournalSequence(self._next)))
+
+    def _write_now(self, frame: PendingFrame) -> None:
+        try:
+            placed = self._write(frame)
+            self._disk.sync(placed.files, [self.path] if placed.needs_directory else [])
+        except OSError as error:
+            self._fail_sync(error)
+            raise SyncFailed(str(self.failure)) from error
+        self._note_durable(JournalSequence(self._next - 1), self._start, placed)

@@ -1,0 +1,255 @@
+"""The operations of the journal, and their bytes.
+
+A frame's payload is a count, a table of 40-byte heads, then the operations' bodies in the same order:
+
+    uint32 operations · uint32 reserved · operations × head · bodies
+    head: uint8 kind · 3 reserved · uuid group · uint64 a · uint64 b · uint32 body length
+
+Heads of one size lie together so that recovery decodes them in C, without touching the bodies. What `a`, `b` and the
+body mean is said at each operation. Groups are the 16 bytes of their uuid: they key dictionaries here on the hot path.
+Operations carry what a replica says; whether it may say so is the driver's business. Pure: no files here.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from raftlog.storage.roll import Member
+from raftlog.storage.rows import ROW_SIZE, Row, unpack_row
+from raftlog.types import Buffer, Index, Offset, Term
+
+GroupKey: TypeAlias = bytes
+"""The 16 bytes of a group's uuid."""
+
+FRAME_HEAD: Final = struct.Struct(">II")
+OPERATION_HEAD: Final = struct.Struct(">B3x16sQQI")
+VOTE: Final = struct.Struct(">I16s")
+GROUP_STATE: Final = struct.Struct(">BBBxQQ20s44s")
+FRAME_HEAD_SIZE: Final = FRAME_HEAD.size
+OPERATION_HEAD_SIZE: Final = OPERATION_HEAD.size
+NO_GROUP: Final = bytes(16)
+
+
+class Kind(IntEnum):
+    """The numbers are part of the format and are never reused."""
+
+    HARD_STATE = 1
+    APPEND = 2
+    APPEND_IDS = 3
+    CUT = 4
+    TRIM = 5
+    INSTALL = 6
+    CREATED = 7
+    REMOVED = 8
+    COMMIT_HINT = 9
+    CHECKPOINT_BEGIN = 10
+    GROUP_STATE = 11
+    CHECKPOINT_END = 12
+
+
+class Mark(IntEnum):
+    """Whether a group was created here, or removed; kept until its topic is deleted."""
+
+    NONE = 0
+    CREATED = 1
+    REMOVED = 2
+
+
+class LogEnd(NamedTuple):
+    """The last entry that a group's segments are known to hold: the file's base offset, and the entry's index row."""
+
+    segment: Offset
+    row: bytes
+
+    @property
+    def id(self) -> Row:
+        """The entry's id, with its place in the file: it ends at `id.end`."""
+        return unpack_row(self.row)
+
+
+class HardState(NamedTuple):
+    """Term and vote. `a` term; body: the vote as node id and disk uuid, or nothing."""
+
+    group: GroupKey
+    term: Term
+    vote: Member | None
+
+
+class Append(NamedTuple):
+    """Entries with their bytes. `a` first index, `b` last index; body: their batches as stored, one after another."""
+
+    group: GroupKey
+    first_index: Index
+    last_index: Index
+    batches: Sequence[Buffer]
+
+
+class AppendIds(NamedTuple):
+    """Entries of a large append, once the sync of their segment returned. `a`, `b` as above; body: their index rows."""
+
+    group: GroupKey
+    first_index: Index
+    rows: bytes
+
+
+class Cut(NamedTuple):
+    """Entries from an index on are gone. `a` index. Synced before any byte that it frees is touched."""
+
+    group: GroupKey
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+
+
+class Trim(NamedTuple):
+    """The log start moves up. `a` log start offset. Unlinking follows once it is durable."""
+
+    group: GroupKey
+    log_start_offset: Offset
+
+
+class Install(NamedTuple):
+    """Segments that were received, and synced, are the whole log now. `a` log start, `b` segment; body: last row."""
+
+    group: GroupKey
+    log_start_offset: Offset
+    end: LogEnd
+
+
+class Created(NamedTuple):
+    """The group's directory, meta and first roll are synced. Bytes as `Install`."""
+
+    group: GroupKey
+    log_start_offset: Offset
+    end: LogEnd
+
+
+class Removed(NamedTuple):
+    """The group was removed from this disk; its term and vote stay."""
+
+    group: GroupKey
+
+
+class CommitHint(NamedTuple):
+    """`a` commit index. It never forces a sync, and recovery clamps it to the log's end."""
+
+    group: GroupKey
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+
+
+class GroupState(NamedTuple):
+    """What a checkpoint says of one group. `a` term, `b` log start offset; body: the rest, of fixed size."""
+
+    group: GroupKey
+    mark: Mark
+    term: Term
+    vote: Member | None
+    log_start_offset: Offset
+    end: LogEnd | None
+    """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
+    commit_hint: Index
+
+
+Operation: TypeAlias = HardState | Append | AppendIds | Cut | Trim | Install | Created | Removed | GroupState
+
+
+Encoded: TypeAlias = tuple[bytes, Sequence[Buffer], int]
+"""One operation as bytes: its head, the parts of its body, and the body's size."""
+
+_pack = OPERATION_HEAD.pack
+
+
+def _encode_hard_state(operation: HardState) -> Encoded:
+    vote = encode_vote(operation.vote)
+    return (_pack(Kind.HARD_STATE, operation.group, operation.term, 0, len(vote)), (vote,), len(vote))
+
+
+def _encode_append(operation: Append) -> Encoded:
+    group, first, last, batches = operation
+    assert first <= last, f"entries {first} to {last}"
+    size = len(batches[0]) if len(batches) == 1 else sum(map(len, batches))
+    return (_pack(Kind.APPEND, group, first, last, size), batches, size)
+
+
+def _encode_append_ids(operation: AppendIds) -> Encoded:
+    group, first, rows = operation
+    count, rest = divmod(len(rows), ROW_SIZE)
+    assert count > 0, "no row"
+    assert rest == 0, f"{len(rows)} bytes are not whole rows of {ROW_SIZE}"
+    return (_pack(Kind.APPEND_IDS, group, first, first + count - 1, len(rows)), (rows,), len(rows))
+
+
+def _encode_cut(operation: Cut) -> Encoded:
+    assert operation.index > 0, f"cut at index {operation.index}"
+    return (_pack(Kind.CUT, operation.group, operation.index, 0, 0), (), 0)
+
+
+def _encode_trim(operation: Trim) -> Encoded:
+    return (_pack(Kind.TRIM, operation.group, operation.log_start_offset, 0, 0), (), 0)
+
+
+def _encode_install(operation: Install | Created) -> Encoded:
+    group, log_start, (segment, row) = operation
+    kind = Kind.CREATED if isinstance(operation, Created) else Kind.INSTALL
+    assert len(row) == ROW_SIZE, f"{len(row)} bytes are not a row of {ROW_SIZE}"
+    return (_pack(kind, group, log_start, segment, ROW_SIZE), (row,), ROW_SIZE)
+
+
+def _encode_removed(operation: Removed) -> Encoded:
+    return (_pack(Kind.REMOVED, operation.group, 0, 0, 0), (), 0)
+
+
+def _encode_group_state(operation: GroupState) -> Encoded:
+    group, mark, term, vote, log_start, end, hint = operation
+    segment, row = end or (0, b"")
+    body = GROUP_STATE.pack(mark, vote is not None, end is not None, hint, segment, encode_vote(vote), row)
+    return (_pack(Kind.GROUP_STATE, group, term, log_start, len(body)), (body,), len(body))
+
+
+ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
+    HardState: _encode_hard_state,
+    Append: _encode_append,
+    AppendIds: _encode_append_ids,
+    Cut: _encode_cut,
+    Trim: _encode_trim,
+    Install: _encode_install,
+    Created: _encode_install,
+    Removed: _encode_removed,
+    GroupState: _encode_group_state,
+}
+
+
+def encode(operation: Operation) -> Encoded:
+    """The bytes of one operation."""
+    return ENCODERS[type(operation)](operation)
+
+
+def encode_bare(kind: Kind, a: int = 0, group: GroupKey = NO_GROUP) -> Encoded:
+    """An operation that is its head alone: commit hints, and the borders of a checkpoint (`a` counts its groups)."""
+    return (_pack(kind, group, a, 0, 0), (), 0)
+
+
+def encode_vote(vote: Member | None) -> bytes:
+    return VOTE.pack(vote.node_id, vote.disk_uuid.bytes) if vote else b""
+
+
+def decode_vote(body: Buffer) -> Member | None:
+    """The vote in a body; raises `struct.error` when it is neither empty nor a vote."""
+    if not len(body):
+        return None
+    node_id, disk = VOTE.unpack(body)
+    return Member(node_id, uuid.UUID(bytes=disk))
+
+
+def decode_group_state(group: GroupKey, term: int, log_start: int, body: Buffer) -> GroupState:
+    """A group as a checkpoint says it; raises `struct.error` or `ValueError` for what is not one."""
+    mark, has_vote, has_end, hint, segment, vote, row = GROUP_STATE.unpack(body)
+    return GroupState(
+        group,
+        Mark(mark),
+        Term(term),
+        decode_vote(vote) if has_vote else None,
+        Offset(log_start),
+        LogEnd(Offset(segment), row) if has_end else None,
+        Index(hint),
+    )

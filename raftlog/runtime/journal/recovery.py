@@ -1,0 +1,66 @@
+"""Reading a journal: which of its files hold what, where it ends, and what it says.
+
+Changes nothing; `Journal.open` goes on from here, offline readers (`log verify`) stop here. Memory: one slice of a file
+at a time, and the fold.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, checksum_seed
+from raftlog.runtime.journal.ending import Ending, find_ending
+from raftlog.runtime.journal.files import journal_files
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.journal.stream import PayloadReader
+from raftlog.runtime.journal.survey import survey_file
+from raftlog.storage.disk import Disk, File
+
+
+class ReadJournal(NamedTuple):
+    """A journal as it was found. The files are open."""
+
+    files: list[File]
+    ending: Ending | None
+    """`None` when nothing was ever written."""
+    fold: Fold
+
+    @property
+    def others(self) -> list[File]:
+        """Files without blocks that count."""
+        live = self.ending.live if self.ending else []
+        return [file for file in self.files if all(each.file is not file for each in live)]
+
+
+def read_files(
+    disk: Disk, path: str, disk_uuid: uuid.UUID, *, read_only: bool = False, synced_at_least: int = 0
+) -> ReadJournal:
+    """Read the journal in the directory `path`; raises `JournalDamaged`, `FormatError` and `OSError`."""
+    files: list[File] = []
+    try:
+        for name in journal_files(disk, path):
+            files.append(disk.open(name, read_only=read_only))
+        return _read(path, files, checksum_seed(disk_uuid), synced_at_least)
+    except BaseException:
+        for file in files:
+            file.close()
+        raise
+
+
+def _read(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
+    surveys = [survey_file(file, seed) for file in files]
+    ending = find_ending(path, surveys, synced_at_least)
+    if ending is None:
+        return ReadJournal(list(files), None, Fold(PayloadReader((), seed), FIRST_SEQUENCE, FIRST_SEQUENCE))
+    reader = PayloadReader(ending.live, seed)
+    fold = Fold(reader, ending.start, ending.end)
+    fold.torn_blocks = ending.torn_blocks
+    for frame in reader.frames(ending.start, ending.end):
+        fold.take(frame)
+    fold.finish()
+    return ReadJournal(list(files), ending, fold)
+
+
+def read_journal(disk: Disk, path: str, disk_uuid: uuid.UUID) -> Fold:
+    """What a journal says, for programs that change nothing. Raises `JournalDamaged`, `FormatError` and `OSError`."""
+    return read_files(disk, path, disk_uuid, read_only=True).fold

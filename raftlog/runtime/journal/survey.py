@@ -1,0 +1,148 @@
+"""What the blocks of one journal file are: intact, zero, or neither.
+
+Intact blocks are gathered into runs (each block follows the one before it in place, use, sequence and chain), so a
+sound file of any size is one or two of them: memory does not grow with the journal. Recovery judges runs; nothing
+here knows what is torn and what is damaged.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from crc32c import crc32c
+
+from raftlog.errors import FormatError
+from raftlog.runtime.journal.blocks import (
+    BLOCK_HEADER,
+    BLOCK_MAGIC,
+    BLOCK_SIZE,
+    BLOCK_VERSION,
+    CHECKED_FROM,
+    ZERO_BLOCK,
+)
+from raftlog.storage.disk import File
+
+_CHUNK_BLOCKS: Final = 256
+_NO_MAGIC: Final = bytes(4)
+
+
+@dataclass(slots=True)
+class Run:
+    """Intact blocks of one file, each following the one before it. All but the first four fields move at its end."""
+
+    file: File
+    block: int
+    """Number of its first block in the file."""
+    use: int
+    sequence: int
+    """Of its first block."""
+    first_chain: int
+    """What its first block says is the checksum of the block before it."""
+    first_part: int
+    end: int
+    """The sequence after its last block; `sequence < end`."""
+    checksum: int
+    """Of its last block."""
+    frame: int
+    """Number of the frame of its last block; no block of the run belongs to a later one."""
+    complete: int
+    """The sequence after the last frame whose last block is here; 0 when there is none."""
+    start: int
+    """Of its last block; never falls within a run."""
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the file's block 0 in this use."""
+        return self.sequence - self.block
+
+    @property
+    def first_frame(self) -> int:
+        return self.sequence - self.first_part
+
+    def block_of(self, sequence: int) -> int:
+        return sequence - self.first_sequence
+
+
+@dataclass(slots=True)
+class BadBlocks:
+    """Blocks in a row that are neither intact nor zero."""
+
+    block: int
+    count: int
+    why: str
+
+
+@dataclass(slots=True)
+class FileSurvey:
+    """The blocks of one file, by number; blocks in no list are zero."""
+
+    file: File
+    blocks: int
+    """Blocks in the file, a short last one included."""
+    runs: list[Run] = field(default_factory=list)
+    bad: list[BadBlocks] = field(default_factory=list)
+
+    def note_bad(self, block: int, why: str) -> None:
+        last = self.bad[-1] if self.bad else None
+        if last and last.block + last.count == block and last.why == why:
+            last.count += 1
+        else:
+            self.bad.append(BadBlocks(block, 1, why))
+
+
+def survey_file(file: File, seed: int) -> FileSurvey:
+    """Look at every block of the file. Raises `FormatError` for blocks of a newer version."""
+    size = file.size()
+    survey = FileSurvey(file, -(-size // BLOCK_SIZE))
+    for first in range(0, survey.blocks, _CHUNK_BLOCKS):
+        _survey_chunk(survey, first, min(_CHUNK_BLOCKS, survey.blocks - first), seed)
+    return survey
+
+
+def _survey_chunk(survey: FileSurvey, first: int, count: int, seed: int) -> None:
+    try:
+        data = survey.file.read(first * BLOCK_SIZE, count * BLOCK_SIZE)
+    except OSError as error:
+        if count == 1:
+            survey.note_bad(first, f"it cannot be read ({error.strerror})")
+            return
+        for number in range(first, first + count):
+            _survey_chunk(survey, number, 1, seed)
+        return
+    _survey_blocks(survey, first, data.ljust(count * BLOCK_SIZE, b"\0"), seed)
+
+
+def _survey_blocks(survey: FileSurvey, first: int, data: bytes, seed: int) -> None:
+    """The loop over blocks: recovery spends its time here, so it works on locals and makes no object per block."""
+    view = memoryview(data)
+    unpack = BLOCK_HEADER.unpack_from
+    run = survey.runs[-1] if survey.runs else None
+    number = first
+    for at in range(0, len(data), BLOCK_SIZE):
+        magic, checksum, chain, use, block, part, parts, sequence, start, _, version, _ = unpack(data, at)
+        if magic != BLOCK_MAGIC or crc32c(view[at + CHECKED_FROM : at + BLOCK_SIZE], seed) != checksum:
+            if magic != _NO_MAGIC or view[at : at + BLOCK_SIZE] != ZERO_BLOCK:
+                survey.note_bad(number, "the block fails its checksum")
+        elif block != number:
+            survey.note_bad(number, f"it holds block {block} of use {use}")
+        elif version != BLOCK_VERSION:
+            raise FormatError(
+                f"{survey.file.path}: block {number} is of version {version}; this program reads version "
+                f"{BLOCK_VERSION}: use the program that wrote it, or a newer one"
+            )
+        else:
+            if not (
+                run
+                and sequence == run.end
+                and chain == run.checksum
+                and use == run.use
+                and number == run.block + run.end - run.sequence
+            ):
+                run = Run(survey.file, number, use, sequence, chain, part, 0, 0, 0, 0, 0)
+                survey.runs.append(run)
+            run.end = sequence + 1
+            run.checksum = checksum
+            run.frame = sequence - part
+            run.start = start
+            if part + 1 == parts:
+                run.complete = sequence + 1
+        number += 1

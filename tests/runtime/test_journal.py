@@ -1,0 +1,454 @@
+"""The journal's calls: who waits for which sync, checkpoints and recycling, full disks, failing syncs, bounds."""
+
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.errors import InvalidArgument, LogClosed, Overloaded, StorageFull, SyncFailed
+from raftlog.records import NewRecord, build_batch
+from raftlog.runtime.journal import (
+    Append,
+    AppendIds,
+    CommitHint,
+    Cut,
+    Fold,
+    GroupState,
+    HardState,
+    Journal,
+    JournalConfig,
+    Mark,
+)
+from raftlog.runtime.journal.fold import FoldedGroup
+from raftlog.storage.roll import Member
+from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.types import Index, Offset, Term
+from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of, row_of
+
+ONE, TWO, _ = GROUPS
+BATCH = bytes(build_batch([NewRecord(bytes(1000))]))
+
+
+class Opened(NamedTuple):
+    disk: SimulatedDisk
+    journal: Journal
+    durable: list[int]
+
+
+def new(config: JournalConfig = SMALL, *, capacity: int | None = None) -> Opened:
+    disk = SimulatedDisk(Random(1), capacity_bytes=capacity)
+    journal, fold = Journal.open(disk, PATH, DISK, config, create=True)
+    assert not fold.groups
+    durable: list[int] = []
+    journal.on_durable = durable.append
+    return Opened(disk, journal, durable)
+
+
+def reopened(disk: SimulatedDisk, config: JournalConfig = SMALL) -> tuple[Journal, Fold]:
+    disk.power_loss()
+    return Journal.open(disk, PATH, DISK, config)
+
+
+def append_one(journal: Journal, index: int, group: bytes = ONE, batch: bytes = BATCH) -> int:
+    return journal.append([Append(group, Index(index), Index(index), [batch])])
+
+
+def state(group: bytes, last: int, term: int = 1) -> GroupState:
+    end = end_of({last: b""})
+    return GroupState(group, Mark.CREATED, Term(term), None, Offset(0), end, Index(0))
+
+
+# syncs
+
+
+def test_one_sync_serves_all_that_waited() -> None:
+    disk, journal, durable = new(replace(SMALL, file_bytes=100 * 4096))
+    before = disk.sync_count
+    first = append_one(journal, 1)
+    journal.flush()
+    late = [append_one(journal, index, TWO) for index in range(1, 9)]
+    for _ in late:
+        journal.flush()
+    assert disk.pending_syncs == 1
+    disk.complete_next()
+    assert journal.durable_sequence == first
+    disk.complete_all()
+    assert disk.sync_count - before == 2
+    assert durable == [first, journal.durable_sequence]
+    assert first < late[0] == late[-1] <= journal.durable_sequence
+
+
+def test_nothing_is_written_or_durable_before_the_flush_and_its_sync() -> None:
+    disk, journal, durable = new()
+    untouched = disk.snapshot()
+    append_one(journal, 1)
+    assert disk.snapshot() == untouched
+    journal.flush()
+    assert disk.snapshot() != untouched
+    assert not durable
+    _, fold = reopened(disk)
+    assert ONE not in fold.groups or fold.groups[ONE].last_index == 1
+
+
+def test_an_idle_flush_does_nothing() -> None:
+    disk, journal, _ = new()
+    journal.flush()
+    assert disk.pending_syncs == 0
+    assert journal.is_idle
+
+
+def test_a_commit_hint_forces_no_sync_and_goes_with_the_next_one() -> None:
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    journal.flush()
+    disk.complete_all()
+    journal.hint_commit(CommitHint(ONE, Index(1)))
+    journal.flush()
+    assert disk.pending_syncs == 0
+    journal.append([HardState(TWO, Term(1), None)])
+    journal.flush()
+    disk.complete_all()
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].commit_hint == 1
+
+
+def test_operations_may_come_from_inside_the_completion() -> None:
+    disk, journal, durable = new()
+
+    def go_on(sequence: int) -> None:
+        durable.append(sequence)
+        if len(durable) < 5:
+            append_one(journal, len(durable) + 1)
+            journal.flush()
+
+    journal.on_durable = go_on
+    append_one(journal, 1)
+    journal.flush()
+    disk.complete_all()
+    assert len(durable) == 5
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == 5
+
+
+def test_what_is_larger_than_a_frame_goes_in_several_and_all_become_durable_with_one_flush() -> None:
+    disk, journal, durable = new()
+    numbers = [append_one(journal, index, batch=bytes(build_batch([NewRecord(bytes(9000))]))) for index in range(1, 20)]
+    assert len(set(numbers)) > 3
+    journal.flush()
+    disk.complete_all()
+    assert journal.durable_sequence >= numbers[-1]
+    assert len(durable) == len(set(numbers))
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == 19
+
+
+def test_a_failed_sync_ends_the_journal_and_is_never_tried_again() -> None:
+    disk, journal, durable = new()
+    failures: list[Exception] = []
+    journal.on_failure = failures.append
+    append_one(journal, 1)
+    journal.flush()
+    append_one(journal, 2)
+    journal.flush()
+    disk.fail_sync()
+    disk.complete_all()
+    assert not durable
+    assert [type(failure) for failure in failures] == [SyncFailed]
+    assert disk.pending_syncs == 0
+    for call in (journal.flush, lambda: append_one(journal, 3), lambda: journal.begin_checkpoint([])):
+        with pytest.raises(SyncFailed):
+            call()
+    journal.close()
+
+
+def test_what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_believed() -> None:
+    """The kernel calls those pages clean: without a new write no sync would save them."""
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    journal.flush()
+    disk.fail_sync()
+    disk.complete_all()
+    disk.process_crash()
+    _, fold = Journal.open(disk, PATH, DISK, SMALL)
+    seen = fold.groups[ONE].last_index
+    assert seen == 1
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == seen
+
+
+def test_a_failed_sync_while_opening_is_an_error() -> None:
+    disk, journal, _ = new()
+    journal.close()
+    disk.fail_sync()
+    with pytest.raises(OSError, match="Input/output"):
+        Journal.open(disk, PATH, DISK, SMALL)
+
+
+# checkpoints
+
+
+def fill(opened: Opened, first: int, count: int, group: bytes = ONE) -> int:
+    for index in range(first, first + count):
+        append_one(opened.journal, index, group)
+        opened.journal.flush()
+        opened.disk.complete_all()
+    return first + count
+
+
+def test_a_completed_checkpoint_moves_the_start_and_files_are_used_again() -> None:
+    opened = new()
+    disk, journal, _ = opened
+    after = 1
+    for _ in range(8):
+        after = fill(opened, after, 45)
+        assert journal.is_checkpoint_due
+        journal.checkpoint([state(ONE, after - 1)])
+        disk.complete_all()
+        assert not journal.is_checkpoint_due
+    assert len(disk.list_directory(PATH)) <= 2 + SMALL.spare_files_max
+    _, fold = reopened(disk)
+    group = fold.groups[ONE]
+    assert group.keep_to == group.last_index == after - 1
+    assert group.end is not None
+    assert group.end.id.index == after - 1
+    assert not list(group.extents())
+
+
+def test_operations_between_the_halves_of_a_checkpoint_are_replayed_over_it() -> None:
+    opened = new()
+    disk, journal, _ = opened
+    fill(opened, 1, 3)
+    number = journal.begin_checkpoint([state(ONE, 3)])
+    append_one(journal, 4)
+    journal.append([Cut(ONE, Index(3))])
+    append_one(journal, 3)
+    journal.flush()
+    disk.complete_all()
+    _, fold = reopened(SimulatedDiskCopy(disk))
+    assert fold.start < number, "not completed, so recovery begins where it did"
+    journal.complete_checkpoint(number)
+    disk.complete_all()
+    _, fold = reopened(disk)
+    assert fold.start == number
+    group = fold.groups[ONE]
+    assert (group.keep_to, [(each.first, each.last) for each in group.extents()]) == (2, [(3, 3)])
+
+
+def SimulatedDiskCopy(disk: SimulatedDisk) -> SimulatedDisk:  # noqa: N802  # reads as the constructor that it replaces
+    copy = SimulatedDisk(Random(2))
+    copy.make_directory(PATH)
+    for path, data in disk.snapshot().items():
+        file = copy.open(path, create=True)
+        file.write(0, [data])
+        copy.sync([file], [PATH])
+    copy.sync([], ["/", PATH.rpartition("/")[0]])
+    return copy
+
+
+def test_the_halves_may_complete_before_the_first_is_durable() -> None:
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    number = journal.checkpoint([state(ONE, 1)])
+    assert disk.pending_syncs == 1
+    disk.complete_all()
+    _, fold = reopened(disk)
+    assert fold.start == number
+
+
+def test_a_checkpoint_of_many_groups_spans_frames_and_forgets_whom_it_does_not_name() -> None:
+    config = replace(SMALL, reserve_bytes=20 * 4096)
+    disk, journal, _ = new(config)
+    append_one(journal, 1, TWO)
+    groups = [number.to_bytes(16) for number in range(100, 900)]
+    vote = Member(3, DISK)
+    journal.checkpoint([state(group, 7)._replace(vote=vote, commit_hint=Index(6)) for group in groups])
+    disk.complete_all()
+    _, fold = reopened(disk, config)
+    assert list(fold.groups) == groups
+    last = fold.groups[groups[-1]]
+    assert (last.mark, last.term, last.vote, last.commit_hint) == (Mark.CREATED, 1, vote, 6)
+    assert last.end == end_of({7: b""})
+
+
+# a full disk
+
+
+def test_a_full_disk_refuses_entries_and_leaves_room_for_votes_and_a_checkpoint() -> None:
+    capacity = 3 * SMALL.file_bytes
+    opened = new(capacity=capacity)
+    disk, journal, _ = opened
+    index = fill_until_full(opened)
+    assert index > 40
+    assert journal.is_checkpoint_due
+    journal.append([HardState(TWO, Term(1), None)])
+    journal.flush()
+    journal.checkpoint([state(ONE, index - 1), state(TWO, 1)])
+    disk.complete_all()
+    index = fill(opened, index, 10)
+    _, fold = reopened(disk)
+    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, 1)
+
+
+def test_a_refused_call_takes_nothing() -> None:
+    opened = new(capacity=3 * SMALL.file_bytes)
+    disk, journal, _ = opened
+    index = 1
+    batches = [BATCH] * 12
+    try:
+        while True:
+            journal.append([HardState(TWO, Term(index), None), Append(ONE, Index(index), Index(index + 11), batches)])
+            index += 12
+            journal.flush()
+            disk.complete_all()
+    except StorageFull as refusal:
+        assert "the disk is full" in str(refusal)  # noqa: PT017  # the loop counts what was taken before it
+    assert journal.is_idle
+    assert journal.pending_bytes == 0
+    _, fold = reopened(disk)
+    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, index - 12)
+
+
+def fill_until_full(opened: Opened, index: int = 1) -> int:
+    """Append until the disk is full; returns the index after the last entry that was taken."""
+    while True:
+        try:
+            index = fill(opened, index, 1)
+        except StorageFull:
+            return index
+
+
+@settings(max_examples=25, deadline=None)
+@given(spare=st.integers(0, 40))
+def test_a_full_disk_stops_nothing_for_good(spare: int) -> None:
+    opened = new(capacity=2 * SMALL.file_bytes + spare * 4096)
+    index = 1
+    for _ in range(5):
+        before, index = index, fill_until_full(opened, index)
+        assert index > before
+        opened.journal.checkpoint([state(ONE, index - 1)])
+        opened.disk.complete_all()
+    _, fold = reopened(opened.disk)
+    assert fold.groups[ONE].last_index == index - 1
+
+
+# bounds
+
+
+def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
+    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
+    for index in range(1, 46):
+        append_one(journal, index)
+    with pytest.raises(Overloaded):
+        append_one(journal, 46)
+    assert 49_000 < journal.pending_bytes <= 50_000
+    journal.append([HardState(TWO, Term(1), None)])
+
+
+def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
+    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
+    with pytest.raises(Overloaded, match="checkpoint"):
+        fill(opened, 1, 60)
+    assert opened.journal.live_bytes <= 55 * 4096
+    opened.journal.append([HardState(TWO, Term(1), None)])
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    for changes in ({"write_bytes_max": 4096}, {"write_bytes_max": 32 << 20}, {"reserve_bytes": 1 << 30}):
+        with pytest.raises(InvalidArgument):
+            replace(JournalConfig(), **changes)
+
+
+def test_a_closed_journal_has_kept_what_waited() -> None:
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    journal.close()
+    journal.close()
+    with pytest.raises(LogClosed):
+        append_one(journal, 2)
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == 1
+
+
+def test_sequences_go_on_over_restarts() -> None:
+    disk, journal, _ = new()
+    seen = [journal.durable_sequence]
+    for _ in range(4):
+        journal, _ = reopened(disk)
+        seen.append(journal.durable_sequence)
+    assert seen == sorted(set(seen))
+
+
+# folding
+
+
+def test_entries_without_their_predecessor_are_dropped_and_never_come_back() -> None:
+    """Entries 2 and 3 follow a large entry 1 whose id was never journaled; later another 1 and 2 are appended."""
+    disk, journal, _ = new()
+    append_one(journal, 2)
+    append_one(journal, 3)
+    journal.flush()
+    disk.complete_all()
+    journal, fold = reopened(disk)
+    assert (fold.groups[ONE].last_index, fold.groups[ONE].dropped) == (0, 2)
+    other = bytes(build_batch([NewRecord(b"another")]))
+    append_one(journal, 1, batch=other)
+    journal.append([AppendIds(ONE, Index(2), row_of(2, 1))])
+    journal.flush()
+    disk.complete_all()
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == 2
+    one, two = fold.groups[ONE].extents()
+    assert fold.batches(one) == [other]
+    assert fold.rows(two) == row_of(2, 1)
+
+
+def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
+    disk, journal, _ = new()
+    batches = [bytes(build_batch([NewRecord(bytes([number]) * 2000)])) for number in range(6)]
+    journal.append([Append(ONE, Index(1), Index(6), batches), Cut(ONE, Index(4))])
+    journal.flush()
+    disk.complete_all()
+    _, fold = reopened(disk)
+    (extent,) = fold.groups[ONE].extents()
+    assert fold.batches(extent) == batches[:3]
+
+
+def test_terms_never_fall_and_a_term_has_one_vote() -> None:
+    group = FoldedGroup(ONE)
+    assert group.set_hard_state(3, None) is None
+    assert group.set_hard_state(3, Member(1, DISK)) is None
+    assert group.set_hard_state(3, Member(1, DISK)) is None
+    assert group.set_hard_state(3, Member(2, DISK)) == "two votes in term 3"
+    assert group.set_hard_state(2, None) == "term 2 follows term 3"
+    assert group.set_hard_state(4, None) is None
+
+
+# files
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_name_of_a_new_file_is_durable_before_anything_in_it_is(seed: int) -> None:
+    opened = new()
+    opened.disk.random.seed(seed)
+    fill(opened, 1, 130)
+    assert len(opened.disk.list_directory(PATH)) >= 6
+    _, fold = reopened(opened.disk)
+    assert fold.groups[ONE].last_index == 130
+
+
+def test_files_are_given_back_only_when_the_new_start_is_durable() -> None:
+    opened = new(replace(SMALL, spare_files_max=0))
+    disk, journal, _ = opened
+    fill(opened, 1, 60)
+    number = journal.begin_checkpoint([state(ONE, 60)])
+    journal.flush()
+    disk.complete_all()
+    files = disk.list_directory(PATH)
+    journal.complete_checkpoint(number)
+    assert disk.pending_syncs == 1
+    assert disk.list_directory(PATH) == files
+    disk.complete_all()
+    assert len(disk.list_directory(PATH)) < len(files)
