@@ -1,0 +1,108 @@
+"""A replica that wants to lead: first it asks for pre-votes, which cost nobody anything, then for votes.
+
+A pre-candidate is still in its old term, so a member that cannot win never makes the term grow (thesis 9.6). A
+candidate counts its own vote like every other one: when it is durable. When the time is up, both begin again with
+pre-votes.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.messages import Message, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse
+from raftlog.raft.quorum import VoteOutcome, vote_outcome
+from raftlog.raft.ready import Role
+from raftlog.raft.replica import Replica
+from raftlog.raft.role import Become
+from raftlog.types import Term
+
+
+class Candidate:
+    """One campaign, of one phase."""
+
+    __slots__ = ("_is_counted", "_replica", "_sequence", "role", "votes")
+
+    def __init__(self, replica: Replica, role: Role, *, is_transfer: bool = False) -> None:
+        assert role in (Role.PRE_CANDIDATE, Role.CANDIDATE), f"no campaign as {role}"
+        self._replica = replica
+        self.role: Role = role
+        self._sequence = replica.next_sequence()
+        self.votes: dict[ReplicaId, bool] = {}
+        """By voter: a second answer of the same voter changes nothing."""
+        self._is_counted = False
+        replica.next_tick = replica.ticks + replica.draw_election_ticks()
+        if role is Role.PRE_CANDIDATE:
+            self._cast(replica.me, True)
+        for voter in replica.configuration.all_voters():
+            if voter != replica.me:
+                replica.send(self._request(voter, is_transfer))
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return None
+
+    def is_loyal(self) -> bool:
+        return False
+
+    def step(self, message: Message) -> Become | None:
+        handle = self._HANDLERS.get(type(message))
+        return handle(self, message) if handle else None
+
+    def handle_pre_vote(self, message: PreVoteResponse) -> Become | None:
+        if self.role is Role.PRE_CANDIDATE and message.campaign_term == self._replica.term + 1:
+            self._take(message)
+        return None
+
+    def handle_vote(self, message: VoteResponse) -> Become | None:
+        if self.role is Role.CANDIDATE:
+            self._take(message)
+        return None
+
+    def tick(self) -> Become | None:
+        if not self._replica.may_campaign():
+            return Become(Role.FOLLOWER, "may not campaign any more")
+        return Become(Role.PRE_CANDIDATE, "the election timed out")
+
+    def prepare(self) -> Become | None:
+        """Count."""
+        replica = self._replica
+        if self.role is Role.CANDIDATE and replica.me not in self.votes and replica.is_hard_state_durable:
+            self._cast(replica.me, True)
+        if self._is_counted:
+            return None
+        self._is_counted = True
+        outcome = vote_outcome(replica.configuration, self.votes)
+        if outcome is VoteOutcome.LOST:
+            return Become(Role.FOLLOWER, "a quorum refused")
+        if outcome is VoteOutcome.PENDING:
+            return None
+        if self.role is Role.PRE_CANDIDATE:
+            return Become(Role.CANDIDATE, "a quorum would vote for it")
+        return Become(Role.LEADER, "a quorum voted for it")
+
+    def wake(self) -> None:
+        """Candidates do not sleep."""
+
+    def leave(self) -> None:
+        """Nothing was begun that needs an end."""
+
+    def _request(self, voter: ReplicaId, is_transfer: bool) -> PreVoteRequest | VoteRequest:
+        replica = self._replica
+        me, term, last = replica.me, replica.term, replica.log.last_id
+        if self.role is Role.PRE_CANDIDATE:
+            return PreVoteRequest(me, voter, term, self._sequence, Term(term + 1), last)
+        return VoteRequest(me, voter, term, self._sequence, last, is_transfer)
+
+    def _take(self, message: PreVoteResponse | VoteResponse) -> None:
+        if message.sequence == self._sequence:
+            self._cast(message.sender, message.is_granted)
+
+    def _cast(self, voter: ReplicaId, is_granted: bool) -> None:
+        if voter not in self.votes:
+            self.votes[voter] = is_granted
+            self._is_counted = False
+
+    _HANDLERS: ClassVar[dict[type, Callable[["Candidate", Any], Become | None]]] = {
+        PreVoteResponse: handle_pre_vote,
+        VoteResponse: handle_vote,
+    }

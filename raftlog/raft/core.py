@@ -1,0 +1,429 @@
+"""The Raft core of one replica: requests, messages and ticks in, `Ready` out. No disk, no network, no clock.
+
+    core = RaftCore(me, settings, random, log, restart)
+    core.propose(…) · propose_configuration(…) · read_index(…) · transfer_leadership(…)      what clients want
+    core.step(message) · tick() · hear_from_process(…)                                       what happens
+    ready = core.ready()                                                                     what is to be done
+    core.advance(durable=ready.number, applied=…)                                            what was done
+
+`raftlog.raft.ready` says in which order a Ready is to be done. The driver (one per process) calls all this from one
+thread. Here are the one check of terms and the only places where a replica changes its role; what the roles do is in
+`follower`, `candidate` and `leader`. It follows the Raft thesis (Ongaro, 2014) with PreVote and CheckQuorum.
+"""
+
+from collections.abc import Hashable, Sequence
+from random import Random
+
+from raftlog.raft import admission, election
+from raftlog.raft.candidate import Candidate
+from raftlog.raft.configuration import Configuration, ConfigurationChange, ConfigurationHistory, ReplicaId
+from raftlog.raft.entry import ControlPayloads, EmptyPayloads, EntryId, Proposal, is_fresher
+from raftlog.raft.follower import Follower
+from raftlog.raft.leader import Leader
+from raftlog.raft.log_view import LogView
+from raftlog.raft.messages import (
+    FROM_LEADER,
+    HeartbeatResponse,
+    Message,
+    PreVoteRequest,
+    VoteRequest,
+    Wake,
+    WakeResponse,
+)
+from raftlog.raft.ready import Accepted, Installed, Ready, Refusal, Refused, Restart, Role, Status
+from raftlog.raft.ready_maker import ReadyMaker
+from raftlog.raft.replica import Replica
+from raftlog.raft.role import Become
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, NodeId, Term
+
+
+class RaftCore:
+    """One replica of one group."""
+
+    __slots__ = ("_is_dirty", "_maker", "_only_speaks", "_replica", "_role", "_why", "messages_refused")
+
+    def __init__(
+        self,
+        me: ReplicaId,
+        settings: RaftSettings,
+        random: Random,
+        log: LogView,
+        restart: Restart,
+        payloads: ControlPayloads | None = None,
+    ) -> None:
+        self._replica = Replica(me, settings, random, log, payloads or EmptyPayloads(), restart)
+        self._role: Follower | Candidate | Leader = Follower(self._replica, None)
+        self._why = "started"
+        self._maker = ReadyMaker(self._replica)
+        self._is_dirty = True
+        """Something happened since the last Ready."""
+        self._only_speaks = False
+        """All that happened is that a leader's tick left messages; `_happened` ends it."""
+        self.messages_refused = 0
+        """Messages that were not for us, of impossible terms, out of order in themselves, or from strangers."""
+
+    # what clients want
+
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+        """Append data in this order, all or nothing; at least one.
+
+        Accepted says where; the outcome stays unknown until the entry at that index is applied (done, if its term is
+        the accepted one) or another is, or the leader cut it (failed). A refusal is definite.
+        """
+        leader = self._leader_for_request()
+        return leader.propose(proposals) if leader else self._not_leader()
+
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+        """Change the members. Accepted is the index of the configuration that is entered, joint or not."""
+        leader = self._leader_for_request()
+        return leader.propose_configuration(change) if leader else self._not_leader()
+
+    def read_index(self, request: Hashable) -> Refused | None:
+        """Ask for a linearizable read, on any replica; `request` comes back in a Ready, as ready or as failed."""
+        self._wake_for_request()
+        role = self._role
+        return self._not_leader() if isinstance(role, Candidate) else role.read_index(request)
+
+    def transfer_leadership(self, target: ReplicaId) -> Refused | None:
+        """Hand over to a voter that is caught up; it is given up after an election timeout."""
+        leader = self._leader_for_request()
+        return leader.transfer_leadership(target) if leader else self._not_leader()
+
+    # what the driver decides
+
+    def campaign(self) -> bool:
+        """Ask for pre-votes now, without waiting for the election timeout; false when that is not allowed."""
+        if not isinstance(self._role, Follower) or not self._replica.may_campaign():
+            return False
+        self._wake_for_request()
+        self._become(Become(Role.PRE_CANDIDATE, "told to campaign"))
+        return True
+
+    def step_down(self, why: str) -> bool:
+        """Stop leading or campaigning, for a stalled disk or loop; false when there is nothing to stop."""
+        if isinstance(self._role, Follower):
+            return False
+        self._wake_for_request()
+        self._become(Become(Role.FOLLOWER, why))
+        return True
+
+    def quarantine(self, voting_position: EntryId | None = None) -> None:
+        """An entry of this log is damaged: no campaigns until `lift_quarantine`.
+
+        `voting_position` is the id of the damaged entry when it was the last one. The replica then votes by it until
+        its durable log is as fresh.
+        """
+        self._happened()
+        self._replica.is_quarantined = True
+        if voting_position is not None and is_fresher(voting_position, self._replica.log.last_id):
+            self._replica.voting_position = voting_position
+        self.step_down("quarantined")
+
+    def lift_quarantine(self) -> None:
+        """The damage is repaired. A voting position stays until the durable log has reached it."""
+        self._replica.is_quarantined = False
+
+    def wants_install(self, boundary: EntryId) -> bool:
+        """Whether files that begin behind `boundary` are of use; ask directly before they take the log's place."""
+        replica = self._replica
+        return (
+            not isinstance(self._role, Leader) and boundary.index > replica.committed and not replica.log.has(boundary)
+        )
+
+    def install(self, installed: Installed) -> None:
+        """The stored log was replaced by fetched files, all of them durable and committed up to `committed_index`.
+
+        No Ready may be outstanding between `wants_install` and this; what was in the old log is gone.
+        """
+        replica = self._replica
+        self._happened()
+        replica.install_offer = None
+        replica.log.read_again()
+        replica.durability.restart_at(replica.log.last_index)
+        replica.history = ConfigurationHistory(installed.configurations)
+        if replica.log.last_term > replica.term:
+            replica.set_hard_state(replica.log.last_term, None)
+        replica.maybe_commit_to(max(installed.committed_index, replica.log.boundary.index))
+        assert installed.applied_index <= replica.committed, (
+            f"installed: applied {installed.applied_index} > committed {replica.committed}"
+        )
+        replica.applied = max(replica.applied, installed.applied_index)
+        replica.delivered = max(replica.delivered, replica.applied, replica.log.boundary.index)
+        self._become_follower(self._role.leader, "installed the leader's files")
+
+    # what happens
+
+    def step(self, message: Message) -> None:
+        """Take a message; whatever it is, it is never answered here but in the next Ready."""
+        replica = self._replica
+        if not admission.is_acceptable(replica, message):
+            self.messages_refused += 1
+            return
+        self._happened()
+        if isinstance(message, (PreVoteRequest, VoteRequest)):
+            self._step_vote_request(message)
+        elif isinstance(message, (Wake, WakeResponse)):
+            self._step_wake(message)
+        elif message.term < replica.term:
+            admission.answer_stale(replica, message)
+        else:
+            is_from_leader = type(message) in FROM_LEADER
+            if message.term > replica.term:
+                self._adopt_term(message.term, message.sender if is_from_leader else None)
+            elif is_from_leader and isinstance(self._role, Candidate):
+                self._become_follower(message.sender, "another one leads")
+            assert not (is_from_leader and isinstance(self._role, Leader)), (
+                f"two leaders in term {replica.term}: {replica.me} and {message.sender}"
+            )
+            if replica.hibernation.is_asleep and self._ends_sleep(message):
+                self._wake()
+            become = self._role.step(message)
+            if become is not None:
+                self._become(become)
+
+    def tick(self) -> bool:
+        """Time goes on by one tick. True when a Ready may be there."""
+        replica = self._replica
+        replica.ticks = ticks = replica.ticks + 1
+        if ticks < replica.next_tick:
+            return self._is_dirty
+        role = self._role
+        become = role.tick()
+        # By far the most frequent: a leader's heartbeats, and nothing else to tell.
+        self._only_speaks = (
+            become is None
+            and (self._only_speaks or not self._is_dirty)
+            and isinstance(role, Leader)
+            and not role.has_decisions
+        )
+        self._is_dirty = True
+        if become is not None:
+            self._become(become)
+        return True
+
+    def hear_from_process(self, node: NodeId, is_alive: bool) -> None:
+        """The heartbeat between our process and `node`'s began or ended; a new boot epoch is an end and a beginning.
+
+        To be called only when that changes. An end wakes a sleeping leader, and the followers of a leader over there.
+        """
+        replica = self._replica
+        replica.hibernation.note_process(node, is_alive)
+        if not replica.hibernation.is_asleep:
+            return
+        if isinstance(self._role, Leader):
+            lagging = [
+                member
+                for member, progress in self._role.replication.progress.items()
+                if member.node_id == node and (not is_alive or progress.match_index < replica.log.last_index)
+            ]
+            if lagging:
+                self._wake()
+        elif not is_alive and self._role.leader is not None and self._role.leader.node_id == node:
+            self._wake()
+            # The leader, if it only cannot be heard from here, will make itself heard at the others.
+            replica.send_wake(replica.configuration.all_voters())
+
+    # what is to be done, and what was done
+
+    def ready(self) -> Ready | None:
+        """All that is to be done now; None when there is nothing. See `raftlog.raft.ready` for the order."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        if self._only_speaks:
+            self._only_speaks = False
+            return self._maker.take_messages()
+        become = self._role.prepare()
+        while become is not None:
+            self._become(become)
+            become = self._role.prepare()
+        return self._maker.take(self._role, self._why) if self._maker.has_work(self._role) else None
+
+    def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
+        """Report: all of the Readys up to number `written` is written, up to `durable` synced; `applied` is applied."""
+        replica, role = self._replica, self._role
+        if replica.maybe_advance(written, durable):
+            self._happened()
+            if isinstance(role, Leader):
+                role.note_durable()
+        elif isinstance(role, Candidate):
+            # It may have waited for its vote to be durable.
+            self._happened()
+        if applied is not None:
+            replica.apply_to(applied)
+            if replica.reads.ready:
+                self._happened()
+
+    # pictures
+
+    @property
+    def term(self) -> Term:
+        return self._replica.term
+
+    @property
+    def role(self) -> Role:
+        return self._role.role
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self._role.leader
+
+    @property
+    def committed_index(self) -> Index:
+        return self._replica.committed
+
+    @property
+    def configuration(self) -> Configuration:
+        return self._replica.configuration
+
+    @property
+    def is_asleep(self) -> bool:
+        """A group that sleeps needs no ticks."""
+        return self._replica.hibernation.is_asleep
+
+    @property
+    def has_own_term_commit(self) -> bool:
+        """Leads, and has committed in its term: only now does it know where the log that clients see ends (KIP-207)."""
+        return isinstance(self._role, Leader) and self._role.has_own_term_commit
+
+    def status(self) -> Status:
+        replica, role = self._replica, self._role
+        return Status(
+            replica.me,
+            role.role,
+            replica.term,
+            replica.vote,
+            role.leader,
+            replica.log.last_id,
+            replica.durable_index,
+            replica.committed,
+            replica.applied,
+            replica.configuration,
+            self.is_asleep,
+            replica.is_quarantined,
+            role.replication.statuses() if isinstance(role, Leader) else (),
+        )
+
+    # messages
+
+    def _step_vote_request(self, request: PreVoteRequest | VoteRequest) -> None:
+        replica = self._replica
+        if request.term < replica.term or not election.may_stand(replica, request):
+            election.answer(replica, request, False)
+            return
+        if replica.hibernation.is_asleep:
+            self._wake()
+        is_transfer = isinstance(request, VoteRequest) and request.is_transfer
+        if self._role.is_loyal() and not is_transfer:
+            # The term is not adopted: whoever cannot hear the leader must not unseat it.
+            election.answer(replica, request, False)
+            return
+        if request.term > replica.term:
+            self._adopt_term(request.term, None)
+        if isinstance(request, PreVoteRequest):
+            election.answer(replica, request, election.would_vote(replica, request))
+            return
+        is_granted = election.maybe_vote(replica, request)
+        if is_granted:
+            self._yield_to_candidate()
+        election.answer(replica, request, is_granted)
+
+    def _yield_to_candidate(self) -> None:
+        """Our vote is given: leave its receiver an election timeout."""
+        if isinstance(self._role, Follower):
+            self._role.restart_timer()
+        else:
+            self._become_follower(None, "voted for another one")
+
+    def _step_wake(self, message: Wake | WakeResponse) -> None:
+        replica = self._replica
+        if isinstance(message, WakeResponse):
+            replica.hibernation.has_woken(message.sender)
+            return
+        if replica.hibernation.is_asleep:
+            self._wake()
+        replica.send(WakeResponse(replica.me, message.sender, replica.term))
+
+    # roles
+
+    def _become(self, become: Become) -> None:
+        """The only way from one role to another within a term."""
+        if become.role is Role.FOLLOWER:
+            self._become_follower(None, become.why)
+        elif become.role is Role.PRE_CANDIDATE:
+            self._become_pre_candidate(become.why)
+        elif become.role is Role.CANDIDATE:
+            self._become_candidate(become.why, become.is_transfer)
+        else:
+            self._become_leader(become.why)
+
+    def _become_follower(self, leader: ReplicaId | None, why: str) -> None:
+        self._role.leave()
+        self._replica.hibernation.is_asleep = False
+        self._role = Follower(self._replica, leader)
+        self._why = why
+
+    def _become_pre_candidate(self, why: str) -> None:
+        assert not isinstance(self._role, Leader), f"a leader of term {self.term} asks for pre-votes"
+        assert self._replica.may_campaign(), f"{self._replica.me} may not campaign"
+        self._role.leave()
+        self._role = Candidate(self._replica, Role.PRE_CANDIDATE)
+        self._why = why
+
+    def _become_candidate(self, why: str, is_transfer: bool) -> None:
+        replica = self._replica
+        assert is_transfer or self.role is Role.PRE_CANDIDATE, f"candidate out of {self.role.value}"
+        assert not isinstance(self._role, Leader), f"a leader of term {self.term} campaigns"
+        assert replica.may_campaign(), f"{replica.me} may not campaign"
+        self._role.leave()
+        replica.set_hard_state(Term(replica.term + 1), replica.me)
+        self._role = Candidate(replica, Role.CANDIDATE, is_transfer=is_transfer)
+        self._why = why
+
+    def _become_leader(self, why: str) -> None:
+        replica = self._replica
+        assert self.role is Role.CANDIDATE, f"leader out of {self.role.value}"
+        assert replica.vote == replica.me, f"leads term {replica.term} with a vote for {replica.vote}"
+        assert replica.is_hard_state_durable, f"leads term {replica.term} before its vote is durable"
+        self._role.leave()
+        replica.hibernation.forget_wakes()
+        self._role = Leader(replica)
+        self._why = why
+
+    def _adopt_term(self, term: Term, leader: ReplicaId | None) -> None:
+        """A later term: whatever we were, we follow now. The vote of the old term ends with it, and only so."""
+        assert term > self._replica.term, f"term {term} after {self._replica.term}"
+        self._replica.set_hard_state(term, None)
+        self._become_follower(leader, "a later term")
+
+    # requests, sleep
+
+    def _leader_for_request(self) -> Leader | None:
+        self._wake_for_request()
+        return self._role if isinstance(self._role, Leader) else None
+
+    def _not_leader(self) -> Refused:
+        return Refused(Refusal.NOT_LEADER, self._role.leader)
+
+    def _ends_sleep(self, message: Message) -> bool:
+        """A sleeping leader is woken by whoever is awake; a sleeping follower judges for itself."""
+        if isinstance(self._role, Follower):
+            return False
+        return not (isinstance(message, HeartbeatResponse) and message.is_asleep)
+
+    def _happened(self) -> None:
+        """There is more to decide and to tell."""
+        self._is_dirty = True
+        self._only_speaks = False
+
+    def _wake_for_request(self) -> None:
+        self._happened()
+        if self._replica.hibernation.is_asleep:
+            self._wake()
+
+    def _wake(self) -> None:
+        assert self._replica.hibernation.is_asleep, "woken while awake"
+        self._happened()
+        self._replica.hibernation.is_asleep = False
+        self._role.wake()

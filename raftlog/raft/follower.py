@@ -1,0 +1,306 @@
+"""A follower (or learner): takes the leader's entries, says how far it is, and watches whether the leader is there.
+
+    committed ≤ verified ≤ last index,   acknowledged = min(durable, verified)
+
+`verified` is how far the log is known to equal that of this term's leader. What a leader of the term says never makes
+the follower cut below it, and only up to it does the follower believe the leader's commit.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, ClassVar
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.entry import Entry, EntryId
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    InstallOffer,
+    InstallResponse,
+    Message,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    TimeoutNow,
+)
+from raftlog.raft.read_index import ForwardedReads
+from raftlog.raft.ready import ReadReady, Refusal, Refused, Role
+from raftlog.raft.replica import NEVER, Replica
+from raftlog.raft.role import Become
+from raftlog.types import Index
+
+
+class Follower:
+    """One follower in one term."""
+
+    __slots__ = (
+        "_acknowledged",
+        "_acknowledged_written",
+        "_heard_tick",
+        "_is_answer_owed",
+        "_leader",
+        "_reads",
+        "_replica",
+        "_sequence",
+        "_timeout",
+        "_timer_tick",
+        "_wake_tick",
+        "role",
+        "verified",
+    )
+
+    def __init__(self, replica: Replica, leader: ReplicaId | None) -> None:
+        self.role = Role.FOLLOWER
+        self._replica = replica
+        self._leader = leader
+        self.verified = replica.committed
+        """Moved up by the leader's appends; it holds at the start because every leader has all that is committed."""
+        self._acknowledged = self._acknowledged_written = min(replica.durable_index, self.verified)
+        self._sequence = 0
+        """The latest request that was accepted."""
+        self._is_answer_owed = False
+        self._heard_tick = replica.ticks if leader else -NEVER
+        """When this term's leader was last heard; what loyalty rests on."""
+        self._timer_tick = replica.ticks
+        """When the election timer began; hearing the leader and giving a vote begin it again."""
+        self._timeout = replica.draw_election_ticks()
+        self._wake_tick = replica.ticks if replica.hibernation.to_wake else NEVER
+        self._reads = ForwardedReads(replica.settings.pending_reads_max)
+        self._plan()
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self._leader
+
+    def is_loyal(self) -> bool:
+        return self._replica.ticks - self._heard_tick < self._replica.settings.election_ticks_min
+
+    def restart_timer(self) -> None:
+        """A vote was given: leave the candidate its time."""
+        self._timer_tick = self._replica.ticks
+
+    def read_index(self, request: Hashable) -> Refused | None:
+        """Ask the leader from which index on the read is current."""
+        replica = self._replica
+        if self._leader is None:
+            return Refused(Refusal.NOT_LEADER, None)
+        sequence = replica.next_sequence()
+        if not self._reads.maybe_add(sequence, request, replica.ticks):
+            return Refused(Refusal.OVERLOADED, self._leader)
+        replica.send(ReadIndexRequest(replica.me, self._leader, replica.term, sequence))
+        return None
+
+    def step(self, message: Message) -> Become | None:
+        handle = self._HANDLERS.get(type(message))
+        return handle(self, message) if handle else None
+
+    def tick(self) -> Become | None:
+        replica = self._replica
+        if replica.ticks >= self._wake_tick:
+            replica.send_wake(replica.hibernation.to_wake)
+            self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks
+        replica.reads.failed.extend(self._reads.drop_before(replica.ticks - replica.settings.election_ticks_min))
+        if replica.ticks < self._timer_tick + self._timeout:
+            self._plan()
+            return None
+        if replica.may_campaign():
+            return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
+        self._leader = None
+        self._timer_tick = replica.ticks
+        self._plan()
+        return None
+
+    def prepare(self) -> Become | None:
+        """Tell the leader how far we are: when it asked, and whenever more became durable."""
+        replica = self._replica
+        leader = self._leader
+        if leader is None or not (self._sequence or self._is_answer_owed):
+            return None
+        durable = min(replica.durability.durable_index, self.verified)
+        written = durable
+        if replica.settings.acknowledges_written:
+            written = min(replica.durability.written_index, self.verified)
+        if self._is_answer_owed or durable > self._acknowledged or written > self._acknowledged_written:
+            self._acknowledged, self._acknowledged_written = durable, written
+            self._is_answer_owed = False
+            replica.send(
+                AppendResponse(replica.me, leader, replica.term, self._sequence, True, self.verified, written, durable)
+            )
+        return None
+
+    def wake(self) -> None:
+        """Loyal to nobody until the leader is heard again; the timeout is drawn anew, so that groups are staggered."""
+        self._heard_tick = -NEVER
+        self._timer_tick = self._replica.ticks
+        self._timeout = self._replica.draw_election_ticks()
+        self._plan()
+
+    def leave(self) -> None:
+        self._replica.reads.failed.extend(self._reads.drop_before(NEVER))
+
+    # what the leader sends
+
+    def handle_append(self, message: AppendRequest) -> None:
+        self._hear(message.sender)
+        replica = self._replica
+        previous, entries = message.previous, message.entries
+        if previous.index < replica.committed:
+            previous, entries = self._behind_commit(previous, entries)
+        if not replica.log.has(previous):
+            self._refuse(message)
+            return
+        is_new = bool(entries) and self._take(entries)
+        self.verified = max(self.verified, Index(previous.index + len(entries)))
+        self._sequence = max(self._sequence, message.sequence)
+        if message.is_probe or not is_new:
+            self._is_answer_owed = True
+        replica.maybe_commit_to(min(message.committed, self.verified))
+
+    def handle_heartbeat(self, message: Heartbeat) -> None:
+        replica = self._replica
+        replica.maybe_commit_to(min(message.committed, self.verified))
+        agrees = message.sleep_at is not None and self._may_sleep(message.sender, message.sleep_at)
+        falls_asleep = agrees and message.is_lullaby
+        self._hear(message.sender, stays_asleep=falls_asleep)
+        if falls_asleep:
+            replica.fall_asleep()
+        if message.sequence:
+            durable = min(replica.durable_index, self.verified)
+            replica.send(
+                HeartbeatResponse(
+                    replica.me,
+                    message.sender,
+                    replica.term,
+                    message.sequence,
+                    self.verified,
+                    durable,
+                    agrees,
+                    falls_asleep,
+                )
+            )
+
+    def handle_offer(self, message: InstallOffer) -> None:
+        self._hear(message.sender)
+        replica = self._replica
+        boundary = message.boundary
+        if replica.committed >= boundary.index or replica.log.has(boundary):
+            self.verified = max(self.verified, boundary.index)
+        else:
+            replica.install_offer = message
+        is_reached = min(self.verified, replica.durable_index) >= boundary.index
+        replica.send(
+            InstallResponse(
+                replica.me,
+                message.sender,
+                replica.term,
+                message.sequence,
+                boundary,
+                is_reached,
+                replica.log.last_index,
+            )
+        )
+
+    def handle_timeout_now(self, message: TimeoutNow) -> Become | None:
+        self._hear(message.sender)
+        if not self._replica.may_campaign():
+            return None
+        return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
+
+    def handle_read_index(self, message: ReadIndexResponse) -> None:
+        request = self._reads.answer(message.sequence)
+        if request is None:
+            return
+        reads = self._replica.reads
+        if message.index is None:
+            reads.failed.append(request)
+        else:
+            reads.confirm(ReadReady(request, message.index), self._replica.applied)
+
+    # parts of the above
+
+    def _hear(self, sender: ReplicaId, *, stays_asleep: bool = False) -> None:
+        """The leader of this term is there."""
+        replica = self._replica
+        assert self._leader in (None, sender), f"two leaders in term {replica.term}: {self._leader} and {sender}"
+        self._leader = sender
+        hibernation = replica.hibernation
+        if hibernation.is_asleep and not stays_asleep:
+            hibernation.is_asleep = False
+            self._timeout = replica.draw_election_ticks()
+            replica.next_tick = replica.ticks + self._timeout
+        if self._wake_tick != NEVER:
+            # The new leader's heartbeats wake whoever still sleeps.
+            hibernation.forget_wakes()
+            self._wake_tick = NEVER
+        self._heard_tick = self._timer_tick = replica.ticks
+
+    def _behind_commit(self, previous: EntryId, entries: tuple[Entry, ...]) -> tuple[EntryId, tuple[Entry, ...]]:
+        """Leave out what is committed here: every leader has it, so it need not be compared, nor can it be (trims)."""
+        replica = self._replica
+        committed, term = replica.committed, replica.log.term_at(replica.committed)
+        skipped = committed - previous.index
+        if skipped <= len(entries):
+            theirs = entries[skipped - 1].term
+            assert theirs == term, (
+                f"entry {committed} is committed with term {term}; a leader has it with term {theirs}"
+            )
+        return EntryId(committed, term), entries[skipped:]
+
+    def _take(self, entries: tuple[Entry, ...]) -> bool:
+        """Append what is not there, after cutting what contradicts it (and only then); true when there was any."""
+        replica = self._replica
+        log = replica.log
+        last_index = log.last_index
+        if entries[0].index <= last_index:
+            fresh = next(
+                (at for at, entry in enumerate(entries) if not log.has(EntryId(entry.index, entry.term))), None
+            )
+            if fresh is None:
+                return False
+            entries = entries[fresh:]
+            if entries[0].index <= last_index:
+                conflict = entries[0].index
+                assert conflict > self.verified, f"conflict at {conflict} ≤ {self.verified} verified in this term"
+                replica.cut_to(Index(conflict - 1))
+        replica.append(entries)
+        return True
+
+    def _refuse(self, message: AppendRequest) -> None:
+        """The logs part at or before `previous`; say where they may still agree, a whole term at a time."""
+        replica = self._replica
+        log = replica.log
+        highest = min(message.previous.index, log.last_index)
+        hint = max(log.last_index_of_term(highest, message.previous.term), replica.committed)
+        replica.send(
+            AppendResponse(
+                replica.me,
+                message.sender,
+                replica.term,
+                message.sequence,
+                False,
+                self.verified,
+                min(replica.durability.written_index, self.verified),
+                min(replica.durable_index, self.verified),
+                EntryId(hint, log.term_at(hint)),
+            )
+        )
+
+    def _may_sleep(self, leader: ReplicaId, at: EntryId) -> bool:
+        replica = self._replica
+        last = replica.log.last_id
+        return (
+            at == last
+            and replica.committed == last.index == replica.durable_index == self.verified
+            and replica.hibernation.sees(leader)
+        )
+
+    def _plan(self) -> None:
+        self._replica.next_tick = min(self._timer_tick + self._timeout, self._wake_tick)
+
+    _HANDLERS: ClassVar[dict[type, Callable[["Follower", Any], Become | None]]] = {
+        AppendRequest: handle_append,
+        Heartbeat: handle_heartbeat,
+        InstallOffer: handle_offer,
+        TimeoutNow: handle_timeout_now,
+        ReadIndexResponse: handle_read_index,
+    }

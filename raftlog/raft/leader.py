@@ -1,0 +1,391 @@
+"""The leader of one term.
+
+    first own index ≤ whatever it commits by counting;   one configuration change at a time
+
+It takes proposals and replicates them at once; it counts itself only after its own sync, and commits only what a
+quorum holds durably and what lies at or behind the no-op that opened its term (thesis 3.6.2). Commits and messages are
+decided in `prepare`, once for all that happened since the last Ready.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ClassVar
+
+from raftlog.raft.bedtime import Bedtime
+from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId, why_invalid
+from raftlog.raft.entry import Entry, EntryKind, Proposal
+from raftlog.raft.messages import (
+    AppendResponse,
+    HeartbeatResponse,
+    InstallResponse,
+    Message,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    TimeoutNow,
+)
+from raftlog.raft.progress import Progress
+from raftlog.raft.quorum import has_quorum
+from raftlog.raft.read_index import LeaderReads, WaitingRead
+from raftlog.raft.ready import Accepted, ReadReady, Refusal, Refused, Role
+from raftlog.raft.replica import Replica
+from raftlog.raft.replication import Replication
+from raftlog.raft.role import Become
+from raftlog.raft.transfer import Transfer, why_no_target
+from raftlog.types import Index
+
+
+class Leader:
+    """One leader in one term."""
+
+    __slots__ = (
+        "_active_tick",
+        "_bedtime",
+        "_heartbeat_tick",
+        "_quorum_tick",
+        "_reads",
+        "_replica",
+        "_transfer",
+        "_uncommitted",
+        "_uncommitted_bytes",
+        "first_own_index",
+        "replication",
+        "role",
+    )
+
+    def __init__(self, replica: Replica) -> None:
+        self.role = Role.LEADER
+        self._replica = replica
+        self.replication = Replication(replica)
+        self._reads = LeaderReads(replica.settings.pending_reads_max)
+        self._transfer = Transfer()
+        self._uncommitted: deque[tuple[Index, int]] = deque()
+        """Last index and bytes of every proposal that is not committed, oldest first."""
+        self._uncommitted_bytes = 0
+        self._active_tick = replica.ticks
+        """When there last was something to do but keeping alive."""
+        self._bedtime = Bedtime()
+        # Drawn, so that the groups of a process do not all speak at the same tick.
+        self._heartbeat_tick = replica.ticks + 1 + replica.random.randrange(replica.settings.heartbeat_ticks)
+        self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
+        replica.next_tick = self._heartbeat_tick
+        self.first_own_index = self._append_control(EntryKind.NO_OP, replica.payloads.no_op(), None)
+        """Index of the no-op: nothing before it is committed by counting."""
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self._replica.me
+
+    @property
+    def has_own_term_commit(self) -> bool:
+        return self._replica.committed >= self.first_own_index
+
+    def is_loyal(self) -> bool:
+        return True
+
+    # requests
+
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+        """Append data, all of it or none."""
+        replica, settings = self._replica, self._replica.settings
+        if self._transfer.target is not None:
+            return self._refused(Refusal.TRANSFERRING)
+        last_index = replica.log.last_index
+        if (
+            last_index - replica.committed + len(proposals) > settings.uncommitted_entries_max
+            or self._uncommitted_bytes >= settings.uncommitted_bytes_max
+        ):
+            return self._refused(Refusal.OVERLOADED)
+        assert proposals, "nothing was proposed"
+        term, data = replica.term, EntryKind.DATA
+        replica.log.append(
+            [
+                Entry(Index(index), term, data, proposal.size_bytes, proposal.payload)
+                for index, proposal in enumerate(proposals, last_index + 1)
+            ]
+        )
+        size_bytes = sum([proposal.size_bytes for proposal in proposals])
+        self._uncommitted.append((replica.log.last_index, size_bytes))
+        self._uncommitted_bytes += size_bytes
+        self._note_work()
+        self.replication.is_due = True
+        return Accepted(term, Index(last_index + 1), replica.log.last_index)
+
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+        """Append a configuration, which holds at once; of one that is joint the exit follows by itself."""
+        replica = self._replica
+        current = replica.configuration
+        if self._transfer.target is not None:
+            return self._refused(Refusal.TRANSFERRING)
+        if not self.has_own_term_commit:
+            return self._refused(Refusal.NOT_COMMITTED_IN_TERM)
+        if current.is_joint or current.index > replica.committed:
+            return self._refused(Refusal.CHANGE_PENDING, f"configuration {current.index}")
+        if change.replaces_index != current.index:
+            return self._refused(Refusal.STALE_CHANGE, f"configuration {current.index} holds")
+        wrong = why_invalid(change)
+        if wrong:
+            return self._refused(Refusal.INVALID_CHANGE, wrong)
+        self._note_work()
+        index = self._append_configuration(current.changed(change, Index(replica.log.last_index + 1)))
+        return Accepted(replica.term, index, index)
+
+    def read_index(self, request: Hashable) -> Refused | None:
+        """Take a read; it is answered in a Ready."""
+        if not self._reads.maybe_add(WaitingRead(request, None)):
+            return self._refused(Refusal.OVERLOADED)
+        self._note_work()
+        return None
+
+    def transfer_leadership(self, target: ReplicaId) -> Refused | None:
+        """Begin to hand over to a voter that is caught up."""
+        replica = self._replica
+        if self._transfer.target is not None:
+            return self._refused(Refusal.TRANSFERRING)
+        why = why_no_target(replica, target, self.replication.progress.get(target))
+        if why is not None:
+            return self._refused(why)
+        self._note_work()
+        self._transfer.begin(target, replica.ticks + replica.settings.election_ticks_min)
+        self._plan()
+        self.replication.match_moved = True
+        return None
+
+    @property
+    def has_decisions(self) -> bool:
+        """Whether `prepare` has more to do than it had after the last Ready."""
+        replication = self.replication
+        return replication.match_moved or replication.is_due or replication.are_notices_due
+
+    # what members send
+
+    def step(self, message: Message) -> Become | None:
+        handle = self._HANDLERS.get(type(message))
+        if handle is not None:
+            handle(self, message)
+        return None
+
+    def handle_append(self, message: AppendResponse) -> None:
+        self.replication.handle_append(message)
+        self._maybe_confirm_reads()
+
+    def handle_heartbeat(self, message: HeartbeatResponse) -> None:
+        self.replication.handle_heartbeat(message)
+        self._maybe_confirm_reads()
+        if self._bedtime.has_begun():
+            if self._bedtime.is_refused_by(message.sequence, message.is_asleep):
+                self._note_work()
+            else:
+                self._maybe_fall_asleep()
+
+    def handle_install(self, message: InstallResponse) -> None:
+        self.replication.handle_install(message)
+
+    def handle_read_index(self, message: ReadIndexRequest) -> None:
+        if self._reads.maybe_add(WaitingRead(message.sequence, message.sender)):
+            self._note_work()
+        else:
+            self._answer_read(WaitingRead(message.sequence, message.sender), None)
+
+    # time
+
+    def tick(self) -> Become | None:
+        replica, settings = self._replica, self._replica.settings
+        if replica.ticks >= self._quorum_tick:
+            if not has_quorum(replica.configuration, self.replication.active_members()):
+                return Become(Role.FOLLOWER, "no quorum answered")
+            self.replication.expect_all()
+            self._quorum_tick = replica.ticks + settings.election_ticks_min
+        if replica.ticks >= self._transfer.abort_tick:
+            self._transfer.abort()
+            self.replication.match_moved = True
+        if replica.ticks >= self._heartbeat_tick:
+            self._heartbeat()
+        self._plan()
+        return None
+
+    def wake(self) -> None:
+        """A fresh period of CheckQuorum: nobody was expected to answer a leader that slept."""
+        replica = self._replica
+        for progress in self.replication.progress.values():
+            progress.is_active = True
+        self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
+        self._active_tick = replica.ticks
+        self._bedtime.disturb()
+        self._heartbeat()
+        self._plan()
+
+    # before a Ready
+
+    def prepare(self) -> Become | None:
+        """Commit, leave a joint configuration, hand over, answer reads, replicate."""
+        replication = self.replication
+        if replication.match_moved or replication.written_moved:
+            self._commit()
+            if self._is_removed():
+                return self._abdicate()
+            self._maybe_leave_joint()
+            self._transfer.maybe_ask(self._replica, replication.progress)
+        if self._reads.has_waiting and self.has_own_term_commit:
+            self._reads.begin_round(replication.send_heartbeats(), self._replica.committed)
+            self._maybe_confirm_reads()
+        if replication.is_due:
+            replication.send_appends()
+        if replication.are_notices_due:
+            replication.send_commit_notices()
+        return None
+
+    def note_durable(self) -> None:
+        """More of our own log is written or durable."""
+        self.replication.match_moved = self.replication.written_moved = True
+
+    def leave(self) -> None:
+        """Reads cannot be confirmed any more, and whoever sleeps on our word must be told."""
+        replica = self._replica
+        replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
+        replica.hibernation.owe_wake(self._bedtime.sleepers(self.replication.progress))
+
+    # parts of the above
+
+    def _refused(self, why: Refusal, detail: str = "") -> Refused:
+        return Refused(why, self._replica.me, detail)
+
+    def _note_work(self) -> None:
+        self._active_tick = self._replica.ticks
+        self._bedtime.disturb()
+
+    def _append_control(self, kind: EntryKind, proposal: Proposal, configuration: Configuration | None) -> Index:
+        replica = self._replica
+        index = Index(replica.log.last_index + 1)
+        replica.append((Entry(index, replica.term, kind, proposal.size_bytes, proposal.payload, configuration),))
+        self.replication.is_due = True
+        return index
+
+    def _append_configuration(self, configuration: Configuration) -> Index:
+        replica = self._replica
+        payload = replica.payloads.configuration(configuration, replica.configuration.index)
+        index = self._append_control(EntryKind.CONFIGURATION, payload, configuration)
+        self.replication.follow_configuration()
+        return index
+
+    def _commit(self) -> None:
+        """Commit what a quorum holds, if it is of this term; what precedes it comes along (thesis 3.6.2)."""
+        replica, replication = self._replica, self.replication
+        replication.match_moved = replication.written_moved = False
+        index = replication.quorum_durable()
+        if index >= self.first_own_index and replica.maybe_commit_to(index):
+            replication.are_notices_due = True
+            while self._uncommitted and self._uncommitted[0][0] <= index:
+                self._uncommitted_bytes -= self._uncommitted.popleft()[1]
+        if replica.settings.acknowledges_written:
+            written = replication.quorum_written()
+            if written >= self.first_own_index:
+                replica.written_quorum = max(replica.written_quorum, written)
+
+    def _maybe_leave_joint(self) -> bool:
+        """Whoever leads when a joint configuration is committed proposes its end (thesis 4.3); once is enough."""
+        replica = self._replica
+        current = replica.configuration
+        if (
+            not current.is_joint
+            or current.index > replica.committed
+            or not self.has_own_term_commit
+            or self._transfer.target is not None
+        ):
+            return False
+        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        return True
+
+    def _is_removed(self) -> bool:
+        """The committed configuration has no voter like us."""
+        replica = self._replica
+        current = replica.configuration
+        return current.index <= replica.committed and self.has_own_term_commit and not current.has_voter(replica.me)
+
+    def _abdicate(self) -> Become:
+        """Leave the group to its voters, and ask the freshest of them to take over (thesis 4.2.2)."""
+        replica, progress = self._replica, self.replication.progress
+        self.replication.send_commit_notices()
+        voters = replica.configuration.voters
+        heir = max(voters, key=lambda voter: (progress[voter].match_index, progress[voter].is_active))
+        replica.send(TimeoutNow(replica.me, heir, replica.term))
+        return Become(Role.FOLLOWER, "not a voter any more")
+
+    def _maybe_confirm_reads(self) -> None:
+        if not self._reads.has_rounds:
+            return
+        for read, index in self._reads.confirm(self.replication.quorum_sequence()):
+            self._answer_read(read, index)
+
+    def _answer_read(self, read: WaitingRead, index: Index | None) -> None:
+        replica = self._replica
+        if read.origin is not None:
+            assert isinstance(read.request, int), f"{read.origin} asked without a number"
+            replica.send(ReadIndexResponse(replica.me, read.origin, replica.term, read.request, index))
+        else:
+            assert index is not None, "a read of our own was taken without room"
+            replica.reads.confirm(ReadReady(read.request, index), replica.applied)
+
+    def _heartbeat(self) -> None:
+        """Keep the group alive, or ask it to sleep; ask a transfer's target again."""
+        replica = self._replica
+        self._heartbeat_tick = replica.ticks + replica.settings.heartbeat_ticks
+        if replica.settings.sleep_after_ticks and self._may_sleep():
+            self._ask_to_sleep()
+        else:
+            self._bedtime.disturb()
+            self.replication.send_heartbeats()
+        if self._transfer.target is not None:
+            self._transfer.maybe_ask(replica, self.replication.progress)
+
+    def _sharers(self) -> list[Progress]:
+        """Whose sleep the group's depends on: every voter, and every learner that is there."""
+        voters = self._replica.configuration.voters
+        return [
+            progress for member, progress in self.replication.progress.items() if progress.is_active or member in voters
+        ]
+
+    def _may_sleep(self) -> bool:
+        """Nothing to do for a while, and all that share the sleep hold everything there is."""
+        replica = self._replica
+        if replica.ticks - self._active_tick < replica.settings.sleep_after_ticks:
+            return False
+        last_index = replica.log.last_index
+        return (
+            replica.committed == last_index == replica.durable_index == replica.applied
+            and not replica.configuration.is_joint
+            and len(self._reads) == 0
+            and self._transfer.target is None
+            and all(
+                progress.match_index == last_index and replica.hibernation.sees(progress.member)
+                for progress in self._sharers()
+            )
+        )
+
+    def _ask_to_sleep(self) -> None:
+        """Ask; when all agree, sing; when all sleep, sleep. A lullaby that takes too long ends."""
+        replica, bedtime = self._replica, self._bedtime
+        if bedtime.is_late(replica.ticks, replica.settings.election_ticks_min):
+            self._note_work()
+            self.replication.send_heartbeats()
+        elif bedtime.all_agree(self._sharers()):
+            bedtime.note_sung(self.replication.send_heartbeats(replica.log.last_id, True), replica.ticks)
+            self._maybe_fall_asleep()
+        else:
+            bedtime.note_asked(self.replication.send_heartbeats(replica.log.last_id))
+
+    def _maybe_fall_asleep(self) -> bool:
+        if not (self._bedtime.all_sleep(self._sharers()) and self._may_sleep()):
+            return False
+        self._replica.fall_asleep()
+        return True
+
+    def _plan(self) -> None:
+        if not self._replica.hibernation.is_asleep:
+            self._replica.next_tick = min(self._heartbeat_tick, self._quorum_tick, self._transfer.abort_tick)
+
+    _HANDLERS: ClassVar[dict[type, Callable[["Leader", Any], None]]] = {
+        AppendResponse: handle_append,
+        HeartbeatResponse: handle_heartbeat,
+        InstallResponse: handle_install,
+        ReadIndexRequest: handle_read_index,
+    }

@@ -1,0 +1,36 @@
+"""What the core asks of a stored log. The storage side implements it; `memory_log` does for tests.
+
+    boundary.index < first index,   first index ≤ last index + 1
+
+The log holds the entries from `boundary.index + 1` to `last_index`. Its owner changes it only in two ways: by what a
+`Ready` says (cut, then append, at once, before the core is called again), and by trimming whole prefixes of committed
+entries whenever it likes; the id of the boundary, the last entry trimmed away, is kept for ever.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from raftlog.raft.entry import Entry, EntryId
+from raftlog.types import Index, Term
+
+
+class LogView(Protocol):
+    """Reading access to a stored log."""
+
+    @property
+    def boundary(self) -> EntryId:
+        """The entry before the first one held; (0, 0) when nothing was trimmed."""
+        ...
+
+    @property
+    def last_index(self) -> Index:
+        """Index of the last entry held; that of the boundary when the log holds none."""
+        ...
+
+    def term_at(self, index: Index) -> Term:
+        """Term of an entry in [boundary.index, last_index]."""
+        ...
+
+    def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
+        """Entries from `first` on, at least one even if it is larger than `max_bytes`; `first` is in the log."""
+        ...

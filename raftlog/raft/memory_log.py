@@ -1,0 +1,87 @@
+"""A log in memory: the plain implementation of `LogView`, for tests, measurements and the simulator's twins."""
+
+from collections.abc import Sequence
+
+from raftlog.raft.configuration import Configuration
+from raftlog.raft.entry import ORIGIN, Entry, EntryId
+from raftlog.raft.log_view import LogView
+from raftlog.types import Index, Term
+
+
+class MemoryLog(LogView):
+    """Entries in a list behind a boundary."""
+
+    def __init__(self, entries: Sequence[Entry] = (), boundary: EntryId = ORIGIN) -> None:
+        self._boundary = boundary
+        self._entries: list[Entry] = []
+        self.append(entries)
+
+    @property
+    def boundary(self) -> EntryId:
+        return self._boundary
+
+    @property
+    def last_index(self) -> Index:
+        return Index(self._boundary.index + len(self._entries))
+
+    @property
+    def last_id(self) -> EntryId:
+        return EntryId(self.last_index, self.term_at(self.last_index))
+
+    def term_at(self, index: Index) -> Term:
+        assert self._boundary.index <= index <= self.last_index, (
+            f"index {index} outside [{self._boundary.index}, {self.last_index}]"
+        )
+        return self._boundary.term if index == self._boundary.index else self[index].term
+
+    def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
+        start = self._position(first)
+        return within_bytes(self._entries[start : start + max_entries], max_bytes)
+
+    def entries_from_start(self) -> list[Entry]:
+        """All that is held."""
+        return list(self._entries)
+
+    def __getitem__(self, index: Index) -> Entry:
+        return self._entries[self._position(index)]
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        if entries:
+            assert entries[0].index == self.last_index + 1, f"entry {entries[0].index} after {self.last_index}"
+        self._entries.extend(entries)
+
+    def cut_to(self, index: Index) -> None:
+        """Drop everything above `index`."""
+        assert self._boundary.index <= index, f"cut to {index} below the boundary {self._boundary.index}"
+        del self._entries[index - self._boundary.index :]
+
+    def trim_to(self, index: Index) -> None:
+        """Drop everything up to `index` and remember its term."""
+        term = self.term_at(index)
+        del self._entries[: index - self._boundary.index]
+        self._boundary = EntryId(index, term)
+
+    def replace(self, boundary: EntryId, entries: Sequence[Entry]) -> None:
+        """Become another log: what an installation does."""
+        self._boundary = boundary
+        self._entries.clear()
+        self.append(entries)
+
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Those whose entries the log holds, in ascending order."""
+        return tuple(entry.configuration for entry in self._entries if entry.configuration)
+
+    def _position(self, index: Index) -> int:
+        position = index - self._boundary.index - 1
+        assert 0 <= position < len(self._entries), f"index {index} outside ({self._boundary.index}, {self.last_index}]"
+        return position
+
+
+def within_bytes(entries: Sequence[Entry], max_bytes: int) -> Sequence[Entry]:
+    """The beginning of `entries` that fits into `max_bytes`, at least one."""
+    total = 0
+    for count, entry in enumerate(entries):
+        total += entry.size_bytes
+        if total > max_bytes and count:
+            return entries[:count]
+    return entries

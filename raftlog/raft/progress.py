@@ -1,0 +1,156 @@
+"""How far a leader knows one follower to be, and how much it may still send.
+
+    match < next ≤ last index + 1 while replicating,   in flight = next − 1 − match, bounded by entries and by bytes
+
+PROBE: where the logs part is not known; one append at a time. REPLICATE: appends are pipelined, optimistically.
+CATCH_UP: the follower needs what the leader trimmed away; files are fetched elsewhere, and no append is sent.
+"""
+
+from collections import deque
+from enum import Enum
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.ready import FollowerStatus
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index
+
+
+class ProgressState(Enum):
+    PROBE = "probe"
+    REPLICATE = "replicate"
+    CATCH_UP = "catch-up"
+
+
+class Progress:
+    """One follower, seen from its leader; lives as long as the leader's term and the follower's membership."""
+
+    __slots__ = (
+        "_flights",
+        "acked_sequence",
+        "agreed_sequence",
+        "asleep_sequence",
+        "awake_sequence",
+        "heartbeat_sent_index",
+        "heartbeat_sequence",
+        "in_flight_bytes",
+        "is_active",
+        "is_probe_sent",
+        "match_index",
+        "match_sequence",
+        "member",
+        "next_index",
+        "probe_sent_sequence",
+        "probe_sequence",
+        "sent_commit",
+        "state",
+        "written_index",
+    )
+
+    def __init__(self, member: ReplicaId, next_index: Index, sequence: int) -> None:
+        self.member = member
+        self.state = ProgressState.PROBE
+        self.match_index = Index(0)
+        """Durable there and equal to our log; moved by `acknowledge`, and down only by `lose`."""
+        self.written_index = Index(0)
+        self.next_index = next_index
+        self.match_sequence = sequence
+        """The leader's sequence when `match_index` moved: requests up to here may have been sent before."""
+        self.probe_sequence = sequence
+        """Refusals of requests up to here say nothing new: they belong to a state that was left."""
+        self.is_probe_sent = False
+        self.probe_sent_sequence = 0
+        """The latest probe or offer; an answer to something later means that it was lost."""
+        self.in_flight_bytes = 0
+        self._flights: deque[tuple[Index, int]] = deque()
+        self.is_active = True
+        """Heard from since CheckQuorum last looked; a new one gets a period for its first answer."""
+        self.agreed_sequence = self.awake_sequence = self.asleep_sequence = 0
+        """The latest requests to which it answered that it could sleep, was awake, was asleep."""
+        self.acked_sequence = 0
+        """The latest of our requests that was answered."""
+        self.heartbeat_sequence = 0
+        self.heartbeat_sent_index = Index(0)
+        """Last index that had been sent when the heartbeat of that sequence was: its answer should have it."""
+        self.sent_commit = Index(0)
+
+    def become_probe(self, next_index: Index, sequence: int) -> None:
+        """Find out anew where the logs part; refusals of anything sent up to `sequence` say nothing new."""
+        self.state = ProgressState.PROBE
+        self.next_index = max(next_index, Index(self.match_index + 1))
+        self.probe_sequence = sequence
+        self.is_probe_sent = False
+        self._land_all()
+
+    def become_replicate(self, verified: Index, sequence: int) -> None:
+        self.state = ProgressState.REPLICATE
+        self.is_probe_sent = False
+        self.next_index = Index(max(verified, self.match_index) + 1)
+        self.probe_sequence = sequence
+        self._land_all()
+
+    def become_catch_up(self, sequence: int) -> None:
+        self.state = ProgressState.CATCH_UP
+        self.probe_sequence = sequence
+        self.is_probe_sent = False
+        self._land_all()
+
+    def room(self, settings: RaftSettings) -> tuple[int, int]:
+        """Entries and bytes that the next append may have; nothing fits when either is ≤ 0."""
+        if self.state is ProgressState.REPLICATE:
+            entries = settings.in_flight_entries_max - (self.next_index - 1 - self.match_index)
+            return (
+                min(entries, settings.entries_per_message_max),
+                min(settings.in_flight_bytes_max - self.in_flight_bytes, settings.message_bytes_max),
+            )
+        if self.state is ProgressState.PROBE and not self.is_probe_sent:
+            return settings.entries_per_message_max, settings.message_bytes_max
+        return 0, 0
+
+    def note_append(self, last_index: Index, size_bytes: int) -> None:
+        """A pipelined append that ends at `last_index` is on its way."""
+        assert self.state is ProgressState.REPLICATE, f"pipelined append in state {self.state}"
+        self.next_index = Index(last_index + 1)
+        self._flights.append((last_index, size_bytes))
+        self.in_flight_bytes += size_bytes
+
+    def note_probe(self, sequence: int) -> None:
+        """A probe or an offer is on its way; no other is until it is answered or known to be lost."""
+        assert self.state is not ProgressState.REPLICATE, f"probe in state {self.state}"
+        self.is_probe_sent = True
+        self.probe_sent_sequence = sequence
+
+    def has_lost_probe(self, answered: int) -> bool:
+        """Whether an answer to request `answered` means that the probe got lost (or was overtaken)."""
+        return self.is_probe_sent and answered > self.probe_sent_sequence
+
+    def has_lost_appends(self, answered: int, verified: Index) -> bool:
+        """Whether the answer to a heartbeat lacks what had been sent before that heartbeat."""
+        return (
+            self.state is ProgressState.REPLICATE
+            and answered == self.heartbeat_sequence > self.probe_sequence
+            and verified < self.heartbeat_sent_index
+        )
+
+    def acknowledge(self, durable: Index, written: Index, sequence: int) -> bool:
+        """The follower answered what was sent up to now, `sequence`; true when `match_index` moved."""
+        self.written_index = max(self.written_index, written, durable)
+        if durable <= self.match_index:
+            return False
+        self.match_index = durable
+        self.match_sequence = sequence
+        self.next_index = max(self.next_index, Index(durable + 1))
+        while self._flights and self._flights[0][0] <= durable:
+            self.in_flight_bytes -= self._flights.popleft()[1]
+        return True
+
+    def lose(self, index: Index) -> None:
+        """The follower no longer has what it acknowledged above `index`: damage, or a disk that lied."""
+        self.match_index = min(self.match_index, index)
+        self.written_index = min(self.written_index, index)
+
+    def status(self) -> FollowerStatus:
+        return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, self.is_active)
+
+    def _land_all(self) -> None:
+        self._flights.clear()
+        self.in_flight_bytes = 0

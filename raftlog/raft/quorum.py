@@ -1,0 +1,57 @@
+"""Majorities, simple and joint. Pure arithmetic over voters; a joint configuration needs both of its halves.
+
+Votes and acknowledgements are looked up by voter identity, never counted as messages, so a duplicate counts once.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from enum import Enum, auto
+
+from raftlog.raft.configuration import Configuration, ReplicaId
+
+
+class VoteOutcome(Enum):
+    """How an election stands."""
+
+    WON = auto()
+    LOST = auto()
+    PENDING = auto()
+
+
+def majority_size(voters: int) -> int:
+    """How many of `voters` make a majority."""
+    return voters // 2 + 1
+
+
+def majority_value(values: Sequence[int]) -> int:
+    """The greatest value that a majority has reached: of [9, 4, 7] it is 7, of [9, 4, 7, 5] it is 5."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def quorum_value(voters: Sequence[int], outgoing: Sequence[int]) -> int:
+    """The greatest value that a quorum has reached: of the voters and, while joint, of the outgoing ones too."""
+    value = majority_value(voters)
+    return min(value, majority_value(outgoing)) if outgoing else value
+
+
+def has_quorum(configuration: Configuration, agreeing: Container[ReplicaId]) -> bool:
+    """Whether those that agree are a majority of each half."""
+    if not configuration.voters:
+        return False
+    return _has_majority(configuration.voters, agreeing) and (
+        not configuration.outgoing or _has_majority(configuration.outgoing, agreeing)
+    )
+
+
+def vote_outcome(configuration: Configuration, votes: Mapping[ReplicaId, bool]) -> VoteOutcome:
+    """How an election stands after `votes`; votes of others than voters change nothing."""
+    if has_quorum(configuration, {voter for voter, is_granted in votes.items() if is_granted}):
+        return VoteOutcome.WON
+    refused = {voter for voter, is_granted in votes.items() if not is_granted}
+    for half in (configuration.voters, configuration.outgoing):
+        if half and sum(voter not in refused for voter in half) < majority_size(len(half)):
+            return VoteOutcome.LOST
+    return VoteOutcome.PENDING
+
+
+def _has_majority(voters: Sequence[ReplicaId], agreeing: Container[ReplicaId]) -> bool:
+    return sum(voter in agreeing for voter in voters) >= majority_size(len(voters))

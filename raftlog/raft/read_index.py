@@ -1,0 +1,138 @@
+"""Linearizable reads without a log entry: ReadIndex (thesis 6.4).
+
+A leader that has committed in its own term notes its commit, and then must hear from a quorum that it still led: an
+answer to anything sent *after* the note will do. All reads that wait when a turn ends share one round; rounds are
+numbers of the leader's one sequence, so an answer to a later round confirms the earlier ones as well.
+
+    a read's index ≥ every index acknowledged before it was asked
+
+No clock and no lease is involved.
+"""
+
+from collections import deque
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.ready import ReadReady
+from raftlog.types import Index
+
+
+class WaitingRead(NamedTuple):
+    """A read that somebody asked for; `origin` is None for one of our own, `request` names it to whoever asked."""
+
+    request: Hashable
+    origin: ReplicaId | None
+
+
+class _Round(NamedTuple):
+    sequence: int
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    reads: list[WaitingRead]
+
+
+class LeaderReads:
+    """The reads of one leader, from request to confirmation."""
+
+    __slots__ = ("_bound", "_count", "_rounds", "_waiting")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._count = 0
+        self._waiting: list[WaitingRead] = []
+        self._rounds: deque[_Round] = deque()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def has_rounds(self) -> bool:
+        return bool(self._rounds)
+
+    def maybe_add(self, read: WaitingRead) -> bool:
+        """False when there are too many."""
+        if self._count >= self._bound:
+            return False
+        self._count += 1
+        self._waiting.append(read)
+        return True
+
+    def begin_round(self, sequence: int, committed: Index) -> None:
+        """All reads that wait get the commit as their index; messages numbered `sequence` or later confirm them."""
+        assert not self._rounds or self._rounds[-1].sequence < sequence, f"round {sequence} is not a new one"
+        self._rounds.append(_Round(sequence, committed, self._waiting))
+        self._waiting = []
+
+    def confirm(self, sequence: int) -> list[tuple[WaitingRead, Index]]:
+        """A quorum answered messages numbered up to `sequence`: the reads that are confirmed by that."""
+        confirmed: list[tuple[WaitingRead, Index]] = []
+        while self._rounds and self._rounds[0].sequence <= sequence:
+            done = self._rounds.popleft()
+            confirmed.extend((read, done.index) for read in done.reads)
+        self._count -= len(confirmed)
+        return confirmed
+
+    def drop_all(self) -> list[WaitingRead]:
+        """Leadership is over: nothing here can be confirmed any more."""
+        dropped = [read for done in self._rounds for read in done.reads] + self._waiting
+        self._rounds.clear()
+        self._waiting = []
+        self._count = 0
+        return dropped
+
+
+class ForwardedReads:
+    """Reads of a replica that does not lead, on their way to the leader and back."""
+
+    __slots__ = ("_asked", "_bound")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._asked: dict[int, tuple[Hashable, int]] = {}
+        """By sequence, in the order of asking: request and tick."""
+
+    def maybe_add(self, sequence: int, request: Hashable, tick: int) -> bool:
+        if len(self._asked) >= self._bound:
+            return False
+        self._asked[sequence] = (request, tick)
+        return True
+
+    def answer(self, sequence: int) -> Hashable | None:
+        """The request that this answer belongs to; None when it was given up."""
+        request, _ = self._asked.pop(sequence, (None, 0))
+        return request
+
+    def drop_before(self, tick: int) -> list[Hashable]:
+        """Give up what was asked before `tick`."""
+        old = [sequence for sequence, (_, asked) in self._asked.items() if asked < tick]
+        return [self._asked.pop(sequence)[0] for sequence in old]
+
+
+class ReadsToApply:
+    """Confirmed reads whose index is not applied here yet, and those whose is."""
+
+    __slots__ = ("_confirmed", "failed", "ready")
+
+    def __init__(self) -> None:
+        self._confirmed: list[ReadReady] = []
+        self.ready: list[ReadReady] = []
+        self.failed: list[Hashable] = []
+
+    def confirm(self, read: ReadReady, applied: Index) -> None:
+        (self.ready if read.index <= applied else self._confirmed).append(read)
+
+    def apply_to(self, applied: Index) -> None:
+        if self._confirmed:
+            self.ready.extend(read for read in self._confirmed if read.index <= applied)
+            self._confirmed = [read for read in self._confirmed if read.index > applied]
+
+    def take(self) -> tuple[tuple[ReadReady, ...], tuple[Hashable, ...]]:
+        """Reads that may be served, and reads that failed, since the last call."""
+        ready, failed = tuple(self.ready), tuple(self.failed)
+        self.ready.clear()
+        self.failed.clear()
+        return ready, failed

@@ -1,0 +1,107 @@
+"""Makes a `Ready` out of what a replica has gathered since the last one."""
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.ready import IndexRange, Ready, Role, RoleState
+from raftlog.raft.replica import Replica
+from raftlog.raft.role import RoleBehaviour
+from raftlog.types import Index, Term
+
+
+class ReadyMaker:
+    """Remembers what the last Ready told, so that the next one tells only what is new."""
+
+    __slots__ = ("_replica", "_told_commit", "_told_role")
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._told_role: tuple[Role, Term, ReplicaId | None] | None = None
+        self._told_commit = (Index(-1), Index(-1))
+
+    def has_work(self, role: RoleBehaviour) -> bool:
+        """Whether a Ready would say anything."""
+        replica = self._replica
+        return bool(
+            replica.outbox
+            or replica.log.is_changed
+            or replica.is_hard_state_changed
+            or replica.delivered < min(replica.committed, replica.durable_index)
+            or self._told_commit != (replica.committed, replica.written_quorum)
+            or replica.reads.ready
+            or replica.reads.failed
+            or replica.install_offer
+            or self._told_role != (role.role, replica.term, role.leader)
+        )
+
+    def take(self, role: RoleBehaviour, why: str) -> Ready:
+        """The Ready; what it holds is not held here any more."""
+        replica = self._replica
+        cut_to, entries = replica.log.take()
+        hard_state = replica.hard_state if replica.is_hard_state_changed else None
+        must_sync = hard_state is not None or cut_to is not None or bool(entries)
+        number = replica.durability.hand_over(replica.log.last_index, must_sync)
+        if hard_state is not None:
+            replica.is_hard_state_changed = False
+            replica.hard_number = number
+        messages = tuple(replica.outbox)
+        replica.outbox.clear()
+        # A term, and so every message that carries it, is heard of only once it is durable.
+        now, once_durable = (messages, ()) if replica.is_hard_state_durable else ((), messages)
+        self._told_commit = replica.committed, replica.written_quorum
+        reads, reads_failed = replica.reads.take()
+        offer, replica.install_offer = replica.install_offer, None
+        return Ready(
+            number,
+            hard_state,
+            cut_to,
+            entries,
+            must_sync,
+            now,
+            once_durable,
+            replica.committed,
+            self._take_apply(),
+            replica.written_quorum,
+            reads,
+            reads_failed,
+            self._take_role_state(role, why),
+            offer,
+        )
+
+    def take_messages(self) -> Ready:
+        """A Ready of nothing but messages, of a replica of which everything else was told: its term is durable, so they
+        are sent now. It brings nothing that must become durable and repeats the last number."""
+        replica = self._replica
+        messages = tuple(replica.outbox)
+        replica.outbox.clear()
+        return Ready(
+            replica.durability.number,
+            None,
+            None,
+            (),
+            False,
+            messages,
+            (),
+            replica.committed,
+            None,
+            replica.written_quorum,
+            (),
+            (),
+            None,
+            None,
+        )
+
+    def _take_apply(self) -> IndexRange | None:
+        """Committed entries that are durable here: what is delivered rests on synced bytes."""
+        replica = self._replica
+        last = min(replica.committed, replica.durable_index)
+        if last <= replica.delivered:
+            return None
+        first = Index(replica.delivered + 1)
+        replica.delivered = last
+        return IndexRange(first, last)
+
+    def _take_role_state(self, role: RoleBehaviour, why: str) -> RoleState | None:
+        now = (role.role, self._replica.term, role.leader)
+        if now == self._told_role:
+            return None
+        self._told_role = now
+        return RoleState(*now, why)

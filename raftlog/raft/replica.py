@@ -1,0 +1,232 @@
+"""What a replica knows whatever its role: term, vote, log, configuration, commit, and what it has to say.
+
+    applied ≤ delivered ≤ min(committed, durable),   committed ≤ last index,   durable ≤ written ≤ last index
+
+Every one of these is asserted at its single setter here. The term never falls, a term's vote never changes, `committed`
+never moves back, and nothing at or below it is ever cut. Roles (`follower`, `candidate`, `leader`) act on this state;
+only `core` makes one role out of another.
+"""
+
+from random import Random
+
+from raftlog.raft.configuration import Configuration, ConfigurationHistory, ReplicaId
+from raftlog.raft.durability import Durability
+from raftlog.raft.entry import TERM_MAX, ControlPayloads, Entry, EntryId, EntryKind, is_as_fresh
+from raftlog.raft.hibernation import Hibernation
+from raftlog.raft.log_view import LogView
+from raftlog.raft.messages import InstallOffer, Message, Wake
+from raftlog.raft.read_index import ReadsToApply
+from raftlog.raft.ready import HardState, Restart
+from raftlog.raft.settings import RaftSettings
+from raftlog.raft.tail import LogTail
+from raftlog.types import Index, Term
+
+NEVER = 1 << 62
+"""A tick that does not come."""
+
+
+class Replica:
+    """The state that all roles share."""
+
+    __slots__ = (
+        "applied",
+        "committed",
+        "delivered",
+        "durability",
+        "hard_number",
+        "hibernation",
+        "history",
+        "install_offer",
+        "is_hard_state_changed",
+        "is_quarantined",
+        "log",
+        "me",
+        "next_tick",
+        "outbox",
+        "payloads",
+        "random",
+        "reads",
+        "sequence",
+        "settings",
+        "term",
+        "ticks",
+        "vote",
+        "voting_position",
+        "written_quorum",
+    )
+
+    def __init__(
+        self,
+        me: ReplicaId,
+        settings: RaftSettings,
+        random: Random,
+        log: LogView,
+        payloads: ControlPayloads,
+        restart: Restart,
+    ) -> None:
+        self.me, self.settings, self.random, self.payloads = me, settings, random, payloads
+        self.log = LogTail(log)
+        self.history = ConfigurationHistory(restart.configurations)
+        assert self.configuration.index <= self.log.last_index, (
+            f"configuration {self.configuration.index} beyond the log's end {self.log.last_index}"
+        )
+        # A log can be ahead of a hard state that was lost with its last write: the term never falls below its entries.
+        self.term: Term = max(restart.hard_state.term, self.log.last_term)
+        """Never falls, never exceeds TERM_MAX; moved by `set_hard_state`."""
+        self.vote: ReplicaId | None = restart.hard_state.vote if self.term == restart.hard_state.term else None
+        """Who got this replica's vote in `term`; set once per term by `set_hard_state`."""
+        self.is_hard_state_changed = self.term != restart.hard_state.term
+        """Changed since the last Ready."""
+        self.hard_number = 0
+        """The Ready that took the last change away."""
+        hint = min(restart.committed_hint, self.log.last_index)
+        self.committed: Index = max(hint, self.log.boundary.index)
+        """Moved up by `commit_to`, never beyond the log's end."""
+        self.applied: Index = restart.applied_index
+        """What the state machine reported; ≤ delivered."""
+        assert self.applied <= self.log.last_index, f"applied {self.applied} > last index {self.log.last_index}"
+        self.committed = max(self.committed, self.applied)
+        self.delivered: Index = max(self.applied, self.log.boundary.index)
+        """What was given out to be applied; ≤ committed, ≤ durable."""
+        self.history.commit_to(self.committed)
+        self.written_quorum = self.committed
+        """Under the relaxed flush policy: a quorum has written up to here."""
+        self.durability = Durability(self.log.last_index)
+        self.ticks = 0
+        self.next_tick = 0
+        """The tick at which the role has something to do; set by it, NEVER while asleep."""
+        self.sequence = random.getrandbits(24)
+        """Numbers of campaigns and forwarded reads; begins anywhere, so that answers to a former life do not fit."""
+        self.outbox: list[Message] = []
+        self.reads = ReadsToApply()
+        self.hibernation = Hibernation()
+        self.install_offer: InstallOffer | None = None
+        self.is_quarantined = restart.is_quarantined
+        self.voting_position = restart.voting_position
+        """Id of the last entry that was lost to damage; gone once the durable log is as fresh."""
+        self._maybe_lift_voting_position()
+
+    # who we are
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration that holds: the latest in the log."""
+        return self.history.current
+
+    @property
+    def durable_index(self) -> Index:
+        return self.durability.durable_index
+
+    def may_campaign(self) -> bool:
+        """Voters campaign; learners, quarantined and finally removed ones do not, nor anybody at the end of terms."""
+        return (
+            not self.is_quarantined
+            and self.voting_position is None
+            and self.term < TERM_MAX
+            and self.history.may_need(self.me)
+        )
+
+    def next_sequence(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    def draw_election_ticks(self) -> int:
+        """A fresh election timeout: the least one and up to as much again (thesis 3.4)."""
+        least = self.settings.election_ticks_min
+        return least + self.random.randrange(least)
+
+    def send(self, message: Message) -> None:
+        self.outbox.append(message)
+
+    # term and vote
+
+    def set_hard_state(self, term: Term, vote: ReplicaId | None) -> None:
+        """The single setter of term and vote."""
+        assert self.term <= term <= TERM_MAX, f"term would go from {self.term} to {term}"
+        assert term > self.term or self.vote is None or self.vote == vote, (
+            f"vote of term {term} would change from {self.vote} to {vote}"
+        )
+        if (term, vote) != (self.term, self.vote):
+            self.term, self.vote = term, vote
+            self.is_hard_state_changed = True
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(self.term, self.vote)
+
+    @property
+    def is_hard_state_durable(self) -> bool:
+        return not self.is_hard_state_changed and self.durability.durable_number >= self.hard_number
+
+    @property
+    def vote_floor(self) -> EntryId:
+        """What a candidate's log must be at least as fresh as."""
+        last = self.log.last_id
+        lost = self.voting_position
+        return last if lost is None or is_as_fresh(last, lost) else lost
+
+    # the log
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Entries that follow the log's end; configurations among them hold from now on (thesis 4.1)."""
+        self.log.append(entries)
+        for entry in entries:
+            if entry.kind is EntryKind.CONFIGURATION:
+                assert entry.configuration is not None, f"configuration entry {entry.index} was not decoded"
+                self.history.append(entry.configuration)
+
+    def cut_to(self, index: Index) -> None:
+        """Drop what contradicts the leader; a configuration that falls goes back to the one before."""
+        assert index >= self.committed, f"cut to {index} below committed {self.committed}"
+        self.log.cut_to(index)
+        self.durability.cut_to(index)
+        self.history.maybe_roll_back(index)
+        self.written_quorum = min(self.written_quorum, index)
+
+    def maybe_commit_to(self, index: Index) -> bool:
+        """Move `committed` up to `index`; an index that is not above it changes nothing."""
+        if index <= self.committed:
+            return False
+        assert index <= self.log.last_index, f"commit {index} > last index {self.log.last_index}"
+        self.committed = index
+        self.written_quorum = max(self.written_quorum, index)
+        self.history.commit_to(index)
+        return True
+
+    def maybe_advance(self, written: int, durable: int) -> bool:
+        """The driver's report on Readys; true when an index moved."""
+        is_moved = self.durability.maybe_advance(written, durable)
+        assert self.durability.written_index <= self.log.last_index, (
+            f"written {self.durability.written_index} > last index {self.log.last_index}"
+        )
+        if is_moved and self.voting_position is not None:
+            self._maybe_lift_voting_position()
+        return is_moved
+
+    def apply_to(self, index: Index) -> None:
+        assert self.applied <= index <= self.delivered, (
+            f"applied {index} outside [{self.applied}, {self.delivered} delivered]"
+        )
+        self.applied = index
+        self.reads.apply_to(index)
+
+    def _maybe_lift_voting_position(self) -> None:
+        durable = self.durable_index
+        if self.voting_position is not None and is_as_fresh(
+            EntryId(durable, self.log.term_at(durable)), self.voting_position
+        ):
+            self.voting_position = None
+
+    # sleep
+
+    def fall_asleep(self) -> None:
+        assert self.committed == self.log.last_index == self.durable_index, (
+            f"asleep at {self.log.last_index} with committed {self.committed}, durable {self.durable_index}"
+        )
+        self.hibernation.is_asleep = True
+        self.next_tick = NEVER
+
+    def send_wake(self, replicas: tuple[ReplicaId, ...]) -> None:
+        for replica in replicas:
+            if replica != self.me:
+                self.send(Wake(self.me, replica, self.term))

@@ -1,0 +1,301 @@
+"""The leader's side of replication: what to send to whom, and what the answers mean.
+
+Messages are made once per Ready, from where each follower stands then, so many proposals travel in one append. Answers
+are matched to requests by the leader's one sequence of numbers; a late or doubled one can neither move a follower back
+nor hold it up (thesis 3.5, 10.2.1).
+"""
+
+from typing import NamedTuple
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.entry import Entry, EntryId
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    InstallOffer,
+    InstallResponse,
+)
+from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.quorum import quorum_value
+from raftlog.raft.ready import FollowerStatus
+from raftlog.raft.replica import Replica
+from raftlog.types import Index
+
+
+class _Load(NamedTuple):
+    """What an append carries; followers that stand at the same place share it."""
+
+    previous: EntryId
+    entries: tuple[Entry, ...]
+    size_bytes: int
+
+
+class Replication:
+    """The followers of one leader in one term."""
+
+    __slots__ = (
+        "_outgoing",
+        "_replica",
+        "_voters",
+        "are_notices_due",
+        "is_due",
+        "match_moved",
+        "progress",
+        "sequence",
+        "written_moved",
+    )
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self.progress: dict[ReplicaId, Progress] = {}
+        """Every other member of the configuration that holds, in ascending order."""
+        self._voters: list[Progress | None] = []
+        """The voters' progress, None for the leader's own; and the outgoing voters' while joint."""
+        self._outgoing: list[Progress | None] = []
+        self.sequence = 0
+        """Number of the latest request of this term, whoever it went to."""
+        self.is_due = False
+        """There may be something to send."""
+        self.match_moved = False
+        """There may be something to commit."""
+        self.written_moved = False
+        self.are_notices_due = False
+        """Somebody may not know yet that what it holds is committed."""
+        self.follow_configuration()
+
+    def follow_configuration(self) -> None:
+        """Begin with new members, end with those that are gone."""
+        replica = self._replica
+        members = [member for member in replica.configuration.all_members() if member != replica.me]
+        next_index = Index(replica.log.last_index + 1)
+        self.progress = {
+            member: self.progress.get(member) or Progress(member, next_index, self.sequence) for member in members
+        }
+        self._voters = [self.progress.get(voter) for voter in replica.configuration.voters]
+        self._outgoing = [self.progress.get(voter) for voter in replica.configuration.outgoing]
+        self.is_due = self.match_moved = True
+
+    def next_sequence(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    # what a quorum has
+
+    def quorum_durable(self) -> Index:
+        """The last index that a quorum holds durably; the leader counts what it has synced itself."""
+        own = self._replica.durable_index
+        return Index(
+            quorum_value(
+                [own if progress is None else progress.match_index for progress in self._voters],
+                [own if progress is None else progress.match_index for progress in self._outgoing],
+            )
+        )
+
+    def quorum_written(self) -> Index:
+        """The last index that a quorum has at least written."""
+        own = self._replica.durability.written_index
+        return Index(
+            quorum_value(
+                [own if progress is None else progress.written_index for progress in self._voters],
+                [own if progress is None else progress.written_index for progress in self._outgoing],
+            )
+        )
+
+    def quorum_sequence(self) -> int:
+        """A quorum has answered requests numbered up to here, so it knew no later term then."""
+        own = self.sequence
+        return quorum_value(
+            [own if progress is None else progress.acked_sequence for progress in self._voters],
+            [own if progress is None else progress.acked_sequence for progress in self._outgoing],
+        )
+
+    def active_members(self) -> set[ReplicaId]:
+        """Those heard since the last call of `expect_all`, and the leader itself."""
+        return {self._replica.me} | {member for member, progress in self.progress.items() if progress.is_active}
+
+    def expect_all(self) -> None:
+        """Begin a new period of CheckQuorum."""
+        for progress in self.progress.values():
+            progress.is_active = False
+
+    def statuses(self) -> tuple[FollowerStatus, ...]:
+        return tuple(progress.status() for progress in self.progress.values())
+
+    # sending
+
+    def send_appends(self) -> None:
+        """To every follower what it lacks, as far as its window allows."""
+        self.is_due = False
+        loads: dict[tuple[Index, int, int], _Load] = {}
+        for progress in self.progress.values():
+            while self._maybe_send(progress, loads):
+                pass
+
+    def send_commit_notices(self) -> None:
+        """Tell the commit to those who hold more committed entries than they were told."""
+        replica = self._replica
+        self.are_notices_due = False
+        for progress in self.progress.values():
+            known = min(replica.committed, progress.match_index)
+            if progress.sent_commit < known:
+                progress.sent_commit = known
+                replica.send(Heartbeat(replica.me, progress.member, replica.term, 0, known))
+
+    def send_heartbeats(self, sleep_at: EntryId | None = None, is_lullaby: bool = False) -> int:
+        """One to each follower, all with the same number, which is returned."""
+        replica = self._replica
+        me, term, committed = replica.me, replica.term, replica.committed
+        self.sequence = sequence = self.sequence + 1
+        for progress in self.progress.values():
+            known = min(committed, progress.match_index)
+            progress.sent_commit = max(progress.sent_commit, known)
+            progress.heartbeat_sequence = sequence
+            progress.heartbeat_sent_index = Index(progress.next_index - 1)
+            replica.send(Heartbeat(me, progress.member, term, sequence, known, sleep_at, is_lullaby))
+        return sequence
+
+    def _maybe_send(self, progress: Progress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
+        """One append or offer, if there is one to send; true when there may be another."""
+        replica = self._replica
+        log = replica.log
+        is_probe = progress.state is not ProgressState.REPLICATE
+        if progress.next_index > log.last_index and (not is_probe or progress.is_probe_sent):
+            return False
+        if progress.state is ProgressState.CATCH_UP or progress.next_index <= log.boundary.index:
+            self._maybe_offer(progress)
+            return False
+        max_entries, max_bytes = progress.room(replica.settings)
+        if max_entries <= 0 or max_bytes <= 0:
+            return False
+        key = (progress.next_index, max_entries, max_bytes)
+        load = loads.get(key) or loads.setdefault(key, self._load(*key))
+        sequence = self.next_sequence()
+        replica.send(
+            AppendRequest(
+                replica.me,
+                progress.member,
+                replica.term,
+                sequence,
+                load.previous,
+                load.entries,
+                replica.committed,
+                is_probe,
+            )
+        )
+        last_sent = Index(load.previous.index + len(load.entries))
+        progress.sent_commit = max(progress.sent_commit, min(replica.committed, last_sent))
+        if is_probe:
+            progress.note_probe(sequence)
+            return False
+        progress.note_append(last_sent, load.size_bytes)
+        return True
+
+    def _load(self, first: Index, max_entries: int, max_bytes: int) -> _Load:
+        log = self._replica.log
+        previous = EntryId(Index(first - 1), log.term_at(Index(first - 1)))
+        if first > log.last_index:
+            return _Load(previous, (), 0)
+        entries = log.entries(first, max_entries, max_bytes)
+        return _Load(previous, entries, sum([entry.size_bytes for entry in entries]))
+
+    def _maybe_offer(self, progress: Progress) -> bool:
+        """The follower needs what was trimmed away: say so, once per round trip."""
+        replica = self._replica
+        if progress.state is not ProgressState.CATCH_UP:
+            progress.become_catch_up(self.sequence)
+        if progress.is_probe_sent:
+            return False
+        sequence = self.next_sequence()
+        progress.note_probe(sequence)
+        boundary = replica.log.boundary
+        replica.send(InstallOffer(replica.me, progress.member, replica.term, sequence, boundary, replica.committed))
+        return True
+
+    # answers
+
+    def handle_append(self, message: AppendResponse) -> None:
+        progress = self._heard(message.sender, message.sequence)
+        if progress is None or message.verified > self._replica.log.last_index:
+            return
+        progress.awake_sequence = max(progress.awake_sequence, message.sequence)
+        if message.is_accepted:
+            self._accept(progress, message)
+        else:
+            self._refuse(progress, message)
+
+    def handle_heartbeat(self, message: HeartbeatResponse) -> None:
+        progress = self._heard(message.sender, message.sequence)
+        if progress is None or message.verified > self._replica.log.last_index:
+            return
+        if message.is_asleep:
+            progress.asleep_sequence = max(progress.asleep_sequence, message.sequence)
+        else:
+            progress.awake_sequence = max(progress.awake_sequence, message.sequence)
+        if message.agrees_to_sleep:
+            progress.agreed_sequence = max(progress.agreed_sequence, message.sequence)
+        self._acknowledge(progress, message.durable, message.durable)
+        if progress.has_lost_probe(message.sequence):
+            progress.is_probe_sent = False
+            self.is_due = True
+        elif progress.has_lost_appends(message.sequence, message.verified):
+            progress.become_probe(Index(message.verified + 1), self.sequence)
+            self.is_due = True
+
+    def handle_install(self, message: InstallResponse) -> None:
+        progress = self._heard(message.sender, message.sequence)
+        if progress is None or not message.is_reached:
+            return
+        self._acknowledge(progress, message.boundary.index, message.boundary.index)
+        if progress.state is ProgressState.CATCH_UP:
+            # Its log goes on behind our boundary as far as we had committed, so begin at its end, not at the boundary.
+            progress.become_probe(Index(min(message.last_index, self._replica.log.last_index) + 1), self.sequence)
+            self.is_due = True
+
+    def _heard(self, sender: ReplicaId, sequence: int) -> Progress | None:
+        """Who answered; None for strangers and for answers to what was never asked."""
+        progress = self.progress.get(sender)
+        if progress is None or sequence > self.sequence:
+            return None
+        progress.is_active = True
+        progress.acked_sequence = max(progress.acked_sequence, sequence)
+        return progress
+
+    def _acknowledge(self, progress: Progress, durable: Index, written: Index) -> None:
+        has_more_written = written > progress.written_index
+        if progress.acknowledge(durable, written, self.sequence):
+            self.is_due = self.match_moved = self.are_notices_due = True
+        if has_more_written:
+            self.written_moved = True
+
+    def _accept(self, progress: Progress, message: AppendResponse) -> None:
+        self._acknowledge(progress, message.durable, message.written)
+        agreed = max(message.verified, progress.match_index)
+        if progress.state is ProgressState.PROBE and agreed >= progress.next_index - 1:
+            progress.become_replicate(agreed, self.sequence)
+            self.is_due = True
+        elif progress.state is ProgressState.CATCH_UP and progress.match_index >= self._replica.log.boundary.index:
+            progress.become_probe(Index(progress.match_index + 1), self.sequence)
+            self.is_due = True
+
+    def _refuse(self, progress: Progress, message: AppendResponse) -> None:
+        """Go back, a term at a time: to our last entry at or below the hint that is not of a later term than it."""
+        hint = message.hint
+        if hint is None or message.sequence <= progress.probe_sequence:
+            return
+        if hint.index < progress.match_index:
+            if message.sequence <= progress.match_sequence:
+                return
+            # Asked after it had acknowledged more: it lost what it had. What is committed stays committed.
+            progress.lose(hint.index)
+        log = self._replica.log
+        self.is_due = True
+        if hint.index < log.boundary.index:
+            progress.become_catch_up(self.sequence)
+            return
+        agreed = log.last_index_of_term(min(hint.index, log.last_index), hint.term)
+        if log.term_at(agreed) > hint.term:
+            progress.become_catch_up(self.sequence)
+            return
+        progress.become_probe(Index(agreed + 1), self.sequence)

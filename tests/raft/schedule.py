@@ -1,0 +1,308 @@
+"""Random schedules: everything that can happen to a cluster of cores, drawn from one seed; then peace, and convergence.
+
+python -m tests.raft.schedule FIRST_SEED COUNT [STEPS]      runs more of them, and prints the seed of a failure
+"""
+
+import sys
+from collections.abc import Callable, Hashable
+from random import Random
+
+from raftlog.raft.configuration import ConfigurationChange
+from raftlog.raft.ready import Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index
+from tests.raft.cluster import Cluster, Node, replica_id
+from tests.raft.describe import describe_core
+
+_CONVERGENCE_TICKS = 400
+
+
+class Schedule:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        size = random.choice([3, 3, 3, 4, 5])
+        self.spare = [size + 1, size + 2]
+        self.cluster = Cluster(
+            range(1, size + 1),
+            seed=seed,
+            syncs_at_once=random.random() < 0.2,
+            settings=RaftSettings(
+                election_ticks_min=random.choice([3, 6]),
+                heartbeat_ticks=random.choice([1, 2]),
+                sleep_after_ticks=random.choice([0, 0, 4]),
+                entries_per_message_max=random.choice([1, 3, 1000]),
+                message_bytes_max=random.choice([1, 100, 1 << 20]),
+                in_flight_entries_max=random.choice([1, 4, 1000]),
+                acknowledges_written=random.random() < 0.2,
+            ),
+        )
+        self.values = self.sleeps = 0
+        changes = random.choice([0, 1, 4])
+        self.read_floors: dict[Hashable, Index] = {}
+        self.actions: dict[Callable[[], object], float] = {
+            self.deliver_first: 20,
+            self.deliver_any: random.choice([5, 25]),
+            self.deliver_many: random.choice([15, 40]),
+            self.tick: 30,
+            self.elapse: random.choice([1, 4]),
+            self.campaign: random.choice([0, 2]),
+            self.sync: 20,
+            self.sync_all: random.choice([0, 15]),
+            self.propose: 12,
+            self.report_written: 3,
+            self.read: 4,
+            self.drop: random.choice([0, 2, 6]),
+            self.duplicate: random.choice([0, 2]),
+            self.cut: random.choice([0, 1, 3]),
+            self.cut_leader: random.choice([0, 1]),
+            self.heal: 3,
+            self.crash: random.choice([0, 1, 3]),
+            self.restart: 4,
+            # Damage hits a minority of the voters, which a change could make the only one.
+            self.damage: 0 if changes else random.choice([0, 2]),
+            self.trim: random.choice([0, 1]),
+            self.install: 2,
+            self.change: changes,
+            self.transfer: random.choice([0, 0.5]),
+            self.step_down: random.choice([0, 0.1]),
+            self.rest: 0.5 if self.cluster.settings.sleep_after_ticks else 0,
+            self.hear_process: random.choice([1, 20]),
+        }
+
+    def run(self, steps: int) -> None:
+        """The bad time, with invariants checked at every step; then `converge`."""
+        actions, weights = list(self.actions), list(self.actions.values())
+        for action in self.random.choices(actions, weights, k=steps):
+            action()
+            self.check_reads()
+        self.converge()
+
+    # what can happen
+
+    def deliver_first(self) -> None:
+        if self.cluster.network:
+            self.cluster.deliver()
+
+    def deliver_many(self) -> None:
+        for _ in range(self.random.randint(1, 20)):
+            self.deliver_first()
+
+    def deliver_any(self) -> None:
+        if self.cluster.network:
+            self.cluster.deliver(self.random.randrange(len(self.cluster.network)))
+
+    def drop(self) -> None:
+        if self.cluster.network:
+            del self.cluster.network[self.random.randrange(len(self.cluster.network))]
+
+    def duplicate(self) -> None:
+        if self.cluster.network:
+            self.cluster.network.append(self.random.choice(self.cluster.network))
+
+    def tick(self) -> None:
+        """Clocks are not alike: now and then one misses a tick."""
+        for node in self.cluster.nodes.values():
+            if node.is_up and self.random.random() < 0.8:
+                node.core.tick()
+                node.work()
+
+    def elapse(self) -> None:
+        """Time passes for everybody, at their own pace, while nothing arrives."""
+        for node in self.cluster.nodes.values():
+            for _ in range(self.random.randint(0, 8) if node.is_up else 0):
+                node.core.tick()
+                node.work()
+
+    def campaign(self) -> None:
+        node = self._someone()
+        if node:
+            node.core.campaign()
+            node.work()
+
+    def sync(self) -> None:
+        node = self._someone()
+        if node and node.held:
+            node.sync(self.random.randint(1, len(node.held)))
+
+    def sync_all(self) -> None:
+        for node in self.cluster.nodes.values():
+            if node.is_up:
+                node.sync()
+
+    def report_written(self) -> None:
+        node = self._someone()
+        if node and node.held:
+            node.core.advance(written=self.random.choice(node.held).number)
+            node.work()
+
+    def propose(self) -> None:
+        node = self._someone(leads=True)
+        if node:
+            count = self.random.randint(1, 4)
+            self.values += count
+            self.cluster.propose(node.me.node_id, *range(self.values - count, self.values), size_bytes=10)
+
+    def read(self) -> None:
+        node = self._someone(leads=self.random.random() < 0.5)
+        if node:
+            self.values += 1
+            floor = max(other.core.committed_index for other in self.cluster.nodes.values())
+            if node.core.read_index(self.values) is None:
+                self.read_floors[self.values] = floor
+            node.work()
+
+    def cut(self) -> None:
+        numbers = [me.node_id for me in self.cluster.nodes]
+        self.cluster.isolate(*self.random.sample(numbers, self.random.choice([1, len(numbers) // 2])))
+
+    def heal(self) -> None:
+        self.cluster.isolate()
+
+    def cut_leader(self) -> None:
+        """The leader is cut off and goes on taking proposals; the others lose patience."""
+        leader = self.cluster.leader()
+        if leader:
+            self.cluster.isolate(leader.me.node_id)
+            for _ in range(self.random.randint(0, 3)):
+                self.values += 1
+                self.cluster.propose(leader.me.node_id, self.values, size_bytes=10)
+            self.elapse()
+
+    def crash(self) -> None:
+        node = self._someone()
+        if node:
+            node.crash(self.random.randint(0, len(node.disk.pending)))
+
+    def restart(self) -> None:
+        down = [node for node in self.cluster.nodes.values() if not node.is_up]
+        if down:
+            self.random.choice(down).start()
+
+    def damage(self) -> None:
+        """A node that was down finds its last, durable entry damaged: it keeps the id and loses the bytes."""
+        down = [node for node in self.cluster.nodes.values() if not node.is_up]
+        if not down or self.cluster.damaged:
+            return
+        node = self.random.choice(down)
+        log = node.disk.log
+        if log.last_index > log.boundary.index:
+            node.disk.damage_last()
+            self.cluster.damaged.add(node.me)
+            node.start()
+
+    def trim(self) -> None:
+        node = self._someone()
+        if node:
+            highest = min(node.core.status().applied_index, node.disk.log.last_index)
+            if highest > node.log.boundary.index:
+                node.trim(Index(self.random.randint(node.log.boundary.index, highest)))
+
+    def install(self) -> None:
+        node = self._someone()
+        if node:
+            node.maybe_install()
+
+    def change(self) -> None:
+        node = self._someone(leads=True)
+        if not node:
+            return
+        for number in self.spare:
+            if replica_id(number) not in self.cluster.nodes:
+                self.cluster.add(number)
+        everyone = list(self.cluster.nodes)
+        voters = self.random.sample(everyone, self.random.randint(1, min(5, len(everyone))))
+        learners = [member for member in everyone if member not in voters and self.random.random() < 0.5]
+        current = node.core.configuration.index
+        node.core.propose_configuration(ConfigurationChange(tuple(voters), tuple(learners), current))
+        node.work()
+
+    def transfer(self) -> None:
+        node = self._someone(leads=True)
+        if node:
+            node.core.transfer_leadership(self.random.choice(list(self.cluster.nodes)))
+            node.work()
+
+    def step_down(self) -> None:
+        node = self._someone(leads=True)
+        if node:
+            node.core.step_down("told to")
+            node.work()
+
+    def hear_process(self) -> None:
+        node, other = self._someone(), self.random.choice(list(self.cluster.nodes))
+        if node and node.me != other:
+            node.core.hear_from_process(other.node_id, self.random.random() < 0.8)
+            node.work()
+
+    def rest(self) -> None:
+        """A quiet time, in which the group may fall asleep."""
+        self.cluster.isolate()
+        self.cluster.processes(alive=True)
+        self.cluster.tick(12)
+        self.sleeps += sum(node.is_up and node.core.is_asleep for node in self.cluster.nodes.values())
+
+    # what must hold
+
+    def check_reads(self) -> None:
+        """A read sees everything that was committed anywhere when it was asked, and only what is applied here."""
+        for node in self.cluster.nodes.values():
+            for read in node.reads:
+                floor = self.read_floors.pop(read.request)
+                assert floor <= read.index <= node.core.status().applied_index, (
+                    f"{read} asked when {floor} was committed"
+                )
+            node.reads.clear()
+
+    def converge(self) -> None:
+        """Heal everything: a leader comes, takes a write, and all members apply the same."""
+        cluster = self.cluster
+        cluster.isolate()
+        for node in cluster.nodes.values():
+            if not node.is_up:
+                node.start()
+            node.core.lift_quarantine()
+        cluster.processes(alive=True)
+        self.values += 1
+        accepted = None
+        for _ in range(_CONVERGENCE_TICKS):
+            cluster.settle()
+            self.check_reads()
+            leader = cluster.leader()
+            if leader and accepted is None and cluster.propose(leader.me.node_id, self.values) is not None:
+                cluster.settle()
+                if self.values in cluster.data(leader.me.node_id):
+                    accepted = leader.me
+            elif leader and accepted and self._is_converged(leader):
+                return
+            cluster.tick()
+        states = "\n".join(describe_core(node.core) for node in cluster.nodes.values())
+        raise AssertionError(f"no convergence:\n{states}\n" + "\n".join(cluster.events[-20:]))
+
+    def _is_converged(self, leader: Node) -> bool:
+        last = leader.core.status().last
+        members = [self.cluster.nodes[member] for member in leader.core.configuration.all_members()]
+        return not leader.core.configuration.is_joint and all(
+            node.core.status().applied_index == last.index and node.core.status().last == last for node in members
+        )
+
+    def _someone(self, *, leads: bool = False) -> Node | None:
+        up = [
+            node for node in self.cluster.nodes.values() if node.is_up and (not leads or node.core.role is Role.LEADER)
+        ]
+        return self.random.choice(up) if up else None
+
+
+def main(first: int, count: int, steps: int) -> None:
+    """Run schedules one after another; the first failure stops it."""
+    for seed in range(first, first + count):
+        try:
+            Schedule(seed).run(steps)
+        except BaseException:
+            print(f"seed {seed}", file=sys.stderr)
+            raise
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 600)

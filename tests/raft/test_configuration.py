@@ -1,0 +1,134 @@
+"""Configurations: what a change leads to, which changes make no sense, and the history against a naive twin."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.raft.configuration import (
+    NOBODY,
+    Configuration,
+    ConfigurationChange,
+    ConfigurationHistory,
+    why_invalid,
+)
+from raftlog.raft.ready import Accepted, Refusal, Refused, Role
+from raftlog.types import Index
+from tests.raft.cluster import Cluster, configuration, replica_id
+
+_A, _B, _C, _D = (replica_id(number) for number in (1, 2, 3, 4))
+
+
+def test_a_change_of_voters_is_joint_and_one_of_learners_is_not() -> None:
+    current = configuration([1, 2, 3])
+    joint = current.changed(ConfigurationChange((_D, _B, _A), (_C,), Index(0)), Index(5))
+    assert joint == Configuration(Index(5), (_A, _B, _D), (_C,), (_A, _B, _C))
+    assert joint.is_joint
+    assert joint.all_voters() == (_A, _B, _C, _D)
+    assert joint.left(Index(6)) == Configuration(Index(6), (_A, _B, _D), (_C,))
+    assert not current.changed(ConfigurationChange((_A, _B, _C), (_D,), Index(0)), Index(5)).is_joint
+
+
+@pytest.mark.parametrize(
+    ("voters", "learners"),
+    [
+        ((), (_A,)),
+        ((_A, _A), ()),
+        ((_A, _B), (_C, _C)),
+        ((_A, _B), (_B,)),
+        ((_A, _A._replace(disk_uuid=_B.disk_uuid)), ()),
+    ],
+)
+def test_members_that_form_no_configuration(voters: tuple, learners: tuple) -> None:
+    assert why_invalid(ConfigurationChange(voters, learners, Index(0)))
+
+
+def test_a_new_disk_of_a_node_may_learn_before_it_takes_the_old_ones_place() -> None:
+    """R33: a wiped disk is a new member: first learner beside the old identity, then voter in its place."""
+    wiped = _A._replace(disk_uuid=_D.disk_uuid)
+    assert why_invalid(ConfigurationChange((_A, _B, _C), (wiped,), Index(0))) is None
+    assert why_invalid(ConfigurationChange((wiped, _B, _C), (), Index(0))) is None
+
+
+class _Twin:
+    """All configurations ever, as (index, configuration), and the rule spelled out."""
+
+    def __init__(self) -> None:
+        self.log: dict[int, Configuration] = {}
+
+    def current(self) -> Configuration:
+        return self.log[max(self.log)] if self.log else NOBODY
+
+
+@given(st.lists(st.tuples(st.sampled_from(["append", "cut", "commit"]), st.integers(0, 5)), max_size=60))
+def test_history_against_a_naive_twin(steps: list[tuple[str, int]]) -> None:
+    history, twin = ConfigurationHistory(()), _Twin()
+    last = committed = 0
+    for what, amount in steps:
+        if what == "append":
+            last += amount + 1
+            appended = Configuration(Index(last), (replica_id(last),))
+            history.append(appended)
+            twin.log[last] = appended
+        elif what == "cut":
+            last = max(committed, last - amount)
+            before = twin.current()
+            twin.log = {index: known for index, known in twin.log.items() if index <= last}
+            assert history.maybe_roll_back(Index(last)) == (twin.current() != before)
+        else:
+            committed = min(last, committed + amount)
+            history.commit_to(Index(committed))
+        assert history.current == twin.current()
+        possible = [known for index, known in twin.log.items() if index > committed]
+        base = max((known for index, known in twin.log.items() if index <= committed), default=NOBODY)
+        for number in range(1, last + 1):
+            member = replica_id(number)
+            assert history.may_need(member) == any(known.has_voter(member) for known in (base, *possible))
+
+
+_numbers = st.sets(st.integers(1, 5), min_size=1)
+
+
+@given(st.lists(st.tuples(_numbers, st.sets(st.integers(1, 5))), min_size=1, max_size=6))
+def test_changes_end_in_what_was_asked(changes: list[tuple[set[int], set[int]]]) -> None:
+    """Any sequence of changes, each finished before the next: the group ends with those members, and still writes."""
+    cluster = Cluster([1, 2, 3], [4, 5])
+    leader = cluster.elect(1)
+    for voters, candidates in changes:
+        learners = candidates - voters
+        outcome = cluster.change(leader.me.node_id, sorted(voters), sorted(learners))
+        assert isinstance(outcome, Accepted), outcome
+        cluster.settle()
+        for _ in range(60):
+            found = cluster.leader()
+            if found and not found.core.configuration.is_joint and found.core.has_own_term_commit:
+                break
+            cluster.tick()
+        assert found is not None
+        leader = found
+        wanted = (tuple(map(replica_id, sorted(voters))), tuple(map(replica_id, sorted(learners))))
+        assert (leader.core.configuration.voters, leader.core.configuration.learners) == wanted
+        assert leader.me in leader.core.configuration.voters
+        accepted = cluster.propose(leader.me.node_id, "x")
+        assert isinstance(accepted, Accepted)
+        cluster.settle()
+        assert leader.core.committed_index >= accepted.last_index
+        assert all(cluster[number].core.committed_index >= accepted.last_index for number in voters | learners)
+
+
+def test_refusals_of_changes() -> None:
+    cluster = Cluster([1, 2, 3])
+    assert _why(cluster.change(1, [1, 2])) is Refusal.NOT_LEADER
+    cluster.elect(1)
+    assert _why(cluster.change(1, [])) is Refusal.INVALID_CHANGE
+    assert _why(cluster.change(1, [1, 2], replaces=7)) is Refusal.STALE_CHANGE
+    assert isinstance(cluster.change(1, [1, 2, 3], [4]), Accepted)
+    assert _why(cluster.change(1, [1, 2, 3], [5])) is Refusal.CHANGE_PENDING
+    cluster.settle()
+    assert isinstance(cluster.change(1, [1, 2], [4]), Accepted)
+    cluster.settle()
+    assert cluster.core(1).role is Role.LEADER
+    assert not cluster.core(1).configuration.is_joint
+
+
+def _why(outcome: Accepted | Refused) -> Refusal | None:
+    return outcome.why if isinstance(outcome, Refused) else None

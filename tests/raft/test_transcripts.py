@@ -1,0 +1,16 @@
+"""Every scenario still goes as its transcript says.
+
+After a wanted change: `python -m tests.raft.transcripts --rewrite`, and review the difference.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.raft.transcripts import SCENARIOS, replay
+
+
+@pytest.mark.parametrize("file", sorted(SCENARIOS.glob("*.txt")), ids=lambda file: file.stem)
+def test_scenario(file: Path) -> None:
+    expected = file.read_text()
+    assert replay(expected) == expected
