@@ -16,7 +16,7 @@ from random import Random
 
 from raftlog.raft import admission, election
 from raftlog.raft.candidate import Candidate
-from raftlog.raft.configuration import Configuration, ConfigurationChange, ConfigurationHistory, ReplicaId
+from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.entry import ControlPayloads, EmptyPayloads, EntryId, Proposal, is_fresher
 from raftlog.raft.follower import Follower
 from raftlog.raft.leader import Leader
@@ -68,8 +68,9 @@ class RaftCore:
     def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
         """Append data in this order, all or nothing; at least one.
 
-        Accepted says where; the outcome stays unknown until the entry at that index is applied (done, if its term is
-        the accepted one) or another is, or the leader cut it (failed). A refusal is definite.
+        Accepted says where. The outcome stays unknown until an entry at that index is applied: done, if its term is the
+        accepted one, and failed if it is another. That our log was cut says nothing: some other replica may still hold
+        the entry, lead with it and commit it. A refusal is definite.
         """
         leader = self._leader_for_request()
         return leader.propose(proposals) if leader else self._not_leader()
@@ -82,7 +83,9 @@ class RaftCore:
     def read_index(self, request: Hashable) -> Refused | None:
         """Ask for a linearizable read, on any replica; `request` comes back in a Ready, as ready or as failed."""
         self._wake_for_request()
-        role = self._role
+        role, replica = self._role, self._replica
+        if len(replica.reads) >= replica.settings.pending_reads_max:
+            return Refused(Refusal.OVERLOADED, role.leader)
         return self._not_leader() if isinstance(role, Candidate) else role.read_index(request)
 
     def transfer_leadership(self, target: ReplicaId) -> Refused | None:
@@ -116,7 +119,7 @@ class RaftCore:
         """
         self._happened()
         self._replica.is_quarantined = True
-        if voting_position is not None and is_fresher(voting_position, self._replica.log.last_id):
+        if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
             self._replica.voting_position = voting_position
         self.step_down("quarantined")
 
@@ -136,21 +139,12 @@ class RaftCore:
 
         No Ready may be outstanding between `wants_install` and this; what was in the old log is gone.
         """
-        replica = self._replica
         self._happened()
-        replica.install_offer = None
-        replica.log.read_again()
-        replica.durability.restart_at(replica.log.last_index)
-        replica.history = ConfigurationHistory(installed.configurations)
-        if replica.log.last_term > replica.term:
-            replica.set_hard_state(replica.log.last_term, None)
-        replica.maybe_commit_to(max(installed.committed_index, replica.log.boundary.index))
-        assert installed.applied_index <= replica.committed, (
-            f"installed: applied {installed.applied_index} > committed {replica.committed}"
-        )
-        replica.applied = max(replica.applied, installed.applied_index)
-        replica.delivered = max(replica.delivered, replica.applied, replica.log.boundary.index)
-        self._become_follower(self._role.leader, "installed the leader's files")
+        replica, leader = self._replica, self._role.leader
+        term = replica.term
+        replica.replace_log(installed)
+        # The source may have gone on to a later term while its files were fetched; who leads that is not known.
+        self._become_follower(leader if replica.term == term else None, "installed the leader's files")
 
     # what happens
 
@@ -192,10 +186,10 @@ class RaftCore:
         become = role.tick()
         # By far the most frequent: a leader's heartbeats, and nothing else to tell.
         self._only_speaks = (
-            become is None
-            and (self._only_speaks or not self._is_dirty)
-            and isinstance(role, Leader)
-            and not role.has_decisions
+            (self._only_speaks or not self._is_dirty)
+            and become is None
+            and type(role) is Leader
+            and not role.has_decisions()
         )
         self._is_dirty = True
         if become is not None:
@@ -206,23 +200,22 @@ class RaftCore:
         """The heartbeat between our process and `node`'s began or ended; a new boot epoch is an end and a beginning.
 
         To be called only when that changes. An end wakes a sleeping leader, and the followers of a leader over there.
+        A beginning gives a leader over there that was missed the time to speak up.
         """
-        replica = self._replica
+        replica, role = self._replica, self._role
         replica.hibernation.note_process(node, is_alive)
-        if not replica.hibernation.is_asleep:
-            return
-        if isinstance(self._role, Leader):
-            lagging = [
-                member
-                for member, progress in self._role.replication.progress.items()
-                if member.node_id == node and (not is_alive or progress.match_index < replica.log.last_index)
-            ]
-            if lagging:
+        is_asleep = replica.hibernation.is_asleep
+        if isinstance(role, Leader):
+            if is_asleep and role.misses(node, is_alive):
                 self._wake()
-        elif not is_alive and self._role.leader is not None and self._role.leader.node_id == node:
-            self._wake()
-            # The leader, if it only cannot be heard from here, will make itself heard at the others.
-            replica.send_wake(replica.configuration.all_voters())
+        elif isinstance(role, Follower) and role.leader is not None and role.leader.node_id == node:
+            if is_asleep and not is_alive:
+                self._wake()
+                # The leader, if it only cannot be heard from here, will make itself heard at the others.
+                replica.send_wake(replica.configuration.all_voters())
+            elif is_alive and not is_asleep and not role.is_loyal():
+                self._happened()
+                role.call_leader()
 
     # what is to be done, and what was done
 
@@ -233,7 +226,7 @@ class RaftCore:
         self._is_dirty = False
         if self._only_speaks:
             self._only_speaks = False
-            return self._maker.take_messages()
+            return self._maker.take_messages() if self._replica.outbox else None
         become = self._role.prepare()
         while become is not None:
             self._become(become)
@@ -268,6 +261,16 @@ class RaftCore:
     @property
     def leader(self) -> ReplicaId | None:
         return self._role.leader
+
+    @property
+    def last_id(self) -> EntryId:
+        """The last entry of the log, what the driver does not have yet included."""
+        return self._replica.log.last_id
+
+    @property
+    def voting_position(self) -> EntryId | None:
+        """The entry that was lost at the log's end, until the durable log is as fresh."""
+        return self._replica.voting_position
 
     @property
     def committed_index(self) -> Index:

@@ -36,7 +36,9 @@ class Follower:
     __slots__ = (
         "_acknowledged",
         "_acknowledged_written",
+        "_awaited_tick",
         "_heard_tick",
+        "_heartbeat_sequence",
         "_is_answer_owed",
         "_leader",
         "_reads",
@@ -57,10 +59,14 @@ class Follower:
         """Moved up by the leader's appends; it holds at the start because every leader has all that is committed."""
         self._acknowledged = self._acknowledged_written = min(replica.durable_index, self.verified)
         self._sequence = 0
-        """The latest request that was accepted."""
+        """The latest append that was accepted."""
+        self._heartbeat_sequence = 0
+        """The latest heartbeat that was answered."""
         self._is_answer_owed = False
         self._heard_tick = replica.ticks if leader else -NEVER
         """When this term's leader was last heard; what loyalty rests on."""
+        self._awaited_tick = -NEVER
+        """Until then the leader, whom we called, has time to speak up, as long as its process is there."""
         self._timer_tick = replica.ticks
         """When the election timer began; hearing the leader and giving a vote begin it again."""
         self._timeout = replica.draw_election_ticks()
@@ -73,7 +79,12 @@ class Follower:
         return self._leader
 
     def is_loyal(self) -> bool:
-        return self._replica.ticks - self._heard_tick < self._replica.settings.election_ticks_min
+        replica = self._replica
+        if replica.ticks - self._heard_tick < replica.settings.election_ticks_min:
+            return True
+        return (
+            replica.ticks < self._awaited_tick and self._leader is not None and replica.hibernation.sees(self._leader)
+        )
 
     def restart_timer(self) -> None:
         """A vote was given: leave the candidate its time."""
@@ -97,8 +108,7 @@ class Follower:
     def tick(self) -> Become | None:
         replica = self._replica
         if replica.ticks >= self._wake_tick:
-            replica.send_wake(replica.hibernation.to_wake)
-            self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks
+            self._send_wakes()
         replica.reads.failed.extend(self._reads.drop_before(replica.ticks - replica.settings.election_ticks_min))
         if replica.ticks < self._timer_tick + self._timeout:
             self._plan()
@@ -129,10 +139,24 @@ class Follower:
         return None
 
     def wake(self) -> None:
-        """Loyal to nobody until the leader is heard again; the timeout is drawn anew, so that groups are staggered."""
+        """Not loyal on what was heard before; the timeout is drawn anew, so that groups are staggered."""
         self._heard_tick = -NEVER
-        self._timer_tick = self._replica.ticks
         self._timeout = self._replica.draw_election_ticks()
+        self.call_leader()
+
+    def call_leader(self) -> None:
+        """Begin the timer again, and wake the leader if its process is there: it may sleep on while we miss it.
+
+        It has half an election timeout to speak up; until then nobody else gets a vote. Without this a request to one
+        sleeping follower, or the return of a member that was cut off, would end in an election against a healthy
+        leader.
+        """
+        replica, leader = self._replica, self._leader
+        self._timer_tick = replica.ticks
+        if leader is not None and replica.hibernation.sees(leader):
+            self._awaited_tick = replica.ticks + replica.settings.election_ticks_min // 2
+            replica.hibernation.owe_wake((leader,))
+            self._send_wakes()
         self._plan()
 
     def leave(self) -> None:
@@ -158,13 +182,18 @@ class Follower:
 
     def handle_heartbeat(self, message: Heartbeat) -> None:
         replica = self._replica
+        is_late = message.sequence < self._heartbeat_sequence
+        if is_late and replica.hibernation.is_asleep:
+            return
         replica.maybe_commit_to(min(message.committed, self.verified))
-        agrees = message.sleep_at is not None and self._may_sleep(message.sender, message.sleep_at)
+        # A late lullaby would put us to sleep when the leader counts on us to be awake.
+        agrees = not is_late and message.sleep_at is not None and self._may_sleep(message.sender, message.sleep_at)
         falls_asleep = agrees and message.is_lullaby
         self._hear(message.sender, stays_asleep=falls_asleep)
         if falls_asleep:
             replica.fall_asleep()
         if message.sequence:
+            self._heartbeat_sequence = max(self._heartbeat_sequence, message.sequence)
             durable = min(replica.durable_index, self.verified)
             replica.send(
                 HeartbeatResponse(
@@ -292,7 +321,15 @@ class Follower:
             at == last
             and replica.committed == last.index == replica.durable_index == self.verified
             and replica.hibernation.sees(leader)
+            and len(self._reads) == 0
         )
+
+    def _send_wakes(self) -> None:
+        """To all that have not answered yet, again and again until a leader is heard."""
+        replica = self._replica
+        to_wake = replica.hibernation.to_wake
+        replica.send_wake(to_wake)
+        self._wake_tick = replica.ticks + replica.settings.heartbeat_ticks if to_wake else NEVER
 
     def _plan(self) -> None:
         self._replica.next_tick = min(self._timer_tick + self._timeout, self._wake_tick)

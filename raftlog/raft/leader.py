@@ -24,14 +24,13 @@ from raftlog.raft.messages import (
     TimeoutNow,
 )
 from raftlog.raft.progress import Progress
-from raftlog.raft.quorum import has_quorum
 from raftlog.raft.read_index import LeaderReads, WaitingRead
 from raftlog.raft.ready import Accepted, ReadReady, Refusal, Refused, Role
 from raftlog.raft.replica import Replica
 from raftlog.raft.replication import Replication
 from raftlog.raft.role import Become
 from raftlog.raft.transfer import Transfer, why_no_target
-from raftlog.types import Index
+from raftlog.types import Index, NodeId
 
 
 class Leader:
@@ -150,7 +149,6 @@ class Leader:
         self.replication.match_moved = True
         return None
 
-    @property
     def has_decisions(self) -> bool:
         """Whether `prepare` has more to do than it had after the last Ready."""
         replication = self.replication
@@ -189,16 +187,17 @@ class Leader:
     # time
 
     def tick(self) -> Become | None:
-        replica, settings = self._replica, self._replica.settings
-        if replica.ticks >= self._quorum_tick:
-            if not has_quorum(replica.configuration, self.replication.active_members()):
+        replica = self._replica
+        ticks = replica.ticks
+        if ticks >= self._quorum_tick:
+            if not self.replication.hears_quorum():
                 return Become(Role.FOLLOWER, "no quorum answered")
             self.replication.expect_all()
-            self._quorum_tick = replica.ticks + settings.election_ticks_min
-        if replica.ticks >= self._transfer.abort_tick:
+            self._quorum_tick = ticks + replica.settings.election_ticks_min
+        if ticks >= self._transfer.abort_tick:
             self._transfer.abort()
             self.replication.match_moved = True
-        if replica.ticks >= self._heartbeat_tick:
+        if ticks >= self._heartbeat_tick:
             self._heartbeat()
         self._plan()
         return None
@@ -213,6 +212,14 @@ class Leader:
         self._bedtime.disturb()
         self._heartbeat()
         self._plan()
+
+    def misses(self, node: NodeId, is_alive: bool) -> bool:
+        """Whether, asleep, it has to see to a member on `node`, whose process came or went."""
+        last_index = self._replica.log.last_index
+        return any(
+            member.node_id == node and not (is_alive and progress.is_active and progress.match_index == last_index)
+            for member, progress in self.replication.progress.items()
+        )
 
     # before a Ready
 
@@ -327,9 +334,11 @@ class Leader:
 
     def _heartbeat(self) -> None:
         """Keep the group alive, or ask it to sleep; ask a transfer's target again."""
-        replica = self._replica
-        self._heartbeat_tick = replica.ticks + replica.settings.heartbeat_ticks
-        if replica.settings.sleep_after_ticks and self._may_sleep():
+        replica, settings = self._replica, self._replica.settings
+        self._heartbeat_tick = replica.ticks + settings.heartbeat_ticks
+        if settings.sleep_after_ticks == 0:
+            self.replication.send_heartbeats()
+        elif self._may_sleep():
             self._ask_to_sleep()
         else:
             self._bedtime.disturb()
@@ -380,8 +389,12 @@ class Leader:
         return True
 
     def _plan(self) -> None:
-        if not self._replica.hibernation.is_asleep:
-            self._replica.next_tick = min(self._heartbeat_tick, self._quorum_tick, self._transfer.abort_tick)
+        replica = self._replica
+        if not replica.hibernation.is_asleep:
+            tick = self._heartbeat_tick
+            if self._quorum_tick < tick:
+                tick = self._quorum_tick
+            replica.next_tick = min(tick, self._transfer.abort_tick)
 
     _HANDLERS: ClassVar[dict[type, Callable[["Leader", Any], None]]] = {
         AppendResponse: handle_append,

@@ -30,11 +30,11 @@ class Progress:
         "agreed_sequence",
         "asleep_sequence",
         "awake_sequence",
-        "heartbeat_sent_index",
-        "heartbeat_sequence",
         "in_flight_bytes",
         "is_active",
         "is_probe_sent",
+        "mark_index",
+        "mark_sequence",
         "match_index",
         "match_sequence",
         "member",
@@ -68,9 +68,8 @@ class Progress:
         """The latest requests to which it answered that it could sleep, was awake, was asleep."""
         self.acked_sequence = 0
         """The latest of our requests that was answered."""
-        self.heartbeat_sequence = 0
-        self.heartbeat_sent_index = Index(0)
-        """Last index that had been sent when the heartbeat of that sequence was: its answer should have it."""
+        self.mark_sequence = self.mark_index = 0
+        """A heartbeat that has no answer yet, and the last index that had been sent before it; 0 and 0: none has."""
         self.sent_commit = Index(0)
 
     def become_probe(self, next_index: Index, sequence: int) -> None:
@@ -123,13 +122,22 @@ class Progress:
         """Whether an answer to request `answered` means that the probe got lost (or was overtaken)."""
         return self.is_probe_sent and answered > self.probe_sent_sequence
 
-    def has_lost_appends(self, answered: int, verified: Index) -> bool:
-        """Whether the answer to a heartbeat lacks what had been sent before that heartbeat."""
-        return (
-            self.state is ProgressState.REPLICATE
-            and answered == self.heartbeat_sequence > self.probe_sequence
-            and verified < self.heartbeat_sent_index
-        )
+    def mark(self, sequence: int) -> None:
+        """The heartbeat of this number is on its way; its answer, or a later one, tells whether appends got lost.
+
+        Only one at a time is a mark, or none would ever be answered before the next when the round trip is longer than
+        the time between them.
+        """
+        if self.state is ProgressState.REPLICATE:
+            self.mark_sequence, self.mark_index = sequence, self.next_index - 1
+
+    def maybe_lose_appends(self, answered: int, verified: Index) -> bool:
+        """A heartbeat was answered: whether the answer lacks what had been sent before the mark. The mark is gone."""
+        if not 0 < self.mark_sequence <= answered:
+            return False
+        has_lost = self.state is ProgressState.REPLICATE and verified < self.mark_index
+        self.mark_sequence = self.mark_index = 0
+        return has_lost
 
     def acknowledge(self, durable: Index, written: Index, sequence: int) -> bool:
         """The follower answered what was sent up to now, `sequence`; true when `match_index` moved."""
@@ -152,5 +160,6 @@ class Progress:
         return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, self.is_active)
 
     def _land_all(self) -> None:
+        self.mark_sequence = self.mark_index = 0
         self._flights.clear()
         self.in_flight_bytes = 0

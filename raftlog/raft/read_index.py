@@ -95,6 +95,9 @@ class ForwardedReads:
         self._asked: dict[int, tuple[Hashable, int]] = {}
         """By sequence, in the order of asking: request and tick."""
 
+    def __len__(self) -> int:
+        return len(self._asked)
+
     def maybe_add(self, sequence: int, request: Hashable, tick: int) -> bool:
         if len(self._asked) >= self._bound:
             return False
@@ -121,6 +124,10 @@ class ReadsToApply:
         self._confirmed: list[ReadReady] = []
         self.ready: list[ReadReady] = []
         self.failed: list[Hashable] = []
+
+    def __len__(self) -> int:
+        """How many wait to be applied."""
+        return len(self._confirmed)
 
     def confirm(self, read: ReadReady, applied: Index) -> None:
         (self.ready if read.index <= applied else self._confirmed).append(read)

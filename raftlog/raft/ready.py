@@ -75,7 +75,8 @@ class Ready(NamedTuple):
     messages_now: tuple[Message, ...]
     messages_once_durable: tuple[Message, ...]
     committed_index: Index
-    """A hint worth keeping; at a restart it is at most the log's end."""
+    """A hint worth keeping; at a restart it is at most the log's end. It may get lost, but it must not become durable
+    before the cuts and entries of this Ready and those before: else it vouches for entries that were cut."""
     apply: IndexRange | None
     """Committed entries, durable here, to apply in order; report with `advance(applied=…)`."""
     written_quorum_index: Index
@@ -112,7 +113,8 @@ class Installed(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """Appended, in `term`, at these indexes. What becomes of it is known when one of them is applied or cut."""
+    """Appended, in `term`, at these indexes. What became of it is known once an entry, this or another, is applied at
+    its index; a cut of the log leaves it unknown."""
 
     term: Term
     first_index: Index

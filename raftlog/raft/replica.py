@@ -16,7 +16,7 @@ from raftlog.raft.hibernation import Hibernation
 from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import InstallOffer, Message, Wake
 from raftlog.raft.read_index import ReadsToApply
-from raftlog.raft.ready import HardState, Restart
+from raftlog.raft.ready import HardState, Installed, Restart
 from raftlog.raft.settings import RaftSettings
 from raftlog.raft.tail import LogTail
 from raftlog.types import Index, Term
@@ -95,7 +95,7 @@ class Replica:
         self.ticks = 0
         self.next_tick = 0
         """The tick at which the role has something to do; set by it, NEVER while asleep."""
-        self.sequence = random.getrandbits(24)
+        self.sequence = random.getrandbits(32)
         """Numbers of campaigns and forwarded reads; begins anywhere, so that answers to a former life do not fit."""
         self.outbox: list[Message] = []
         self.reads = ReadsToApply()
@@ -104,7 +104,7 @@ class Replica:
         self.is_quarantined = restart.is_quarantined
         self.voting_position = restart.voting_position
         """Id of the last entry that was lost to damage; gone once the durable log is as fresh."""
-        self._maybe_lift_voting_position()
+        self.maybe_lift_voting_position()
 
     # who we are
 
@@ -183,6 +183,22 @@ class Replica:
         self.history.maybe_roll_back(index)
         self.written_quorum = min(self.written_quorum, index)
 
+    def replace_log(self, installed: Installed) -> None:
+        """The stored log is another one now, durable, and its beginning committed and applied."""
+        self.install_offer = None
+        self.log.read_again()
+        self.durability.restart_at(self.log.last_index)
+        self.history = ConfigurationHistory(installed.configurations)
+        if self.log.last_term > self.term:
+            self.set_hard_state(self.log.last_term, None)
+        self.maybe_commit_to(max(installed.committed_index, self.log.boundary.index))
+        assert installed.applied_index <= self.committed, (
+            f"installed: applied {installed.applied_index} > committed {self.committed}"
+        )
+        self.delivered = max(self.delivered, installed.applied_index, self.log.boundary.index)
+        self.apply_to(max(self.applied, installed.applied_index))
+        self.maybe_lift_voting_position()
+
     def maybe_commit_to(self, index: Index) -> bool:
         """Move `committed` up to `index`; an index that is not above it changes nothing."""
         if index <= self.committed:
@@ -200,7 +216,7 @@ class Replica:
             f"written {self.durability.written_index} > last index {self.log.last_index}"
         )
         if is_moved and self.voting_position is not None:
-            self._maybe_lift_voting_position()
+            self.maybe_lift_voting_position()
         return is_moved
 
     def apply_to(self, index: Index) -> None:
@@ -210,7 +226,8 @@ class Replica:
         self.applied = index
         self.reads.apply_to(index)
 
-    def _maybe_lift_voting_position(self) -> None:
+    def maybe_lift_voting_position(self) -> None:
+        """Called whenever more became durable."""
         durable = self.durable_index
         if self.voting_position is not None and is_as_fresh(
             EntryId(durable, self.log.term_at(durable)), self.voting_position

@@ -5,6 +5,7 @@ are matched to requests by the leader's one sequence of numbers; a late or doubl
 nor hold it up (thesis 3.5, 10.2.1).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.raft.configuration import ReplicaId
@@ -111,9 +112,9 @@ class Replication:
             [own if progress is None else progress.acked_sequence for progress in self._outgoing],
         )
 
-    def active_members(self) -> set[ReplicaId]:
-        """Those heard since the last call of `expect_all`, and the leader itself."""
-        return {self._replica.me} | {member for member, progress in self.progress.items() if progress.is_active}
+    def hears_quorum(self) -> bool:
+        """Whether a quorum was heard since the last call of `expect_all`; the leader hears itself."""
+        return _hears_majority(self._voters) and (not self._outgoing or _hears_majority(self._outgoing))
 
     def expect_all(self) -> None:
         """Begin a new period of CheckQuorum."""
@@ -146,14 +147,19 @@ class Replication:
     def send_heartbeats(self, sleep_at: EntryId | None = None, is_lullaby: bool = False) -> int:
         """One to each follower, all with the same number, which is returned."""
         replica = self._replica
-        me, term, committed = replica.me, replica.term, replica.committed
+        me, term, committed, outbox = replica.me, replica.term, replica.committed, replica.outbox
         self.sequence = sequence = self.sequence + 1
-        for progress in self.progress.values():
-            known = min(committed, progress.match_index)
-            progress.sent_commit = max(progress.sent_commit, known)
-            progress.heartbeat_sequence = sequence
-            progress.heartbeat_sent_index = Index(progress.next_index - 1)
-            replica.send(Heartbeat(me, progress.member, term, sequence, known, sleep_at, is_lullaby))
+        # Most of what a process with thousands of quiet groups does is in this loop, so it spares calls; that of the
+        # constructor takes as long as making the tuple.
+        new = tuple.__new__
+        for member, progress in self.progress.items():
+            match = progress.match_index
+            known = match if match < committed else committed
+            if progress.sent_commit < known:
+                progress.sent_commit = known
+            if progress.mark_sequence == 0:
+                progress.mark(sequence)
+            outbox.append(new(Heartbeat, (me, member, term, sequence, known, sleep_at, is_lullaby)))
         return sequence
 
     def _maybe_send(self, progress: Progress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
@@ -239,7 +245,7 @@ class Replication:
         if progress.has_lost_probe(message.sequence):
             progress.is_probe_sent = False
             self.is_due = True
-        elif progress.has_lost_appends(message.sequence, message.verified):
+        elif progress.maybe_lose_appends(message.sequence, message.verified):
             progress.become_probe(Index(message.verified + 1), self.sequence)
             self.is_due = True
 
@@ -299,3 +305,11 @@ class Replication:
             progress.become_catch_up(self.sequence)
             return
         progress.become_probe(Index(agreed + 1), self.sequence)
+
+
+def _hears_majority(half: Sequence[Progress | None]) -> bool:
+    count = 0
+    for progress in half:
+        if progress is None or progress.is_active:
+            count += 1
+    return 2 * count > len(half)

@@ -17,6 +17,7 @@ from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.trace import Line, TracedCore
 from raftlog.types import Index, NodeId, Term
 from tests.raft.invariants import Invariants
 
@@ -94,7 +95,12 @@ class Node:
             disk.lost,
             disk.lost is not None,
         )
-        self.core = RaftCore(self.me, self.settings, self.random, self.log, restart)
+        record = self.cluster.record
+        self.core = (
+            RaftCore(self.me, self.settings, self.random, self.log, restart)
+            if record is None
+            else TracedCore(self.me, self.settings, self.random, self.log, restart, emit=record)
+        )
         self.is_up = True
         self.work()
 
@@ -217,8 +223,11 @@ class Cluster:
         settings: RaftSettings | None = None,
         seed: int = 0,
         syncs_at_once: bool = True,
+        record: Callable[[Line], None] | None = None,
     ) -> None:
         self.seed = seed
+        self.record = record
+        """Takes the trace of every core, if somebody wants it."""
         self.settings = settings or RaftSettings()
         self.syncs_at_once = syncs_at_once
         self.invariants = Invariants()

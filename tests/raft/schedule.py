@@ -10,6 +10,7 @@ from random import Random
 from raftlog.raft.configuration import ConfigurationChange
 from raftlog.raft.ready import Role
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.trace import Line
 from raftlog.types import Index
 from tests.raft.cluster import Cluster, Node, replica_id
 from tests.raft.describe import describe_core
@@ -20,13 +21,14 @@ _CONVERGENCE_TICKS = 400
 class Schedule:
     """One run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, record: Callable[[Line], None] | None = None) -> None:
         self.random = random = Random(seed)
         size = random.choice([3, 3, 3, 4, 5])
         self.spare = [size + 1, size + 2]
         self.cluster = Cluster(
             range(1, size + 1),
             seed=seed,
+            record=record,
             syncs_at_once=random.random() < 0.2,
             settings=RaftSettings(
                 election_ticks_min=random.choice([3, 6]),

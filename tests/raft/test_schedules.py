@@ -3,6 +3,7 @@ durability of what is committed, current reads, and convergence once the faults 
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from tests.raft.schedule import Schedule
 
 KEPT = {
-    1168: "a member that an uncommitted change removed did not campaign, and nobody else could win",
-    6235: "a cut below the first configuration that a late member knew left that configuration in force",
-    1208: "a damaged last entry was forgotten by a second restart, and with it the voting position",
+    (15, 2000): "a member that an uncommitted change removes does not campaign, and nobody else can win",
+    (260, 3000): "a late member that is cut below the first configuration it knew goes on believing in that one",
+    (96, 4000): "a voter whose last entry is damaged votes for a log without it",
+    (125, 4000): "bytes that were cut off and appended again count as durable when the former ones are",
+    (388, 4000): "an entry of an earlier term is committed by counting",
 }
-"""Seeds that once failed, and why."""
+"""Seeds, with their steps, that find these bugs when they are put back; a change of `schedule` needs others."""
 
 _TRACE = """
 from tests.raft.schedule import Schedule
@@ -25,21 +28,25 @@ print(schedule.cluster.events, sorted(schedule.cluster.invariants.committed.item
 """
 
 
-@pytest.mark.parametrize("seed", KEPT)
-def test_kept_seed(seed: int) -> None:
-    Schedule(seed).run(2000)
+@pytest.mark.parametrize(("seed", "steps"), KEPT)
+def test_kept_seed(seed: int, steps: int) -> None:
+    Schedule(seed).run(steps)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_schedule(seed: int) -> None:
-    Schedule(seed).run(600)
+    Schedule(seed).run(2000)
 
 
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", _TRACE], env={"PYTHONHASHSEED": hash_seed}, capture_output=True, check=True
+            [sys.executable, "-c", _TRACE],
+            env={"PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=True,
         ).stdout
         for hash_seed in ("1", "2")
     }

@@ -1,0 +1,225 @@
+"""A core that tells every state transition as one line, to be checked against a formal model.
+
+    TracedCore(me, settings, random, log, restart, emit=lines.append)
+
+Lines are plain JSON-able dictionaries. Actions have the names of the Raft TLA+ specification (Ongaro), `Timeout`,
+`RequestVote`, `BecomeLeader`, `ClientRequest`, `AppendEntries`, `AdvanceCommitIndex`, `UpdateTerm`, `Restart` and
+`Handle…` with the names of its messages; what it does not have is `StepDown` (CheckQuorum, a lost pre-vote, a stall),
+`Install`, `Persist` and `Synced` (a Ready was given out, and reported as durable), and `Send` (other messages). A
+pre-candidate is a follower there, as it has changed nothing.
+
+Each line has `node`, `action`, and the state *after* it: `term`, `vote`, `role`, `last` ([index, term]), `commit`.
+One call of the core can be several transitions; they are told one by one, in order. Lines that send have `awaits`, the
+number of the Ready that must be `Synced` before the message leaves, or null.
+
+Not here: any judgement. Called by tests and simulators in the place of `RaftCore`; servers do not use it.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from raftlog.raft.configuration import Configuration, ConfigurationChange, ReplicaId
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import ControlPayloads, Entry, EntryId, Proposal
+from raftlog.raft.log_view import LogView
+from raftlog.raft.messages import Message
+from raftlog.raft.ready import Accepted, Installed, Ready, Refused, Restart, Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index
+
+Line = dict[str, Any]
+
+_NAMES = {
+    "AppendRequest": "AppendEntriesRequest",
+    "AppendResponse": "AppendEntriesResponse",
+    "VoteRequest": "RequestVoteRequest",
+    "VoteResponse": "RequestVoteResponse",
+}
+_SENDS = {"AppendEntriesRequest": "AppendEntries", "RequestVoteRequest": "RequestVote"}
+
+
+class _State(NamedTuple):
+    """What a line shows of a core."""
+
+    term: int
+    vote: ReplicaId | None
+    role: Role
+    last: EntryId
+    commit: int
+    configuration: Configuration
+
+
+class TracedCore(RaftCore):
+    """A `RaftCore` whose transitions go to `emit`, one line each."""
+
+    __slots__ = ("_emit", "_me", "_seen", "_synced")
+
+    def __init__(
+        self,
+        me: ReplicaId,
+        settings: RaftSettings,
+        random: Random,
+        log: LogView,
+        restart: Restart,
+        payloads: ControlPayloads | None = None,
+        *,
+        emit: Callable[[Line], None],
+    ) -> None:
+        super().__init__(me, settings, random, log, restart, payloads)
+        self._me, self._emit = me, emit
+        self._seen = self._look()
+        self._synced = 0
+        self._tell("Restart", **_contents(log, restart.configurations))
+
+    def propose(self, proposals: Sequence[Proposal]) -> Accepted | Refused:
+        outcome = super().propose(proposals)
+        self._observe()
+        return outcome
+
+    def propose_configuration(self, change: ConfigurationChange) -> Accepted | Refused:
+        outcome = super().propose_configuration(change)
+        self._observe()
+        return outcome
+
+    def campaign(self) -> bool:
+        is_begun = super().campaign()
+        self._observe()
+        return is_begun
+
+    def step_down(self, why: str) -> bool:
+        is_ended = super().step_down(why)
+        self._observe()
+        return is_ended
+
+    def install(self, installed: Installed) -> None:
+        super().install(installed)
+        self._seen = self._look()
+        self._tell("Install", **_contents(self._replica.log.view, installed.configurations))
+
+    def step(self, message: Message) -> None:
+        refused = self.messages_refused
+        super().step(message)
+        if self.messages_refused > refused:
+            return
+        now = self._look()
+        if self._seen.term < message.term <= now.term:
+            # The specification first takes the later term, as a step of its own, and then looks at the message.
+            self._seen = self._seen._replace(term=message.term, vote=None, role=Role.FOLLOWER)
+            self._tell("UpdateTerm", message=plain_message(message))
+        is_campaign = now.role is Role.CANDIDATE and now.term > self._seen.term
+        if not is_campaign:
+            self._seen = now
+        self._tell(f"Handle{_name(message)}", message=plain_message(message))
+        self._observe()
+
+    def tick(self) -> bool:
+        is_ready = super().tick()
+        self._observe()
+        return is_ready
+
+    def ready(self) -> Ready | None:
+        ready = super().ready()
+        self._observe()
+        if ready is None:
+            return None
+        if ready.must_sync:
+            self._tell("Persist", number=ready.number)
+        for messages, awaits in ((ready.messages_now, None), (ready.messages_once_durable, ready.number)):
+            for message in messages:
+                self._tell(_SENDS.get(_name(message), "Send"), message=plain_message(message), awaits=awaits)
+        return ready
+
+    def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
+        super().advance(written=written, durable=durable, applied=applied)
+        if durable > self._synced:
+            self._synced = durable
+            self._tell("Synced", number=durable)
+        self._observe()
+
+    def _look(self) -> _State:
+        replica = self._replica
+        return _State(
+            replica.term, replica.vote, self.role, replica.log.last_id, replica.committed, replica.configuration
+        )
+
+    def _observe(self) -> None:
+        """Tell what the core did by itself since the last look, in the only order in which it can have done it."""
+        now = self._look()
+        if now.role is Role.CANDIDATE and now.term > self._seen.term:
+            self._move("Timeout", term=now.term, vote=now.vote, role=Role.CANDIDATE)
+        if now.role is Role.LEADER and self._seen.role is not Role.LEADER:
+            self._move("BecomeLeader", role=Role.LEADER)
+            self._client_request(now)
+        if now.commit > self._seen.commit:
+            self._move("AdvanceCommitIndex", commit=now.commit)
+        self._client_request(now)
+        if _plain_role(now.role) != _plain_role(self._seen.role):
+            self._move("StepDown", role=now.role)
+        assert _is_same(now, self._seen), f"{self._me} went from {self._seen} to {now} in a way that has no name"
+        self._seen = now
+
+    def _client_request(self, now: _State) -> None:
+        """The leader appended; a configuration among its entries is the last of them."""
+        count = now.last.index - self._seen.last.index
+        if count <= 0:
+            return
+        is_changed = now.configuration != self._seen.configuration
+        configuration = plain(now.configuration) if is_changed else None
+        self._seen = self._seen._replace(last=now.last, configuration=now.configuration)
+        self._tell("ClientRequest", count=count, configuration=configuration)
+
+    def _move(self, action: str, **changes: Any) -> None:
+        self._seen = self._seen._replace(**changes)
+        self._tell(action)
+
+    def _tell(self, action: str, **details: Any) -> None:
+        seen = self._seen
+        self._emit(
+            {
+                "node": str(self._me),
+                "action": action,
+                "term": seen.term,
+                "vote": plain(seen.vote),
+                "role": _plain_role(seen.role),
+                "last": plain(seen.last),
+                "commit": seen.commit,
+                **details,
+            }
+        )
+
+
+def plain(value: Any) -> Any:
+    """A value of the core as JSON has it: members as text, entries as [index, term, configuration], the rest as is."""
+    if isinstance(value, ReplicaId):
+        return str(value)
+    if isinstance(value, Configuration):
+        return {name: plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, Entry):
+        return [value.index, value.term, plain(value.configuration)]
+    return [plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def plain_message(message: Message) -> Line:
+    """A message with the name that the specification has for it, if it has one."""
+    return {"kind": _name(message), **{name: plain(value) for name, value in message._asdict().items()}}
+
+
+def _name(message: Message) -> str:
+    kind = type(message).__name__
+    return _NAMES.get(kind, kind)
+
+
+def _plain_role(role: Role) -> str:
+    return Role.FOLLOWER.value if role is Role.PRE_CANDIDATE else role.value
+
+
+def _is_same(one: _State, other: _State) -> bool:
+    return one._replace(role=Role.FOLLOWER) == other._replace(role=Role.FOLLOWER)
+
+
+def _contents(log: LogView, configurations: Sequence[Configuration]) -> Line:
+    """The whole log: what stands before it, the terms of its entries, the configurations that it knows."""
+    boundary = log.boundary
+    terms = [log.term_at(Index(index)) for index in range(boundary.index + 1, log.last_index + 1)]
+    return {"boundary": plain(boundary), "terms": terms, "configurations": [plain(each) for each in configurations]}

@@ -1,0 +1,78 @@
+"""Beginnings that many tests share: a core by itself whose driver makes everything durable at once, and a leader with
+two followers that keep up."""
+
+from random import Random
+
+from raftlog.raft.configuration import ReplicaId
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import Entry, EntryId, EntryKind
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.raft.messages import AppendRequest, AppendResponse
+from raftlog.raft.ready import Accepted, HardState, Ready, Refusal, Refused, Restart
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, Term
+from tests.raft.cluster import Cluster, configuration, replica_id
+
+ONE, TWO, THREE, FOUR = (replica_id(number) for number in (1, 2, 3, 4))
+
+
+def entry(index: int, term: int, payload: object = None) -> Entry:
+    return Entry(Index(index), Term(term), EntryKind.DATA, 1, payload)
+
+
+def entry_id(index: int, term: int) -> EntryId:
+    return EntryId(Index(index), Term(term))
+
+
+def why_refused(outcome: Accepted | Refused | None) -> Refusal | None:
+    return outcome.why if isinstance(outcome, Refused) else None
+
+
+class LoneFollower:
+    """Core 2 of three, with a log of these terms, whose driver makes everything durable at once."""
+
+    def __init__(self, *terms: int, committed: int = 0, term: int | None = None) -> None:
+        self.log = MemoryLog([entry(index, of) for index, of in enumerate(terms, 1)])
+        hard_state = HardState(Term(max(terms, default=0) if term is None else term), None)
+        restart = Restart(hard_state, (configuration([1, 2, 3]),), Index(committed))
+        self.core = RaftCore(TWO, RaftSettings(), Random(0), self.log, restart)
+        self.said: list[object] = []
+        self.readys: list[Ready] = []
+        self.work()
+
+    def work(self) -> None:
+        while (ready := self.core.ready()) is not None:
+            self.readys.append(ready)
+            if ready.cut_to is not None:
+                self.log.cut_to(ready.cut_to)
+            self.log.append(ready.entries)
+            self.said += [*ready.messages_now, *ready.messages_once_durable]
+            self.core.advance(durable=ready.number, applied=ready.apply.last if ready.apply else None)
+
+    def append(self, term: int, previous: EntryId, *terms: int, committed: int = 0, sequence: int = 1) -> None:
+        """The leader of `term` sends entries of these terms."""
+        entries = tuple(entry(previous.index + at, of) for at, of in enumerate(terms, 1))
+        self.said.clear()
+        self.core.step(AppendRequest(ONE, TWO, Term(term), sequence, previous, entries, Index(committed)))
+        self.work()
+
+    def terms(self) -> list[int]:
+        return [each.term for each in self.log.entries_from_start()]
+
+    def answer(self) -> AppendResponse:
+        return next(said for said in reversed(self.said) if isinstance(said, AppendResponse))
+
+
+def replicating(**settings: int) -> Cluster:
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(**settings))  # type: ignore[arg-type]
+    cluster.elect(1)
+    cluster.tick(4)
+    cluster.propose(1, "a", "b", "c")
+    cluster.settle()
+    return cluster
+
+
+def progress_of(cluster: Cluster, member: ReplicaId) -> tuple[str, int, int]:
+    """What leader 1 knows of a member: state, match index, next index."""
+    status = next(known for known in cluster.core(1).status().followers if known.member == member)
+    return status.state, status.match_index, status.next_index

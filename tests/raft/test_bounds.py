@@ -1,0 +1,124 @@
+"""What is bounded, and what is refused: windows, queues, terms, messages that are not whole, broken promises."""
+
+from random import Random
+
+import pytest
+
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import TERM_MAX, Entry, EntryId, EntryKind, Proposal
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.raft.messages import (
+    AppendRequest,
+    VoteRequest,
+)
+from raftlog.raft.ready import Accepted, HardState, Refusal, Restart, Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, Term
+from tests.raft.cluster import Cluster, configuration
+from tests.raft.lone import ONE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
+
+
+def test_bounds_of_what_is_in_flight() -> None:
+    cluster = replicating(in_flight_entries_max=10, in_flight_bytes_max=1000, entries_per_message_max=4)
+    cluster.propose(1, *range(100))
+    sent = cluster.take(AppendRequest, to=2)
+    assert [len(append.entries) for append in sent] == [4, 4, 2]
+    cluster = replicating(in_flight_bytes_max=1000, message_bytes_max=300)
+    cluster.propose(1, *range(100), size_bytes=100)
+    sent = cluster.take(AppendRequest, to=2)
+    assert [len(append.entries) for append in sent] == [3, 3, 3, 1]
+    cluster.propose(1, "large", size_bytes=10**9)
+    assert not cluster.take(AppendRequest, to=2)
+    cluster.network.clear()
+    cluster.tick(8)
+    assert cluster.data(2)[-1] == "large", "an entry above every bound still travels, alone"
+
+
+def test_bounds_of_what_a_leader_takes() -> None:
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_entries_max=10, pending_reads_max=2))
+    cluster.elect(1)
+    assert isinstance(cluster.propose(1, *range(10)), Accepted)
+    assert why_refused(cluster.propose(1, "x")) is Refusal.OVERLOADED
+    assert [why_refused(cluster.core(1).read_index(request)) for request in range(3)] == [
+        None,
+        None,
+        Refusal.OVERLOADED,
+    ]
+    cluster.settle()
+    assert isinstance(cluster.propose(1, "x"), Accepted)
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(uncommitted_bytes_max=100))
+    cluster.elect(1)
+    assert isinstance(cluster.core(1).propose([Proposal("x", 200)]), Accepted)
+    assert why_refused(cluster.propose(1, "y")) is Refusal.OVERLOADED
+
+
+def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
+    """Their round is over, so the leader's count of pending reads is free again; they are counted all the same."""
+    log = MemoryLog()
+    restart = Restart(HardState(Term(0), None), (configuration([1]),))
+    core = RaftCore(ONE, RaftSettings(pending_reads_max=2), Random(0), log, restart)
+    core.campaign()
+    for _ in range(4):
+        ready = core.ready()
+        if ready is not None:
+            log.append(ready.entries)
+            core.advance(durable=ready.number)
+    assert core.has_own_term_commit
+    outcomes = []
+    for request in range(4):
+        outcomes.append(why_refused(core.read_index(request)))
+        ready = core.ready()
+        assert ready is None or ready.reads == ()
+    assert outcomes == [None, None, Refusal.OVERLOADED, Refusal.OVERLOADED]
+    core.advance(applied=Index(1))
+    ready = core.ready()
+    assert ready is not None
+    assert [read.request for read in ready.reads] == [0, 1]
+    assert core.read_index(4) is None
+
+
+def test_terms_end_at_the_largest_that_the_format_can_hold() -> None:
+    follower = LoneFollower(1)
+    follower.core.step(VoteRequest(ONE, TWO, Term(TERM_MAX + 1), 1, entry_id(9, 1)))
+    assert follower.core.messages_refused == 1
+    assert follower.core.term == 1
+    last = LoneFollower(term=TERM_MAX)
+    assert not last.core.campaign()
+    for _ in range(100):
+        last.core.tick()
+    assert last.core.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("previous", "terms", "term"),
+    [
+        (entry_id(1, 1), [(3, 1)], 1),
+        (entry_id(1, 1), [(2, 1), (4, 1)], 1),
+        (entry_id(1, 1), [(2, 2)], 1),
+        (entry_id(1, 1), [(2, 0)], 1),
+    ],
+)
+def test_a_message_that_is_not_whole_is_refused(previous: EntryId, terms: list[tuple[int, int]], term: int) -> None:
+    follower = LoneFollower(1)
+    entries = tuple(entry(index, of) for index, of in terms)
+    follower.core.step(AppendRequest(ONE, TWO, Term(term), 1, previous, entries, Index(0)))
+    assert follower.core.messages_refused == 1
+    assert follower.terms() == [1]
+
+
+def test_nothing_committed_is_ever_cut() -> None:
+    """A leader that contradicts a committed entry breaks Raft's promise: that is asserted, not obeyed."""
+    follower = LoneFollower(1, 1, committed=2)
+    with pytest.raises(AssertionError, match="is committed with term 1"):
+        follower.append(3, entry_id(1, 1), 3)
+    assert follower.terms() == [1, 1]
+
+
+def test_a_late_member_goes_back_to_knowing_nobody() -> None:
+    """A replica that began with an empty log, restarted, and was cut below the first configuration that it had."""
+    log = MemoryLog([entry(1, 1)])
+    added = configuration([1, 3])._replace(index=Index(2))
+    log.append([Entry(Index(2), Term(1), EntryKind.CONFIGURATION, 0, None, added)])
+    core = RaftCore(TWO, RaftSettings(), Random(0), log, Restart(HardState(Term(1), None), (added,)))
+    core.step(AppendRequest(ONE, TWO, Term(2), 1, entry_id(1, 1), (entry(2, 2),), Index(0)))
+    assert core.configuration.voters == ()

@@ -1,0 +1,422 @@
+"""The Raft bugs that others made first, R1–R49 of the project's fault list, each by a test with its number in its name.
+
+Here are R1–R25, in `test_lessons_members` R26–R46. The others are tested where they can happen, or cannot happen:
+
+R5, R43: the core learns of durability only through `advance`; that it means synced bytes is shown in
+    tests/integration/test_syscalls.py::test_every_answer_leaves_after_the_sync_of_its_record
+    tests/runtime/test_journal.py::test_nothing_is_written_or_durable_before_the_flush_and_its_sync
+    tests/runtime/test_journal_crashes.py::test_a_crash_at_any_step
+R17: tests/raft/test_log.py::test_the_tail_reads_like_one_list
+    tests/storage/test_replica_log.py::test_a_cut_keeps_what_is_below_and_the_log_goes_on_from_there
+R23: nothing is stored of what is applied; a restart applies from where the state machine says (R25)
+R24: the core is deterministic, and replicas are compared byte by byte:
+    tests/raft/test_schedules.py::test_the_same_seed_gives_the_same_run_under_any_hash_seed
+    tests/checkers/test_replicas.py::test_one_changed_byte_anywhere_is_found
+R30: which members a group gets is the controller's choice; the core goes from any configuration to any other through a
+    joint one: tests/raft/test_configuration.py::test_changes_end_in_what_was_asked
+R39: there are no leases, and no clock but ticks; a read always needs a quorum's answers (R37, R38, R40)
+R42: tests/storage/test_recovery.py::test_a_failed_sync_is_never_retried
+    tests/runtime/test_journal.py::test_a_failed_sync_ends_the_journal_and_is_never_tried_again
+R44: tests/runtime/test_journal_ending.py::test_any_subset_of_an_unfinished_write_is_torn_and_takes_nothing_with_it
+    tests/raft/test_log.py::test_the_sync_of_bytes_that_were_cut_says_nothing_about_those_that_followed
+R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_reported
+    tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
+R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_is_refused_and_nothing_is_changed
+R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
+R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
+    tests/storage/test_adversity.py::test_a_rotten_length_is_never_believed
+"""
+
+import re
+from collections import deque
+from pathlib import Path
+from random import Random
+
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import EntryId
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Heartbeat,
+    InstallOffer,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raftlog.raft.ready import Accepted, HardState, Installed, Refusal, Refused, Restart, Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, Term
+from tests.raft.cluster import Cluster, configuration
+from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, progress_of, replicating
+
+
+def test_every_lesson_is_somewhere() -> None:
+    """In the name of a test of this room, or with a reason above; and the tests that are named there exist."""
+    assert __doc__ is not None
+    root = Path(__file__).parents[2]
+    names = [
+        name
+        for file in Path(__file__).parent.glob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", file.read_text())
+    ]
+    tested = {int(number) for name in names for number in re.findall(r"_r(\d+)", name)}
+    explained = {int(number) for number in re.findall(r"\bR(\d+)(?=[,:])", __doc__)}
+    assert tested | explained == set(range(1, 50))
+    for file, test in re.findall(r"(tests/\S+\.py)::(\w+)", __doc__):
+        assert f"def {test}(" in (root / file).read_text(), f"{file} has no {test}"
+
+
+# persistent state
+
+
+def test_r1_r2_nothing_of_a_new_term_is_said_before_it_is_durable() -> None:
+    """Also of appends: the answer of a follower that meets a new term carries that term."""
+    core = RaftCore(
+        TWO, RaftSettings(), Random(0), MemoryLog(), Restart(HardState(Term(0), None), (configuration([1, 2, 3]),))
+    )
+    core.step(AppendRequest(ONE, TWO, Term(4), 1, entry_id(9, 3), (), Index(0)))
+    ready = core.ready()
+    assert ready is not None
+    assert ready.hard_state == HardState(Term(4), None)
+    assert ready.messages_now == ()
+    assert [type(message) for message in ready.messages_once_durable] == [AppendResponse]
+
+
+def test_r3_the_term_never_falls_below_the_log() -> None:
+    follower = LoneFollower(1, 1, 5, term=2)
+    assert follower.core.term == 5
+    assert follower.core.status().vote is None
+    assert follower.readys[0].hard_state == HardState(Term(5), None)
+
+
+def test_r4_the_commit_index_is_a_hint_and_ends_with_the_log() -> None:
+    assert LoneFollower(1, 1, committed=7).core.committed_index == 2
+
+
+def test_r6_the_vote_of_a_term_survives_stepping_down() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.core(1).step_down("told to")
+    assert cluster.core(1).status().vote == ONE
+    cluster.core(1).step(VoteRequest(TWO, ONE, Term(1), 1, entry_id(99, 1)))
+    cluster[1].work()
+    assert [answer.is_granted for answer in cluster.take(VoteResponse, to=2)] == [False]
+
+
+def test_r7_answers_to_pre_votes_are_not_votes() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.core(1).campaign()
+    cluster[1].work()
+    first = cluster.take(PreVoteRequest)[0]
+    assert cluster.core(1).status().vote is None
+    granted = PreVoteResponse(TWO, ONE, Term(0), first.sequence, Term(1), True)
+    cluster.core(1).step(granted)
+    cluster[1].work()
+    assert cluster.core(1).role is Role.CANDIDATE
+    for late in (granted, granted._replace(sender=THREE), granted._replace(sender=THREE, term=Term(1))):
+        cluster.core(1).step(late)
+        cluster[1].work()
+    assert cluster.core(1).role is Role.CANDIDATE
+
+
+def test_r8_a_candidate_that_is_behind_learns_the_term_from_a_refusal() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster[2].crash()
+    cluster[3].crash()
+    for number in (2, 3):
+        cluster[number].disk.hard_state = HardState(Term(8), None)
+        cluster[number].start()
+    cluster.elect(1)
+    assert cluster.core(1).term > 8
+
+
+def test_r9_a_doubled_vote_counts_once() -> None:
+    cluster = Cluster([1, 2, 3, 4, 5])
+    cluster.core(1).campaign()
+    cluster[1].work()
+    while cluster.core(1).role is not Role.CANDIDATE:
+        cluster.deliver()
+    request = cluster.take(VoteRequest, to=2)[0]
+    vote = VoteResponse(TWO, ONE, Term(1), request.sequence, True)
+    for _ in range(5):
+        cluster.core(1).step(vote)
+        cluster[1].work()
+    assert cluster.core(1).role is Role.CANDIDATE
+    cluster.core(1).step(vote._replace(sender=TWO._replace(disk_uuid=FOUR.disk_uuid)))
+    cluster[1].work()
+    assert cluster.core(1).role is Role.CANDIDATE, "another disk of that node is no voter"
+    cluster.core(1).step(vote._replace(sender=THREE))
+    cluster[1].work()
+    assert cluster.core(1).role is Role.LEADER
+
+
+# log replication
+
+
+def test_r10_r11_old_entries_are_committed_with_the_first_own_one_and_not_before() -> None:
+    """The scenario `own_term_commit` is thesis figure 3.7; here old and new entries are committed in one step."""
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.cut = lambda message: isinstance(message, AppendResponse)
+    cluster.propose(1, "a", "b", "c")
+    cluster.settle()
+    assert cluster.core(2).committed_index == 1
+    cluster[1].crash()
+    cluster.isolate()
+    cluster.elect(2)
+    assert cluster.data(2) == ["a", "b", "c"]
+    assert cluster.core(2).committed_index == 5
+
+
+def test_r12_a_late_shorter_append_cuts_nothing() -> None:
+    follower = LoneFollower(1)
+    follower.append(2, entry_id(1, 1), 2, 2, 2, 2, sequence=2)
+    follower.append(2, entry_id(1, 1), 2, 2, sequence=1)
+    assert follower.terms() == [1, 2, 2, 2, 2]
+    assert follower.answer().durable == 5
+    follower.append(2, entry_id(1, 1), sequence=1)
+    assert follower.terms() == [1, 2, 2, 2, 2]
+
+
+def test_r13_a_conflict_takes_everything_after_it_along() -> None:
+    follower = LoneFollower(1, 1, 1, 1, 1)
+    follower.append(2, entry_id(2, 1), 2)
+    assert follower.terms() == [1, 1, 2]
+    assert follower.readys[-2].cut_to == 2
+
+
+def test_r14_an_empty_append_or_heartbeat_commits_only_what_it_vouches_for() -> None:
+    follower = LoneFollower(1, 1, 1, 1)
+    follower.append(3, entry_id(2, 1), committed=4)
+    assert follower.core.committed_index == 2
+    follower.core.step(Heartbeat(ONE, TWO, Term(3), 2, Index(4)))
+    follower.work()
+    assert follower.core.committed_index == 2
+
+
+def test_r15_a_gap_is_refused() -> None:
+    follower = LoneFollower(1)
+    follower.append(1, entry_id(3, 1), 1)
+    assert follower.terms() == [1]
+    assert not follower.answer().is_accepted
+    assert follower.answer().hint == entry_id(1, 1)
+
+
+def test_r15_a_predecessor_of_another_term_is_refused_with_a_hint_of_a_whole_term() -> None:
+    follower = LoneFollower(1, 2, 2, 4, 4, 4)
+    follower.append(5, entry_id(6, 3), 5)
+    assert follower.answer().hint == entry_id(3, 2)
+
+
+def test_r16_late_refusals_and_answers_move_nothing_back() -> None:
+    cluster = replicating()
+    before = progress_of(cluster, TWO)
+    assert before == ("replicate", 4, 5)
+    for sequence in (0, 1, 2):
+        nothing = Index(0)
+        refusal = AppendResponse(TWO, ONE, Term(1), sequence, False, nothing, nothing, nothing, entry_id(1, 1))
+        cluster.core(1).step(refusal)
+        cluster.core(1).step(refusal._replace(is_accepted=True))
+    cluster.core(1).step(AppendResponse(TWO, ONE, Term(1), 10**9, True, Index(99), Index(99), Index(99)))
+    assert progress_of(cluster, TWO) == before
+
+
+def test_r16_a_lost_append_is_found_out_by_the_next_heartbeat() -> None:
+    cluster = replicating()
+    cluster.propose(1, "lost")
+    cluster.network.clear()
+    cluster.tick(4)
+    assert cluster.data(2) == cluster.data(3) == ["a", "b", "c", "lost"]
+
+
+def test_r16_a_lost_answer_is_made_up_for_by_the_next_heartbeat() -> None:
+    cluster = replicating()
+    cluster.cut = lambda message: isinstance(message, AppendResponse)
+    cluster.propose(1, "d")
+    cluster.settle()
+    assert cluster.core(1).committed_index == 4
+    cluster.tick(4)
+    assert cluster.core(1).committed_index == 5
+
+
+def test_r16_lost_appends_are_found_out_whatever_the_round_trip_takes() -> None:
+    """F26: here it takes longer than the time between heartbeats, so none is answered before the next one is sent."""
+    cluster = replicating(heartbeat_ticks=1, in_flight_entries_max=4)
+    late: deque[list[Message]] = deque([[] for _ in range(5)])
+    cluster.propose(1, *range(20))
+    assert len(cluster.take(AppendRequest)) == 2
+    for _ in range(60):
+        for node in cluster.nodes.values():
+            node.core.tick()
+            node.work()
+        late.append(cluster.network[:])
+        cluster.network.clear()
+        for message in late.popleft():
+            cluster.nodes[message.to].core.step(message)
+            cluster.nodes[message.to].work()
+    assert cluster.core(1).role is Role.LEADER
+    assert progress_of(cluster, TWO)[1] == progress_of(cluster, THREE)[1] == 24
+
+
+def test_r16_heartbeats_of_reads_do_not_hide_a_lost_append() -> None:
+    """Each round of reads is a heartbeat too, and the next one is under way before the answer to the last is here."""
+    cluster = replicating(heartbeat_ticks=1)
+    cluster.propose(1, "lost")
+    cluster.network.clear()
+    before: list[Message] = []
+    for request in range(20):
+        cluster.core(1).read_index(request)
+        cluster[1].work()
+        before, cluster.network = cluster.network, before
+        cluster.settle()
+    assert cluster.data(2)[-1] == "lost"
+
+
+def test_r18_learners_do_not_count() -> None:
+    cluster = Cluster([1, 2, 3], [4, 5])
+    cluster.elect(1)
+    cluster.isolate(1, 4, 5)
+    cluster.propose(1, "a")
+    cluster.settle()
+    assert cluster.core(1).committed_index == 1
+    assert progress_of(cluster, FOUR)[1] == 2
+
+
+def test_r19_a_lost_leadership_is_no_failure() -> None:
+    """What was accepted can still be committed by the next leader, as here."""
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    accepted = cluster.propose(1, "a")
+    assert accepted == Accepted(Term(1), Index(2), Index(2))
+    cluster.deliver()
+    cluster[1].core.step_down("stalled")
+    cluster[1].work()
+    cluster.network.clear()
+    cluster.elect(2)
+    assert cluster.data(1) == ["a"]
+    refused = cluster.propose(1, "b")
+    assert refused == Refused(Refusal.NOT_LEADER, TWO)
+
+
+# files in place of appends
+
+
+def _behind() -> Cluster:
+    cluster = replicating()
+    cluster[3].crash()
+    cluster.propose(1, *"defgh")
+    cluster.settle()
+    return cluster
+
+
+def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
+    cluster = _behind()
+    cluster[1].trim(Index(7))
+    cluster[3].start()
+    cluster.tick(6)
+    assert cluster[3].log.boundary == entry_id(7, 1)
+    assert cluster.core(3).committed_index == 9
+    offer = InstallOffer(ONE, THREE, Term(1), 10**6, entry_id(8, 1), Index(9))
+    cluster.core(3).step(offer)
+    ready = cluster.core(3).ready()
+    assert ready is not None
+    assert ready.install_offer is None, "the boundary is in the log: there is nothing to fetch"
+    assert not cluster.core(3).wants_install(entry_id(8, 1))
+
+
+def test_r21_the_boundary_keeps_its_term_and_a_trim_never_breaks_replication() -> None:
+    cluster = replicating()
+    cluster.propose(1, "d")
+    cluster.network.clear()
+    cluster[1].trim(Index(4))
+    assert cluster[1].log.term_at(Index(4)) == 1
+    cluster.tick(4)
+    assert cluster.data(2) == ["a", "b", "c", "d"]
+    assert cluster[2].log.boundary.index == 0
+
+
+def test_r22_a_follower_behind_the_start_of_the_log_gets_there() -> None:
+    cluster = _behind()
+    cluster[1].trim(Index(9))
+    cluster[2].trim(Index(5))
+    cluster[3].start()
+    cluster.tick(6)
+    cluster.propose(1, "z")
+    cluster.settle()
+    assert cluster[3].log.last_index == 10
+    assert progress_of(cluster, THREE) == ("replicate", 10, 11)
+
+
+def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
+    cluster = replicating()
+    log = cluster[2].log
+    for applied in range(log.last_index + 1):
+        restart = Restart(cluster[2].disk.hard_state, cluster[2].disk.configurations(), Index(4), Index(applied))
+        core = RaftCore(TWO, RaftSettings(), Random(0), log, restart)
+        ready = core.ready()
+        assert ready is not None
+        assert ready.apply == ((applied + 1, 4) if applied < 4 else None)
+
+
+def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, applied: int | None = None) -> None:
+    """Files that begin behind `boundary`, with entries of these terms, take the log's place."""
+    assert core.wants_install(boundary)
+    while core.ready() is not None:
+        pass
+    log.replace(boundary, [entry(boundary.index + at, term) for at, term in enumerate(terms, 1)])
+    end = Index(boundary.index + len(terms))
+    core.install(Installed((configuration([1, 2, 3]),), end, boundary.index if applied is None else Index(applied)))
+
+
+def test_r22_reads_that_wait_for_what_was_installed_are_answered() -> None:
+    follower = LoneFollower(1)
+    follower.append(1, entry_id(1, 1))
+    assert follower.core.read_index("r") is None
+    follower.work()
+    (asked,) = (said for said in follower.said if isinstance(said, ReadIndexRequest))
+    follower.core.step(ReadIndexResponse(ONE, TWO, Term(1), asked.sequence, Index(7)))
+    follower.work()
+    assert not any(ready.reads for ready in follower.readys)
+    _install(follower.core, follower.log, entry_id(6, 1), 1, applied=7)
+    follower.work()
+    assert [read for ready in follower.readys for read in ready.reads] == [("r", 7)]
+
+
+def test_r22_an_installed_log_takes_the_place_of_a_lost_entry() -> None:
+    follower = LoneFollower(1)
+    follower.core.quarantine(entry_id(2, 1))
+    _install(follower.core, follower.log, entry_id(6, 1), 1)
+    assert follower.core.voting_position is None
+    follower.core.lift_quarantine()
+    assert follower.core.campaign()
+
+
+def test_r22_files_of_a_later_term_bring_their_term_but_not_its_leader() -> None:
+    """Their source went on to a later term while they were fetched. It is persisted; the old leader leads no more."""
+    follower = LoneFollower(1)
+    follower.append(1, entry_id(1, 1))
+    assert follower.core.leader == ONE
+    _install(follower.core, follower.log, entry_id(6, 1), 3)
+    assert (follower.core.term, follower.core.leader) == (3, None)
+    follower.work()
+    assert follower.readys[-1].hard_state == HardState(Term(3), None)
+    follower.core.step(Heartbeat(THREE, TWO, Term(3), 1, Index(7)))
+    assert follower.core.leader == THREE
+
+
+def test_r22_what_was_installed_is_durable_committed_and_given_out_from_the_boundary_on() -> None:
+    follower = LoneFollower(1, 1, 1, committed=1)
+    follower.append(1, entry_id(3, 1), 1)
+    _install(follower.core, follower.log, entry_id(6, 1), 1, 1)
+    status = follower.core.status()
+    assert (status.durable_index, status.committed_index, status.applied_index) == (8, 8, 6)
+    assert follower.core.leader == ONE
+    follower.work()
+    assert [ready.apply for ready in follower.readys if ready.apply][-1] == (7, 8)
+    assert not follower.core.wants_install(entry_id(8, 1))
+    assert follower.core.wants_install(entry_id(9, 1))

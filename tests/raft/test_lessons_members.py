@@ -1,0 +1,349 @@
+"""The lessons R26–R46 of the fault list: membership, reads, leadership, damage. `test_lessons` lists all of them."""
+
+from random import Random
+
+from raftlog.raft.configuration import ConfigurationChange, ReplicaId
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import Proposal
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    HeartbeatResponse,
+    PreVoteRequest,
+    PreVoteResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from raftlog.raft.ready import Accepted, HardState, Refusal, Restart, Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, NodeId, Term
+from tests.raft.cluster import Cluster, configuration, replica_id
+from tests.raft.lone import FOUR, ONE, THREE, TWO, LoneFollower, entry, entry_id, why_refused
+
+# membership
+
+
+def test_r26_r31_one_change_at_a_time_and_compare_and_set() -> None:
+    cluster = Cluster([1, 2, 3], [4])
+    cluster.elect(1)
+    before = cluster.core(1).configuration.index
+    first = cluster.change(1, [1, 2, 3, 4])
+    assert isinstance(first, Accepted)
+    assert why_refused(cluster.change(1, [1, 2])) is Refusal.CHANGE_PENDING
+    cluster.settle()
+    assert why_refused(cluster.change(1, [1, 2], replaces=before)) is Refusal.STALE_CHANGE
+
+
+def test_r27_no_change_before_an_entry_of_the_own_term_is_committed() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.core(1).campaign()
+    cluster[1].work()
+    while cluster.core(1).role is not Role.LEADER:
+        cluster.deliver()
+    assert why_refused(cluster.change(1, [1, 2])) is Refusal.NOT_COMMITTED_IN_TERM
+
+
+def test_r28_the_exit_of_a_joint_configuration_is_proposed_once_and_by_any_leader() -> None:
+    cluster = Cluster([1, 2, 3], [4])
+    cluster.elect(1)
+    cluster.change(1, [1, 2, 4])
+    cluster.settle()
+    exits = [entry for entry in cluster[1].log.entries_from_start() if entry.configuration]
+    assert [entry.configuration.is_joint for entry in exits if entry.configuration] == [True, False]
+
+
+def test_r29_a_new_leader_commits_the_joint_configuration_before_it_leaves_it() -> None:
+    cluster = Cluster([1, 2, 3], [4, 5])
+    cluster.elect(1)
+    cluster.cut = lambda message: isinstance(message, AppendResponse) and message.sender in (TWO, THREE)
+    cluster.change(1, [1, 4, 5], [2, 3])
+    cluster.settle()
+    cluster[1].crash()
+    cluster.cut = lambda message: (
+        isinstance(message, (AppendResponse, HeartbeatResponse))
+        and message.sender
+        in (
+            TWO,
+            THREE,
+        )
+    )
+    cluster.tick(10, settles=False)
+    cluster.network.clear()
+    for _ in range(40):
+        cluster.core(4).campaign()
+        cluster[4].work()
+        cluster.settle()
+        cluster.tick(3)
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader.me in (FOUR, replica_id(5))
+    assert leader.core.configuration.is_joint, "the old majority has not said that it holds the joint configuration"
+    cluster.isolate()
+    cluster.tick(6)
+    assert not leader.core.configuration.is_joint
+
+
+def test_r32_a_removed_member_neither_wins_nor_grows_the_term() -> None:
+    cluster = Cluster([1, 2, 3, 4])
+    cluster.elect(1)
+    cluster.isolate(4)
+    cluster.change(1, [1, 2, 3])
+    cluster.settle()
+    cluster.isolate()
+    cluster.tick(100)
+    assert cluster.core(1).role is Role.LEADER
+    assert cluster.core(1).term == cluster.core(4).term == 1
+    cluster.core(1).step(AppendResponse(FOUR, ONE, Term(50), 1, False, Index(0), Index(0), Index(0)))
+    assert cluster.core(1).term == 1, "the answer of a stranger unseats nobody"
+    assert cluster.core(1).messages_refused == 1
+
+
+def test_r32_a_stranger_with_a_fresher_log_may_be_a_new_member() -> None:
+    """The rule against strangers must not lock out those whose membership we have not heard of."""
+    for last, is_expected in ((entry_id(2, 1), False), (entry_id(3, 1), True)):
+        follower = LoneFollower(1, 1)
+        follower.core.step(VoteRequest(FOUR, TWO, Term(2), 1, last))
+        follower.work()
+        (answer,) = follower.said
+        assert isinstance(answer, VoteResponse)
+        assert answer.is_granted == is_expected
+
+
+def test_r32_a_learner_votes_only_for_who_may_know_that_it_is_none() -> None:
+    """Without this a voter that promoted its only companion could never lead again after a restart."""
+    cluster = Cluster([1], [2])
+    cluster.elect(1)
+    cluster.cut = lambda message: True
+    cluster.change(1, [1, 2])
+    assert cluster.core(1).configuration.is_joint
+    cluster[1].crash()
+    cluster.isolate()
+    cluster[1].start()
+    assert cluster.core(2).configuration.learners == (TWO,)
+    cluster.elect(1)
+    assert cluster.core(2).configuration.voters == (ONE, TWO)
+
+
+def test_r33_a_message_for_another_disk_of_this_node_is_refused() -> None:
+    follower = LoneFollower(1)
+    wiped = ReplicaId(NodeId(2), FOUR.disk_uuid)
+    follower.core.step(VoteRequest(ONE, wiped, Term(9), 1, entry_id(9, 9)))
+    assert follower.core.ready() is None
+    assert follower.core.messages_refused == 1
+
+
+def test_r35_leadership_goes_only_to_voters_that_are_caught_up() -> None:
+    cluster = Cluster([1, 2, 3], [4])
+    cluster.elect(1)
+    assert why_refused(cluster.core(1).transfer_leadership(FOUR)) is Refusal.NO_SUCH_VOTER
+    assert why_refused(cluster.core(1).transfer_leadership(ONE)) is Refusal.NO_SUCH_VOTER
+    cluster[3].crash()
+    cluster.tick(12)
+    cluster.tick(9)
+    assert why_refused(cluster.core(1).transfer_leadership(THREE)) is Refusal.NOT_CAUGHT_UP
+    cluster.isolate(4)
+    cluster.change(1, [1, 2, 3, 4])
+    cluster.settle()
+    assert why_refused(cluster.core(1).transfer_leadership(FOUR)) is Refusal.NOT_CAUGHT_UP
+
+
+def test_r35_a_learner_does_not_follow_a_request_to_campaign() -> None:
+    cluster = Cluster([1, 2], [3])
+    cluster.elect(1)
+    cluster.core(3).step(TimeoutNow(ONE, THREE, Term(1)))
+    assert cluster.core(3).role is Role.FOLLOWER
+
+
+def test_r36_the_last_configuration_in_the_log_wins_at_a_restart() -> None:
+    cluster = Cluster([1, 2, 3], [4])
+    cluster.elect(1)
+    cluster.change(1, [1, 2, 4])
+    cluster.settle()
+    for node in cluster.nodes.values():
+        held = node.core.status().configuration
+        node.crash()
+        node.start()
+        assert node.core.status().configuration == held
+
+
+# reads and leadership
+
+
+def test_r37_no_read_before_the_first_commit_of_the_term() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.core(1).campaign()
+    cluster[1].work()
+    while cluster.core(1).role is not Role.LEADER:
+        cluster.deliver()
+    assert cluster.core(1).read_index("r") is None
+    cluster[1].work()
+    cluster.take(AppendRequest)
+    cluster.tick(1)
+    assert cluster[1].reads == []
+    assert not cluster.core(1).has_own_term_commit
+    cluster.tick(8)
+    assert [read.request for read in cluster[1].reads] == ["r"]
+
+
+def test_r38_a_leader_that_hands_over_reads_only_with_a_quorum() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.core(1).transfer_leadership(TWO)
+    cluster[1].work()
+    cluster.core(1).read_index("r")
+    cluster[1].work()
+    assert cluster[1].reads == []
+    cluster.settle()
+    assert cluster.core(2).role is Role.LEADER
+    reads = [read.request for read in cluster[1].reads] + cluster[1].reads_failed
+    assert reads == ["r"]
+
+
+def test_r40_what_is_only_written_is_neither_committed_nor_read() -> None:
+    """The relaxed flush policy: a quorum has written, so it may be answered; committed is only what is synced."""
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(acknowledges_written=True), syncs_at_once=False)
+    cluster.elect(1)
+    cluster.propose(1, "a")
+    for node in cluster.nodes.values():
+        while cluster.network:
+            cluster.deliver()
+        if node.held:
+            node.core.advance(written=node.held[-1].number)
+            node.work()
+    while cluster.network:
+        cluster.deliver()
+    assert cluster[1].held[-1].written_quorum_index == 2
+    assert cluster.core(1).committed_index == 1
+    cluster.core(1).read_index("r")
+    cluster[1].work()
+    while cluster.network:
+        cluster.deliver()
+    assert [read.index for read in cluster[1].reads] == [1]
+    cluster.settle()
+    assert cluster.core(1).committed_index == 2
+
+
+def test_r41_a_cut_off_member_does_not_grow_its_term() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    for _ in range(5):
+        cluster.isolate(3)
+        cluster.tick(40)
+        cluster.isolate()
+        cluster.tick(3)
+    assert cluster.core(1).role is Role.LEADER
+    assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
+
+
+def test_r46_a_quarantined_member_votes_by_what_it_lost() -> None:
+    """It grants nothing to a log that lacks the lost entry, until its own durable log is as fresh again."""
+    log = MemoryLog([entry(1, 1), entry(2, 1)])
+    restart = Restart(
+        HardState(Term(1), None),
+        (configuration([1, 2, 3]),),
+        Index(2),
+        voting_position=entry_id(3, 1),
+        is_quarantined=True,
+    )
+    core = RaftCore(TWO, RaftSettings(), Random(0), log, restart)
+    assert not core.campaign()
+    core.step(PreVoteRequest(THREE, TWO, Term(1), 1, Term(2), entry_id(2, 1)))
+    core.step(PreVoteRequest(ONE, TWO, Term(1), 1, Term(2), entry_id(3, 1)))
+    ready = core.ready()
+    assert ready is not None
+    answers = {message.to: message.is_granted for message in ready.messages_now if isinstance(message, PreVoteResponse)}
+    assert answers == {THREE: False, ONE: True}
+
+
+def test_r46_a_leader_that_finds_damage_steps_down() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.core(1).quarantine()
+    cluster[1].work()
+    assert cluster.core(1).role is Role.FOLLOWER
+    cluster.tick(30)
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader.me != ONE
+    assert not cluster.core(1).campaign()
+    cluster.core(1).lift_quarantine()
+    cluster.tick(20)
+    assert cluster.core(1).status().is_quarantined is False
+
+
+def test_r46_of_two_lost_entries_the_fresher_one_is_voted_by() -> None:
+    follower = LoneFollower(1, 1)
+    for lost in (entry_id(2, 1), entry_id(5, 1), entry_id(3, 1)):
+        follower.core.quarantine(lost)
+    assert follower.core.voting_position == entry_id(5, 1)
+    follower.core.lift_quarantine()
+    assert not follower.core.campaign(), "the lost entry may be committed, and this log lacks it"
+    follower.append(1, entry_id(2, 1), 1, 1)
+    assert follower.core.voting_position == entry_id(5, 1)
+    follower.append(1, entry_id(4, 1), 1)
+    assert follower.core.voting_position is None
+    assert follower.core.campaign()
+
+
+def test_r46_the_voting_position_ends_with_what_is_durable_and_not_with_what_is_only_there() -> None:
+    cluster = Cluster([1, 2, 3], syncs_at_once=False)
+    cluster.elect(1)
+    cluster.core(2).quarantine(entry_id(3, 1))
+    cluster.propose(1, "a", "b")
+    (append,) = cluster.take(AppendRequest, to=2)
+    cluster.core(2).step(append)
+    cluster[2].work()
+    assert cluster[2].log.last_index == 3
+    assert cluster.core(2).voting_position == entry_id(3, 1)
+    cluster[2].sync()
+    assert cluster.core(2).voting_position is None
+
+
+def test_r34_a_replica_that_knows_of_nobody_refuses_everything_and_begins_no_group_by_itself() -> None:
+    restart = Restart(HardState(Term(0), None), ())
+    core = RaftCore(FOUR, RaftSettings(sleep_after_ticks=2), Random(0), MemoryLog(), restart)
+    for _ in range(100):
+        core.tick()
+    core.hear_from_process(NodeId(1), True)
+    core.hear_from_process(NodeId(1), False)
+    core.step(TimeoutNow(ONE, FOUR, Term(3)))
+    assert not core.campaign()
+    assert not core.step_down("told to")
+    assert why_refused(core.propose([Proposal("x", 1)])) is Refusal.NOT_LEADER
+    assert why_refused(core.propose_configuration(ConfigurationChange((FOUR,), (), Index(0)))) is Refusal.NOT_LEADER
+    assert why_refused(core.transfer_leadership(ONE)) is Refusal.NOT_LEADER
+    assert core.wants_install(entry_id(5, 1))
+    assert (core.role, core.term, core.committed_index, core.is_asleep) == (Role.FOLLOWER, 3, 0, False)
+    assert core.configuration.all_members() == ()
+    for _ in range(10):
+        core.tick()
+    core.step(VoteRequest(ONE, FOUR, Term(4), 1, entry_id(0, 0)))
+    core.step(VoteRequest(TWO, FOUR, Term(4), 1, entry_id(1, 1)))
+    ready = core.ready()
+    assert ready is not None
+    assert ready.hard_state == HardState(Term(4), TWO), "only who has a log may know that this is a voter"
+
+
+def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed() -> None:
+    """Thesis 4.2.2: it replicates, reads by the word of both halves, and steps down without a quorum of each."""
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.cut = lambda message: isinstance(message, AppendResponse)
+    cluster.change(1, [2, 3])
+    cluster.settle()
+    assert cluster.core(1).configuration.is_joint
+    assert isinstance(cluster.propose(1, "x"), Accepted)
+    assert cluster.core(1).read_index("r") is None
+    cluster[1].work()
+    cluster.settle()
+    assert [read.request for read in cluster[1].reads] == ["r"]
+    cluster.isolate(2)
+    cluster.core(1).read_index("s")
+    cluster[1].work()
+    cluster.settle()
+    assert len(cluster[1].reads) == 1, "of 2 and 3 only one has answered"
+    cluster.tick(20)
+    assert cluster.core(1).role is not Role.LEADER
+    assert cluster[1].reads_failed == ["s"]

@@ -1,0 +1,261 @@
+"""Hibernation: who wakes whom, what keeps a group awake, and how soon a sleeping group has a leader again.
+
+The transcripts `sleep`, `wake_healthy_leader` and `lullaby_ends` tell the plain course of it.
+"""
+
+from random import Random
+
+import pytest
+
+from raftlog.raft.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    PreVoteRequest,
+    PreVoteResponse,
+    ReadIndexRequest,
+    Wake,
+    WakeResponse,
+)
+from raftlog.raft.ready import Refusal, Refused, Role
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index, NodeId, Term
+from tests.raft.cluster import Cluster, replica_id
+
+_ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
+
+
+def _sleeping(voters: int = 3, learners: tuple[int, ...] = (), seed: int = 0) -> Cluster:
+    """A group that node 1 leads, and all of it sleeps."""
+    cluster = Cluster(range(1, voters + 1), learners, settings=RaftSettings(sleep_after_ticks=4), seed=seed)
+    cluster.processes(alive=True)
+    cluster.elect(1)
+    _fall_asleep(cluster)
+    return cluster
+
+
+def _fall_asleep(cluster: Cluster, ticks: int = 40) -> None:
+    for _ in range(ticks):
+        if all(node.core.is_asleep for node in cluster.nodes.values()):
+            return
+        cluster.tick()
+    raise AssertionError(f"awake after {ticks} ticks")
+
+
+def _sleepers(cluster: Cluster) -> list[int]:
+    return [me.node_id for me, node in cluster.nodes.items() if node.core.is_asleep]
+
+
+def test_a_sleeping_group_says_nothing_however_long() -> None:
+    cluster = _sleeping()
+    for node in cluster.nodes.values():
+        assert not any(node.core.tick() for _ in range(1000))
+    assert cluster.network == []
+
+
+@pytest.mark.parametrize("wakes_lost", [0, 1, 2])
+def test_a_request_to_a_sleeping_follower_wakes_the_leader_and_elects_nobody(wakes_lost: int) -> None:
+    cluster = _sleeping()
+    outcome = cluster.propose(2, "x")
+    assert outcome == Refused(Refusal.NOT_LEADER, _ONE)
+    for _ in range(wakes_lost):
+        assert cluster.take(Wake, to=1)
+        cluster.tick(3, settles=False)
+    assert not cluster.core(2).is_asleep
+    cluster.settle()
+    assert cluster.core(2).leader == _ONE
+    cluster.tick(40)
+    assert [node.core.term for node in cluster.nodes.values()] == [1, 1, 1]
+    assert _sleepers(cluster) == [1, 2, 3]
+
+
+def test_a_wake_is_sent_again_until_it_is_answered() -> None:
+    cluster = _sleeping()
+    cluster.core(1).step_down("the disk stalls")
+    cluster[1].work()
+    for _ in range(3):
+        cluster.tick(3, settles=False)
+        assert len(cluster.take(Wake, to=2)) == len(cluster.take(Wake, to=3)) == 1
+    cluster.core(1).step(WakeResponse(_TWO, _ONE, Term(1)))
+    cluster.tick(3, settles=False)
+    assert not cluster.take(Wake, to=2)
+    assert cluster.take(Wake, to=3)
+
+
+def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() -> None:
+    cluster = _sleeping()
+    cluster.propose(1, "x")
+    cluster.settle()
+    cluster.core(1).step_down("the disk stalls")
+    cluster[1].work()
+    cluster.tick_one(1, 3)
+    assert not cluster.take(Wake)
+
+
+def test_a_sleeping_follower_called_to_the_polls_gives_its_leader_time_while_that_process_lives() -> None:
+    cluster = _sleeping()
+    last = cluster.core(3).status().last
+    request = PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), last)
+    cluster.core(3).step(request)
+    cluster[3].work()
+    assert not cluster.core(3).is_asleep
+    assert cluster.take(Wake, to=1)
+    cluster.tick_one(3, 4)
+    cluster.core(3).step(request)
+    cluster[3].work()
+    cluster.tick_one(3, 1)
+    cluster.core(3).step(request)
+    cluster[3].work()
+    answers = [answer.is_granted for answer in cluster.take(PreVoteResponse)]
+    assert answers == [False, False, True]
+
+
+def test_a_sleeping_follower_votes_at_once_when_its_leaders_process_is_gone() -> None:
+    cluster = _sleeping()
+    cluster.isolate(1)
+    cluster.processes(alive=False, nodes=[1], seen_by=[3])
+    cluster.core(3).step(PreVoteRequest(_TWO, _THREE, Term(1), 1, Term(2), cluster.core(3).status().last))
+    cluster[3].work()
+    assert [answer.is_granted for answer in cluster.take(PreVoteResponse)] == [True]
+
+
+def test_a_leader_that_was_missed_gets_time_when_its_process_returns() -> None:
+    cluster = _sleeping()
+    cluster.isolate(2)
+    cluster.processes(alive=False, nodes=[1], seen_by=[2])
+    cluster.tick_one(2, 9)
+    cluster.isolate()
+    cluster.processes(alive=True, nodes=[1], seen_by=[2])
+    assert cluster.take(Wake, to=1)
+    cluster.tick_one(2, 9)
+    assert cluster.core(2).role is Role.FOLLOWER
+
+
+def test_a_follower_with_a_read_on_its_way_does_not_sleep_before_that_is_answered_or_given_up() -> None:
+    cluster = _sleeping()
+    assert cluster.core(2).read_index("r") is None
+    cluster[2].work()
+    assert cluster.take(ReadIndexRequest)
+    for _ in range(100):
+        cluster.tick()
+        if cluster[2].reads_failed:
+            break
+        assert not cluster.core(2).is_asleep
+    assert cluster[2].reads_failed == ["r"]
+    _fall_asleep(cluster)
+
+
+def test_a_late_lullaby_puts_nobody_to_sleep_and_a_late_heartbeat_wakes_nobody() -> None:
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
+    cluster.processes(alive=True)
+    cluster.elect(1)
+    heard: list[Heartbeat] = []
+    while not cluster.core(2).is_asleep:
+        cluster.tick(settles=False)
+        heard += [message for message in cluster.network if isinstance(message, Heartbeat) and message.to == _TWO]
+        cluster.settle()
+    *_, ask, lullaby = [message for message in heard if message.sequence]
+    assert lullaby.is_lullaby
+    assert not ask.is_lullaby
+    for late in (ask, ask._replace(sequence=0, sleep_at=None), lullaby):
+        cluster.core(2).step(late)
+        assert cluster.core(2).is_asleep
+    cluster.core(1).read_index("r")
+    cluster[1].work()
+    cluster.settle()
+    assert not cluster.core(2).is_asleep
+    cluster.core(2).step(lullaby)
+    cluster[2].work()
+    assert not cluster.core(2).is_asleep
+    (answer,) = cluster.take(HeartbeatResponse)
+    assert not answer.agrees_to_sleep
+
+
+def test_a_lullaby_is_for_a_log_that_ends_there_durable_and_committed() -> None:
+    cluster = _sleeping()
+    cluster.core(1).read_index("r")
+    cluster[1].work()
+    cluster.settle()
+    last = cluster.core(2).status().last
+    for at in (last._replace(index=Index(last.index + 1)), last._replace(term=Term(0))):
+        lullaby = Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, at, True)
+        cluster.core(2).step(lullaby)
+        assert not cluster.core(2).is_asleep
+    cluster.processes(alive=False, nodes=[1], seen_by=[2])
+    cluster.core(2).step(Heartbeat(_ONE, _TWO, Term(1), 10**6, last.index, last, True))
+    assert not cluster.core(2).is_asleep, "the process that would keep it asleep is not there"
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: bool) -> None:
+    cluster = _sleeping(3, (4,))
+    cluster.isolate(4)
+    cluster.processes(alive=False, nodes=[4])
+    cluster.processes(alive=False, seen_by=[4])
+    if is_behind:
+        cluster.propose(1, "x")
+    cluster.tick(60)
+    assert _sleepers(cluster) == [1, 2, 3], "nobody waits for a learner that is away"
+    cluster.isolate()
+    cluster.processes(alive=True, seen_by=[4])
+    cluster.processes(alive=True, nodes=[4])
+    assert _sleepers(cluster) == [2, 3]
+    _fall_asleep(cluster)
+    assert cluster.data(4) == (["x"] if is_behind else [])
+
+
+def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
+    cluster = _sleeping()
+    cluster.isolate(3)
+    cluster.processes(alive=False, nodes=[3], seen_by=[1, 2])
+    assert not cluster.core(1).is_asleep
+    cluster.tick(100)
+    assert _sleepers(cluster) == [3]
+    assert cluster.core(1).role is Role.LEADER
+
+
+def test_a_woken_leader_has_a_whole_period_to_hear_from_a_quorum() -> None:
+    """It slept for long, so nobody answered anything; on waking that must not count against it."""
+    cluster = _sleeping()
+    for _ in range(1000):
+        cluster.core(1).tick()
+    cluster.core(1).read_index("r")
+    cluster[1].work()
+    cluster.network.clear()
+    cluster.tick_one(1, 9)
+    assert cluster.core(1).role is Role.LEADER
+    cluster.network.clear()
+    cluster.tick_one(1, 20)
+    assert cluster.core(1).role is Role.FOLLOWER
+
+
+def test_a_group_of_one_sleeps_too() -> None:
+    cluster = Cluster([1], settings=RaftSettings(sleep_after_ticks=4))
+    cluster.elect(1)
+    _fall_asleep(cluster)
+    cluster.propose(1, "x")
+    cluster.settle()
+    assert cluster.data(1) == ["x"]
+    _fall_asleep(cluster)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_sleeping_group_elects_within_its_bound(seed: int) -> None:
+    """The leader's process dies; the others notice within six ticks of each other, and a fifth of all messages is lost.
+
+    The bound: four times the longest election timeout (two without loss, see `bench`), after the last has noticed.
+    """
+    random = Random(seed)
+    cluster = _sleeping(random.choice([3, 5]), seed=seed)
+    cluster[1].crash()
+    notices = {number: random.randint(0, 6) for number in range(2, len(cluster.nodes) + 1)}
+    cluster.cut = lambda message: random.random() < 0.2
+    for tick in range(7 + 4 * 20):
+        for number, at in notices.items():
+            if at == tick:
+                cluster.core(number).hear_from_process(NodeId(1), False)
+                cluster[number].work()
+        cluster.tick()
+        leader = cluster.leader()
+        if leader and leader.core.has_own_term_commit:
+            return
+    raise AssertionError(cluster.events[-10:])
