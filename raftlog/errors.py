@@ -12,6 +12,8 @@
     ├── Unavailable             not now; the same call may succeed later
     │   ├── Overloaded          a bounded queue is full
     │   ├── StorageFull         the disk has no room; reads and deletes go on
+    │   ├── NotLeader           another replica leads, or none; carries the leader as far as known
+    │   ├── ChangeRefused       a change of members that cannot be made now
     │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
     │   └── LogClosed           closed, or stopped by a failed sync
     ├── StorageError            what the disk holds or does is wrong
@@ -98,6 +100,18 @@ class Overloaded(Unavailable):
 
 class StorageFull(Unavailable):
     """No space left on the device. Nothing of the refused append was kept."""
+
+
+class NotLeader(Unavailable):
+    """This replica does not lead its group; `leader` is the replica that does, when it is known."""
+
+    def __init__(self, message: str, leader: object | None = None) -> None:
+        super().__init__(message)
+        self.leader = leader
+
+
+class ChangeRefused(Unavailable):
+    """A change of members that cannot be made now; the message says what it waits for."""
 
 
 class LogDamaged(Unavailable):

@@ -27,7 +27,8 @@ from raftlog.storage.directory import (
 from raftlog.storage.disk import DirectoryLock, Disk
 from raftlog.storage.recovery import Recovery, RecoveryReport, read_roll, segment_bases
 from raftlog.storage.roll import Roll
-from raftlog.storage.segment import Segment, open_segment_files
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import open_segment_files
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
 

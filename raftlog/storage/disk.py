@@ -97,6 +97,7 @@ class Disk(Protocol):
         """Start syncing the contents of `files` and the entries of `directories`, in this order.
 
         What was written before the call is covered, what is written after it may or may not be. `done` is called
-        later, in the caller's context, never from inside this call.
+        later, in the caller's context, never from inside this call. A file that is closed meanwhile is left out:
+        whoever closes it gives up what it holds.
         """
         ...

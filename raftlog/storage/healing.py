@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from raftlog.records import HEADER_SIZE, crc_matches, read_header
 from raftlog.records.header import MAGIC
-from raftlog.storage.rows import ROW_SIZE, pack_row, restored_header, row_matches, unpack_row
+from raftlog.storage.rows import pack_row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 
@@ -81,5 +81,5 @@ def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
     if not crc_matches(segment.files.log.read(place.position, header.size), header):
         return None
     packed = pack_row(segment.base_index + number, header.leader_epoch, place.offset, place.position, header, head)
-    segment.files.index.write(number * ROW_SIZE, [packed])
+    segment.put_row(number, packed)
     return _Place(end, header.next_offset)

@@ -24,7 +24,8 @@ from raftlog.storage.directory import DAMAGED, internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll, decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, row_matches, unpack_row, unpack_rows
-from raftlog.storage.segment import SUFFIXES, Segment, open_segment_files, segment_stem
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import SUFFIXES, open_segment_files, segment_stem
 from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import Offset, Position
 
@@ -329,7 +330,7 @@ class Recovery:
             next_offset = behind[1][1].offset
         else:
             return False
-        segment.adopt_damaged(packed, next_offset)
+        segment.adopt_by_row(packed, next_offset)
         segment.publish(segment.rows)
         return True
 

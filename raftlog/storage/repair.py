@@ -19,7 +19,8 @@ from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_director
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll, encode_roll
-from raftlog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, segment_stem
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_stem
 from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
 from raftlog.types import Offset, Term
 

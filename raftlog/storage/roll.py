@@ -55,7 +55,7 @@ def encode_roll(roll: Roll) -> bytes:
         )
     ]
     for members in (roll.voters, roll.learners, roll.outgoing_voters):
-        parts.append(_encode_members(members))
+        parts.append(encode_members(members))
     parts.append(_COUNT.pack(len(roll.settings)))
     for name, value in sorted(roll.settings):
         parts.append(_encode_text(name) + _encode_text(value))
@@ -71,9 +71,9 @@ def decode_roll(payload: bytes) -> Roll:
         if version != ROLL_VERSION:
             raise FormatError(f"roll entry of version {version}; this program reads version {ROLL_VERSION}")
         position = _FIXED.size
-        voters, position = _decode_members(payload, position)
-        learners, position = _decode_members(payload, position)
-        outgoing, position = _decode_members(payload, position)
+        voters, position = decode_members(payload, position)
+        learners, position = decode_members(payload, position)
+        outgoing, position = decode_members(payload, position)
         settings, position = _decode_settings(payload, position)
     except (struct.error, UnicodeDecodeError) as error:
         raise FormatError(f"roll entry of {len(payload)} bytes cannot be read: {error}") from None
@@ -92,12 +92,14 @@ def decode_roll(payload: bytes) -> Roll:
     )
 
 
-def _encode_members(members: Iterable[Member]) -> bytes:
+def encode_members(members: Iterable[Member]) -> bytes:
+    """A list of members, in ascending order."""
     packed = [_MEMBER.pack(member.node_id, member.disk_uuid.bytes) for member in sorted(members)]
     return _COUNT.pack(len(packed)) + b"".join(packed)
 
 
-def _decode_members(payload: bytes, position: int) -> tuple[tuple[Member, ...], int]:
+def decode_members(payload: bytes, position: int) -> tuple[tuple[Member, ...], int]:
+    """The list of members at `position`, and the position behind it; raises `struct.error` when it is short."""
     (count,) = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     members = []

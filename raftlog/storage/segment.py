@@ -7,108 +7,26 @@ proves that its batch was synced).
     rows published ≤ rows, written position ≤ end position
 """
 
-import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header
-from raftlog.storage.disk import Disk, File
-from raftlog.storage.rows import ROW_SIZE, Row, pack_row, unpack_row, unpack_rows
+from raftlog.records.header import MAGIC
+from raftlog.storage.changes import Changes
+from raftlog.storage.disk import Disk
+from raftlog.storage.rows import ROW_SIZE, Row, pack_row, row_matches, unpack_row, unpack_rows
+from raftlog.storage.segment_files import SegmentFiles, open_files_for_reading
 from raftlog.storage.time_index import ENTRY_SIZE, TimeIndex
 from raftlog.types import Buffer
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _HINTS_MAX = 64
 _READ_BYTES = 1 << 20
-
-
-def segment_stem(base_offset: int) -> str:
-    """File name without suffix: the base offset in twenty digits."""
-    return f"{base_offset:020d}"
-
-
-class SegmentFiles(NamedTuple):
-    """The three open files of a segment."""
-
-    log: File
-    index: File  # type: ignore[assignment]  # the file is called so; tuple.index is never wanted here
-    times: File
-
-
-def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Open the files of one segment; index files that are missing are made empty."""
-
-    def open_one(name: str) -> File:
-        return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
-
-    return _open_three(f"{path}/{segment_stem(base_offset)}", open_one)
+_HEADERS_BYTES = 64 * 1024
 
 
 def open_for_reading(disk: Disk, path: str, base_offset: int) -> "Segment":
     """A segment for tools that change nothing; an index file that is missing reads as empty."""
-
-    def open_one(name: str) -> File:
-        if name.endswith(LOG_SUFFIX) or disk.exists(name):
-            return disk.open(name, read_only=True)
-        return MissingFile(name)
-
-    return Segment(base_offset, 0, _open_three(f"{path}/{segment_stem(base_offset)}", open_one))
-
-
-def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
-    """All three or none: what was opened before an error is closed."""
-    files: list[File] = []
-    try:
-        for suffix in SUFFIXES:
-            files.append(open_one(stem + suffix))
-    except OSError:
-        for file in files:
-            file.close()
-        raise
-    return SegmentFiles(*files)
-
-
-class MissingFile:
-    """Stands for an index file that is not there."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def size(self) -> int:
-        return 0
-
-    def read(self, position: int, length: int) -> bytes:
-        return b""
-
-    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
-
-    def truncate(self, size: int) -> None:
-        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
-    """Make the files of a new segment; left-over index files of a log that is gone are replaced."""
-    stem = f"{path}/{segment_stem(base_offset)}"
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        if disk.exists(stem + suffix):
-            disk.unlink(stem + suffix)
-    files: list[File] = []
-    try:
-        for suffix in SUFFIXES:
-            files.append(disk.open(stem + suffix, create=True))
-    except OSError:
-        for file in files:
-            file.close()
-            disk.unlink(file.path)
-        raise
-    return SegmentFiles(*files)
+    return Segment(base_offset, 0, open_files_for_reading(disk, path, base_offset))
 
 
 class WaitingRows(NamedTuple):
@@ -136,6 +54,9 @@ class Segment:
         self._unwritten: list[Buffer] = []
         self._written_position = 0
         self._waiting = WaitingRows(0, [])
+        self.log_changes = Changes()
+        """Of the `.log` file; those of the time index count for themselves."""
+        self.index_changes = Changes()
         self._hints: dict[int, int] = {}
         """Row numbers by base offset, of places where the next sequential read is likely to begin."""
 
@@ -147,6 +68,11 @@ class Segment:
     def rows_published(self) -> int:
         """Rows in the `.index` file."""
         return self._waiting.published
+
+    @property
+    def written_position(self) -> int:
+        """Bytes that were brought to the `.log` file."""
+        return self._written_position
 
     @property
     def index_bytes(self) -> int:
@@ -171,6 +97,7 @@ class Segment:
     def write(self) -> None:
         """Bring waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
         if self._unwritten:
+            self.log_changes.note()
             self.files.log.write(self._written_position, self._unwritten)
             self._unwritten.clear()
             self._written_position = self.end_position
@@ -180,6 +107,7 @@ class Segment:
         published, waiting = self._waiting
         count = rows - published
         if count > 0:
+            self.index_changes.note()
             self.files.index.write(published * ROW_SIZE, [b"".join(waiting[:count])])
             self._waiting = WaitingRows(rows, waiting[count:])
         self.times.write(self.rows_published)
@@ -199,8 +127,8 @@ class Segment:
         self._unwritten.clear()
         self._written_position = self.end_position
 
-    def adopt_damaged(self, row_bytes: bytes, next_offset: int) -> None:
-        """Take over a batch that recovery could not read, by the index row that says where it stands."""
+    def adopt_by_row(self, row_bytes: bytes, next_offset: int) -> None:
+        """Take over a batch that stands, or should stand, where the row says; the row is yet to be published."""
         self._waiting.rows.append(row_bytes)
         self.rows += 1
         self.end_position = self._written_position = unpack_row(row_bytes).end
@@ -253,12 +181,14 @@ class Segment:
     def cut_index(self, rows: int) -> Row:
         """Drop the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
         first = self.row(rows)
+        self.index_changes.note()
         self.files.index.truncate(min(rows, self.rows_published) * ROW_SIZE)
         return first
 
     def cut_log(self, rows: int, first: Row) -> None:
         """Drop the batches whose rows `cut_index` dropped."""
         published, waiting = self._waiting
+        self.log_changes.note()
         self.files.log.truncate(first.position)
         self.adopt(rows=rows, end_position=first.position, next_offset=first.offset)
         if published < rows:  # on a full disk rows wait longer than their batches
@@ -276,16 +206,117 @@ class Segment:
             self.times.drop_from(rows)
             self.rows, self.end_position, self.next_offset = rows, first.position, first.offset
         self._written_position = self.end_position
+        self.log_changes.note()
         self.files.log.truncate(self.end_position)
+
+    def cut_to(self, rows: int, first: Row) -> None:
+        """Keep the first `rows` rows, at least one, and their batches, written or not; nothing is synced.
+
+        `first` is the row that is cut first, checked: the file ends where it says.
+        """
+        assert 0 < rows < self.rows, f"keep {rows} of {self.rows} rows"
+        published, waiting = self._waiting
+        if rows < published:
+            self.index_changes.note()
+            self.files.index.truncate(rows * ROW_SIZE)
+        self._waiting = WaitingRows(min(published, rows), waiting[: max(0, rows - published)])
+        self.log_changes.note()
+        self.files.log.truncate(min(first.position, self._written_position))
+        self._unwritten = self._unwritten_below(first.position)
+        self._written_position = min(first.position, self._written_position)
+        self.rows, self.end_position, self.next_offset = rows, first.position, first.offset
+        self._hints = {}
+        self.keep_times()
+
+    def _unwritten_below(self, position: int) -> list[Buffer]:
+        kept, end = [], self._written_position
+        for batch in self._unwritten:
+            if end >= position:
+                break
+            kept.append(batch)
+            end += len(batch)
+        return kept
+
+    def give_back_unwritten(self) -> list[Buffer]:
+        """The batches that were not written, as if they had never been appended; the file stays as it is."""
+        batches, self._unwritten = self._unwritten, []
+        if batches:
+            rows = self.rows - len(batches)
+            published, waiting = self._waiting
+            self._waiting = WaitingRows(published, waiting[: rows - published])
+            self.times.drop_from(rows)
+            self.rows, self.end_position = rows, self._written_position
+            self.next_offset = read_header(batches[0]).base_offset
+        return batches
+
+    def write_again(self, number: int, batch: Buffer) -> None:
+        """Write batch `number` once more, as its row describes it: the bytes in the file are damaged."""
+        row = self.row(number)
+        assert len(batch) == row.length, f"{len(batch)} bytes in the place of {row.length}"
+        self.log_changes.note()
+        self.files.log.write(row.position, [batch])
+        if not self.times.covers(read_header(batch).max_timestamp, number):
+            self.rebuild_times()
+
+    def put_row(self, number: int, packed: bytes) -> None:
+        """Put a row in the place of a damaged one."""
+        published, waiting = self._waiting
+        if number >= published:
+            waiting[number - published] = packed
+            return
+        self.index_changes.note()
+        self.files.index.write(number * ROW_SIZE, [packed])
 
     # times
 
     def rebuild_times(self) -> None:
-        """Build the time index again from the headers of all published batches; damaged ones count for nothing."""
+        """Build the time index again from the headers of all written batches; damaged ones count for nothing."""
         self.times.restart()
-        for number, row in self.rows_from(0):
-            if row.index == self.base_index + number and row.end <= self.end_position:
-                self.times.observe(self.header(row).max_timestamp, number, row.position)
+        position = 0
+        for number, row, header in self._headers_from(0):
+            position = row.position if header else position
+            found = header or self._plausible_header(position)  # a row rotted: the chain of lengths leads on
+            if found:
+                self.times.observe(found.max_timestamp, number, position)
+            position += found.size if found else row.length
+
+    def keep_times(self) -> None:
+        """Keep of the time index what it says of the rows that are there; the rest comes from the headers."""
+        last = self.times.keep_rows(self.rows)
+        for number, row, header in self._headers_from(last + 1):
+            if header is None:
+                self.rebuild_times()
+                break
+            self.times.observe(header.max_timestamp, number, row.position)
+        number = self.rows - len(self._unwritten)
+        position = self._written_position
+        for batch in self._unwritten:
+            if number > last:
+                self.times.observe(read_header(batch).max_timestamp, number, position)
+            number, position = number + 1, position + len(batch)
+
+    def _headers_from(self, first: int) -> Iterator[tuple[int, Row, BatchHeader | None]]:
+        """Rows of written batches from `first` on, each with its batch's header if the two belong together."""
+        start, window = 0, memoryview(b"")
+        number = first
+        while packed := self.row_bytes(number, _READ_BYTES // ROW_SIZE):
+            for at, row in enumerate(unpack_rows(packed)):
+                if number + at >= self.rows - len(self._unwritten):
+                    return
+                if row.end > self._written_position:
+                    yield number + at, row, None
+                    continue
+                if not start <= row.position <= start + len(window) - HEADER_SIZE:
+                    start, window = row.position, memoryview(self.files.log.read(row.position, _HEADERS_BYTES))
+                head = window[row.position - start :][:HEADER_SIZE]
+                fits = len(head) == HEADER_SIZE and row_matches(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], head)
+                yield number + at, row, read_header(head) if fits else None
+            number += len(packed) // ROW_SIZE
+
+    def _plausible_header(self, position: int) -> BatchHeader | None:
+        head = self.files.log.read(position, HEADER_SIZE)
+        header = read_header(head) if len(head) == HEADER_SIZE else None
+        return header if header and header.magic == MAGIC and header.size >= HEADER_SIZE else None
 
     def close(self) -> None:
         for file in self.files:

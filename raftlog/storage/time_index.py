@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from raftlog.storage.changes import Changes
 from raftlog.storage.disk import File
 
 ENTRY_SIZE = 20
@@ -43,6 +44,8 @@ class TimeIndex:
         self._next_position = 0
         self.max_timestamp = NO_TIMESTAMP
         """Greatest timestamp seen; at least that of the last entry."""
+        self.changes = Changes()
+        """Of the file."""
 
     @property
     def file(self) -> File:
@@ -66,6 +69,7 @@ class TimeIndex:
         due = [entry for entry in self._waiting if entry.row < rows]
         if not due:
             return
+        self.changes.note()
         self._file.write(self._count * ENTRY_SIZE, [b"".join(_pack(entry) for entry in due)])
         self._count += len(due)
         self._waiting = [entry for entry in self._waiting if entry.row >= rows]
@@ -101,26 +105,53 @@ class TimeIndex:
 
     def keep_below(self, rows: int, max_timestamp: int, position: int) -> None:
         """Keep the entries of the first `rows` rows, whose greatest timestamp and end position are given."""
-        kept = 0
-        packed = self._file.read(0, self._count * ENTRY_SIZE)
-        for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
-            _, row, checksum = _ENTRY.unpack_from(packed, at)
-            if row >= rows or checksum != crc32c(packed[at : at + _CHECKED.size]):
-                break
-            kept += 1
-        self._file.truncate(kept * ENTRY_SIZE)
-        self._count = kept
+        self._truncate(len(self._sound_entries(rows)))
         self._waiting.clear()
         self.max_timestamp = max_timestamp
         self._next_position = position
 
+    def keep_rows(self, rows: int) -> int:
+        """Keep the entries of the first `rows` rows; returns the last row that they speak for, −1 without any.
+
+        The maximum is that of the rows up to there: the caller lets the rows behind it be observed again.
+        """
+        kept = self._sound_entries(rows)
+        self._truncate(len(kept))
+        self._waiting = [entry for entry in self._waiting if entry.row < rows]
+        last = max((*kept[-1:], *self._waiting[-1:]), key=lambda entry: entry.row, default=None)
+        self.max_timestamp = last.timestamp if last else NO_TIMESTAMP
+        self._next_position = 0
+        return last.row if last else -1
+
+    def covers(self, timestamp: int, row: int) -> bool:
+        """Whether every entry that speaks for `row` knows of a timestamp as great as this one."""
+        entries = (*self._sound_entries(1 << 62), *self._waiting)
+        first = next((entry for entry in entries if entry.row >= row), None)
+        return timestamp <= (first.timestamp if first else self.max_timestamp)
+
+    def _sound_entries(self, rows: int) -> list[TimeEntry]:
+        """The entries of the first `rows` rows in the file, up to the first one that is damaged."""
+        packed = self._file.read(0, self._count * ENTRY_SIZE)
+        found = []
+        for at in range(0, len(packed) - ENTRY_SIZE + 1, ENTRY_SIZE):
+            timestamp, row, checksum = _ENTRY.unpack_from(packed, at)
+            if row >= rows or checksum != crc32c(packed[at : at + _CHECKED.size]):
+                break
+            found.append(TimeEntry(timestamp, row))
+        return found
+
     def restart(self) -> None:
         """Forget everything: the segment is read again from its first batch."""
-        self._file.truncate(0)
-        self._count = 0
+        self._truncate(0)
         self._waiting.clear()
         self._next_position = 0
         self.max_timestamp = NO_TIMESTAMP
+
+    def _truncate(self, count: int) -> None:
+        if self._file.size() != count * ENTRY_SIZE:
+            self.changes.note()
+            self._file.truncate(count * ENTRY_SIZE)
+        self._count = count
 
     def _note(self, timestamp: int, row: int) -> None:
         self._waiting.append(TimeEntry(timestamp, row))

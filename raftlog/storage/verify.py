@@ -17,7 +17,8 @@ from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
-from raftlog.storage.segment import Segment, open_for_reading, segment_stem
+from raftlog.storage.segment import Segment, open_for_reading
+from raftlog.storage.segment_files import segment_stem
 from raftlog.types import Offset, Position
 
 _CHUNK_BYTES = 4 << 20

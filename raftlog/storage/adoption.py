@@ -1,0 +1,289 @@
+"""Opening a segment of a replica that a checkpoint synced: its rows are taken as they are, up to a given entry.
+
+A replica's journal says which entries there are; below a checkpoint their bytes are in the segments and are not read
+(the scrub reads them in its own time). Rows come from the `.index`; where that is missing, short or implausible they
+are made again from the batches, which are then all read. A batch that is damaged keeps its place when a row says what
+stood there *and* something says which offset follows it. Nothing is cut here. Not here: lone logs (`recovery`), whose
+rows prove what was synced.
+
+    adopted rows ≤ the entry that is given,   each next to the one before in index, position and offset
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from raftlog.errors import CorruptBatch
+from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
+from raftlog.records.header import MAGIC
+from raftlog.storage.disk import File
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.types import Index, Offset, Position, Term
+
+_WINDOW_BYTES = 4 << 20
+_PUBLISH_ROWS = 16 * 1024
+_SHORT = "the file ends too early"
+_DISAGREE = "header and index row do not belong together"
+
+
+class Damage(NamedTuple):
+    """A damaged or missing entry. `term` is None where nothing says it; such an entry ended the log."""
+
+    file: str
+    position: Position
+    offset: Offset
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    term: Term | None
+    why: str
+
+    def error(self) -> CorruptBatch:
+        return CorruptBatch(self.file, self.position, self.offset, self.why)
+
+
+def damage_of(file: File, row: Row, why: str) -> Damage:
+    """Damage of the entry that a row speaks of."""
+    return Damage(file.path, Position(row.position), Offset(row.offset), Index(row.index), Term(row.term), why)
+
+
+class Start(NamedTuple):
+    """Where a file begins, as its first entry says."""
+
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    offset: Offset
+
+
+class Adopted(NamedTuple):
+    """How far a segment could be taken over."""
+
+    broken: str | None = None
+    """What is wrong with the entry that it ends before; None when it ends as it should, or where the file ends."""
+    pending: bytes | None = None
+    """Row of that entry, when it is the last and only the offset behind it is not known here."""
+    is_rebuilt: bool = False
+    """Whether the rows had to be made again."""
+
+
+class Adoption:
+    """One segment's adoption. Its base index is set; its files may have been cut and written since the checkpoint."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        keep_to: Index,
+        *,
+        end_row: bytes | None,
+        following: Callable[[], Start | None],
+        term_min: Term,
+        term_max: Term,
+        damage: list[Damage],
+    ) -> None:
+        """`keep_to` is the last entry to adopt, wherever it lies; `end_row` its row, if the journal has it and the
+        segment holds it. `following` says where the file behind begins, `term_min` is the term of the entry before the
+        segment, `term_max` that of a later one. What is found damaged and keeps its place is added to `damage`.
+        """
+        self.segment = segment
+        self._keep_to = keep_to
+        self._end_row = end_row
+        self._following = following
+        self._term = term_min
+        self._term_max = term_max
+        self._damage = damage
+        self._log = segment.files.log
+        self._size = self._log.size()
+        self._window = (0, memoryview(b""))
+
+    def run(self) -> Adopted:
+        """Adopt the rows up to the entry given, or all of a segment that was closed before it."""
+        segment = self.segment
+        if adopted := self._adopt_up_to_entry():
+            segment.keep_times()
+            return adopted
+        if self._end_row is None and self._adopt_closed():
+            if not segment.times.adopt_last(segment.rows - 1):
+                segment.keep_times()
+            return Adopted()
+        return self._scan()
+
+    # by the index
+
+    def _adopt_up_to_entry(self) -> Adopted | None:
+        """By its row; `None` when there is none to be believed."""
+        segment = self.segment
+        number = self._keep_to - segment.base_index
+        stored = self._stored_row(number)
+        packed = self._end_row or stored
+        if len(packed) < ROW_SIZE or not self._follows(unpack_row(packed), number):
+            return None
+        row = unpack_row(packed)
+        header = self._header(packed, row)
+        if self._size < row.end or (header is None and self._end_row is None):
+            return None
+        segment.adopt(rows=number, end_position=row.position, next_offset=row.offset)
+        if header is None:
+            return Adopted(_DISAGREE, pending=packed)
+        if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
+            self._damage.append(damage_of(self._log, row, _DISAGREE))
+        if packed == stored:
+            segment.adopt(rows=number + 1, end_position=row.end, next_offset=header.next_offset)
+        else:
+            segment.adopt_by_row(packed, header.next_offset)
+        return Adopted()
+
+    def _follows(self, row: Row, number: int) -> bool:
+        """Whether a row stands in its place, right behind the one before."""
+        if number == 0:
+            return row.index == self.segment.base_index and row.position == 0 and row.length >= HEADER_SIZE
+        packed = self._stored_row(number - 1)
+        if len(packed) < ROW_SIZE:
+            return False
+        before = unpack_row(packed)
+        return (
+            row.index == self.segment.base_index + number == before.index + 1
+            and row.position == before.end
+            and row.length >= HEADER_SIZE
+            and row.offset >= before.offset
+        )
+
+    def _adopt_closed(self) -> bool:
+        """Take a whole segment whose last row ends where the file ends."""
+        segment = self.segment
+        rows = segment.files.index.size() // ROW_SIZE
+        packed = self._stored_row(rows - 1) if rows else b""
+        if len(packed) < ROW_SIZE or not self._follows(unpack_row(packed), rows - 1):
+            return False
+        row = unpack_row(packed)
+        header = self._header(packed, row)
+        if header is None or row.end != self._size or row.index > self._keep_to:
+            return False
+        if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
+            self._damage.append(damage_of(self._log, row, _DISAGREE))
+        segment.adopt(rows=rows, end_position=row.end, next_offset=header.next_offset)
+        return True
+
+    def _stored_row(self, number: int) -> bytes:
+        return self.segment.files.index.read(number * ROW_SIZE, ROW_SIZE) if number >= 0 else b""
+
+    def _header(self, packed: bytes, row: Row) -> BatchHeader | None:
+        """The header of the batch that a row speaks of, restored by the row if need be; `None` where that fails."""
+        if row.position + HEADER_SIZE > self._size:
+            return None
+        head = self._log.read(row.position, HEADER_SIZE)
+        if row_matches(packed, head):
+            return read_header(head)
+        restored = restored_header(packed, head)
+        return read_header(restored) if restored else None
+
+    # by the batches
+
+    def _scan(self) -> Adopted:
+        """Make the rows again from the batches; old rows only speak for those that are damaged."""
+        segment = self.segment
+        segment.adopt(rows=0, end_position=0, next_offset=segment.base_offset)
+        segment.times.restart()
+        broken = pending = None
+        while segment.next_index <= self._keep_to:
+            position = segment.end_position
+            hint = self._hint()
+            batch, why = self._next_batch()
+            why = why or self._why_not(hint, batch)
+            if why is None:
+                header = read_header(batch)
+                segment.adopt_scanned(batch, header)
+                self._term = Term(header.leader_epoch)
+            elif hint is None:
+                broken = why if position < self._size or self._end_row else None
+                break
+            elif (next_offset := self._offset_behind(hint)) is None:
+                broken, pending = why, hint if segment.next_index == self._keep_to else None
+                break
+            else:
+                self._damage.append(damage_of(self._log, unpack_row(hint), why))
+                segment.adopt_by_row(hint, next_offset)
+                self._term = Term(unpack_row(hint).term)
+            if segment.rows - segment.rows_published >= _PUBLISH_ROWS:
+                self._publish()
+        if segment.rows > 0 and segment.next_index <= self._keep_to:
+            segment.times.close(segment.rows - 1)
+        return Adopted(broken, pending, is_rebuilt=True)
+
+    def _publish(self) -> None:
+        try:
+            self.segment.publish(self.segment.rows)
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise  # on a full disk rows wait in memory
+
+    def _next_batch(self) -> tuple[memoryview, str | None]:
+        """The batch behind the last one adopted, and what is wrong with it."""
+        segment = self.segment
+        batch, header = self._batch_at(segment.end_position)
+        if header is None:
+            return batch, _SHORT if segment.end_position + HEADER_SIZE > self._size else "there is no sound batch"
+        if header.base_offset != segment.next_offset:
+            return batch, f"base offset is {header.base_offset} where {segment.next_offset} follows"
+        if not self._term <= header.leader_epoch <= self._term_max:
+            return batch, f"its term {header.leader_epoch} is none of {self._term} to {self._term_max}"
+        return batch, None
+
+    def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
+        """The bytes of one batch and its header, if length, magic, delta and CRC are right."""
+        head = self._read(position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return head, None
+        header = read_header(head)
+        if header.magic != MAGIC or header.size < HEADER_SIZE or position + header.size > self._size:
+            return head, None
+        batch = self._read(position, header.size)
+        if header.last_offset_delta < -1 or not crc_matches(batch, header):
+            return batch, None
+        return batch, header
+
+    def _hint(self) -> bytes | None:
+        """What the journal or an old row says of the entry behind the last one adopted, if it fits there."""
+        segment = self.segment
+        stored = segment.files.index.read(segment.rows * ROW_SIZE, ROW_SIZE)
+        packed = self._end_row if self._end_row and segment.next_index == self._keep_to else stored
+        if len(packed) < ROW_SIZE:
+            return None
+        row = unpack_row(packed)
+        fits = (
+            (row.index, row.position, row.offset) == (segment.next_index, segment.end_position, segment.next_offset)
+            and row.length >= HEADER_SIZE
+            and self._term <= row.term <= self._term_max
+        )
+        return packed if fits else None
+
+    @staticmethod
+    def _why_not(hint: bytes | None, batch: memoryview) -> str | None:
+        """Whether a row that is sound speaks against a header whose batch looks sound: its term is in no CRC."""
+        if hint is None or row_matches(hint, batch) or restored_header(hint, batch) is None:
+            return None
+        return _DISAGREE
+
+    def _offset_behind(self, hint: bytes) -> int | None:
+        """The offset that follows a damaged batch: its header, the next row, the next batch or the next file has it."""
+        row = unpack_row(hint)
+        if header := self._header(hint, row):
+            return header.next_offset
+        after = self._end_row if self._end_row and row.index + 1 == self._keep_to else self._row_behind(row)
+        if len(after) == ROW_SIZE:
+            following = unpack_row(after)
+            if following.index == row.index + 1 and following.position == row.end and following.offset >= row.offset:
+                return following.offset
+        _, behind = self._batch_at(row.end)
+        if behind and behind.base_offset >= row.offset:
+            return behind.base_offset
+        start = self._following()
+        return start.offset if start and start.index == row.index + 1 and start.offset >= row.offset else None
+
+    def _row_behind(self, row: Row) -> bytes:
+        return self._stored_row(row.index - self.segment.base_index + 1)
+
+    def _read(self, position: int, length: int) -> memoryview:
+        """Bytes of the file, read in large pieces; fewer at its end."""
+        start, window = self._window
+        if not start <= position <= position + length <= start + len(window):
+            start, window = position, memoryview(self._log.read(position, max(length, _WINDOW_BYTES)))
+            self._window = (start, window)
+        return window[position - start : position - start + length]

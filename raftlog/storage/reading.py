@@ -1,0 +1,363 @@
+"""What is read from the segments of a log: where an index, an offset or a time stands, and the batches there, checked.
+
+    log start offset ≤ durable offset ≤ next offset
+
+Reading changes nothing but index rows that rotted, which it writes again. `read` and `offset_for_timestamp` may be
+called by any thread at any time: segments are held in a tuple that is replaced, never changed, a row is published
+before the durable offset passes it, and what a cut or trim in another thread disturbed is done again. How the log
+grows and shrinks is `segmented_log`'s business; this is the half of it that readers see.
+"""
+
+import struct
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError
+from raftlog.records import HEADER_SIZE, crc_matches, read_header, read_records
+from raftlog.records.header import CONTROL_BIT
+from raftlog.storage.disk import Disk
+from raftlog.storage.healing import heal_index, heal_row
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_rows
+from raftlog.storage.segment import Segment
+from raftlog.types import Buffer, Index, Offset, Position
+
+_T = TypeVar("_T")
+_ROWS_AT_ONCE = 512
+_CUT_PAUSE_S = 0.0005
+"""How long a reader in another thread waits before it looks again whether a cut has ended."""
+_WALK_BYTES = 1 << 20
+_NO_END = Offset(1 << 64)
+"""Above whatever a row can say, also one that rotted."""
+_ROWS_NO_MAX = 1 << 62
+
+
+class _RowsRead(NamedTuple):
+    """Rows that a read went through, the offset behind them, and the client batches among theirs."""
+
+    count: int  # type: ignore[assignment]  # tuple.count is never wanted here
+    next_offset: int
+    batches: list[memoryview]
+
+
+class ReadableLog:
+    """The segments of one directory, oldest first, as readers see them; the last one is active."""
+
+    def __init__(self, disk: Disk, path: str, segments: tuple[Segment, ...], log_start_offset: Offset) -> None:
+        self.disk = disk
+        self.path = path
+        self.segments: tuple[Segment, ...] = ()
+        self.active: Segment
+        """The last segment; not there while the log has none."""
+        self._hold(segments)
+        self.log_start_offset = log_start_offset
+        """Lowest readable offset; moved up by `trim`, never above the durable offset."""
+        self.durable_index = Index(0)
+        """Largest index synced together with every predecessor; moved by `mark_durable` and the cuts."""
+        self.durable_offset = Offset(0) if segments else log_start_offset
+        """Offset after the last durable record; what readers see."""
+        self.generation = 0
+        """Counts beginnings and ends of cuts and trims, so it is odd during one: what a racing reader looks at."""
+
+    def _hold(self, segments: tuple[Segment, ...]) -> None:
+        self.segments = segments
+        if segments:
+            self.active = segments[-1]
+        else:
+            self.__dict__.pop("active", None)
+
+    @property
+    def last_index(self) -> Index:
+        """Index of the last entry; 0 for a log without segments."""
+        return Index(self.active.next_index - 1 if self.segments else 0)
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset that the next record gets; the log start in a log without segments."""
+        return Offset(self.active.next_offset) if self.segments else self.log_start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all `.log` files, what is not written yet included."""
+        return sum(segment.end_position for segment in self.segments)
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+    # finding
+
+    def offset_after(self, index: Index) -> Offset:
+        """The offset that follows entry `index`; index 0 is the one before the log's first."""
+        if not self.segments:
+            return self.log_start_offset
+        segment = self.segment_of_index(index)
+        number = index + 1 - segment.base_index
+        return Offset(segment.next_offset if number == segment.rows else segment.row(number).offset)
+
+    def segment_of_index(self, index: int) -> Segment:
+        """The segment that holds entry `index`, or would."""
+        segments = self.segments
+        return segments[max(0, bisect_right(segments, index, key=lambda segment: segment.base_index) - 1)]
+
+    def segment_of_offset(self, offset: int) -> Segment:
+        """The segment that holds record `offset`, or would."""
+        segments = self.segments
+        return segments[max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)]
+
+    # reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: Offset | None = None) -> list[memoryview]:
+        """Stored client batches from the one that holds `offset` on, durable and below `end_offset`, each checked.
+
+        At least one batch, even when it is larger than `max_bytes`; none at the end. Raises `OffsetOutOfRange` outside
+        the log and `CorruptBatch` where row, header or CRC disagree.
+        """
+
+        def attempt() -> list[memoryview]:
+            end = self.durable_offset if end_offset is None else min(end_offset, self.durable_offset)
+            if not self.log_start_offset <= offset <= self.next_offset:
+                raise OffsetOutOfRange(offset, self.log_start_offset, self.durable_offset)
+            return self._read(offset, max_bytes, end)
+
+        return self._undisturbed(attempt)
+
+    def _undisturbed(self, attempt: Callable[[], _T]) -> _T:
+        """The result of an attempt with which no cut or trim in another thread interfered."""
+        while True:
+            generation = self.generation
+            if generation % 2:
+                time.sleep(_CUT_PAUSE_S)
+                continue
+            try:
+                result = attempt()
+            except (StorageError, OSError, ValueError, LookupError, struct.error, OffsetOutOfRange):
+                if generation == self.generation:
+                    raise
+            else:
+                if generation == self.generation:
+                    return result
+
+    def _read(self, offset: int, max_bytes: int, end_offset: Offset) -> list[memoryview]:
+        while offset < end_offset:
+            segment = self.segment_of_offset(offset)
+            if offset >= segment.next_offset:
+                raise self._missing(segment, offset)
+            first = self._find_row(segment, offset)
+            reached = offset
+            while rows_read := self._read_rows(segment, first, max_bytes, end_offset):
+                if rows_read.batches:
+                    return rows_read.batches
+                first += rows_read.count
+                reached = max(reached, rows_read.next_offset)
+            if reached == offset and not heal_index(segment):
+                raise self._missing(segment, offset)
+            offset = reached
+        return []
+
+    @staticmethod
+    def _missing(segment: Segment, offset: int) -> CorruptBatch:
+        return CorruptBatch(segment.files.log.path, Position(segment.end_position), Offset(offset), "it is missing")
+
+    def _find_row(self, segment: Segment, offset: int) -> int:
+        """`Segment.find_row`, where a damaged row may have led astray: then the index is healed first."""
+        for _ in range(2):
+            number = segment.find_row(offset)
+            row = segment.row(number)
+            if row.index == segment.base_index + number and row.offset <= offset:
+                after = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
+                if after > offset or after == row.offset:
+                    return number
+            heal_index(segment)
+        raise CorruptBatch(segment.files.index.path, Position(number * ROW_SIZE), Offset(offset), "the row is damaged")
+
+    def _read_rows(self, segment: Segment, first: int, max_bytes: int, end_offset: Offset) -> "_RowsRead | None":
+        """Client batches in the rows from `first` on; `None` when there are no rows."""
+        packed, rows = self._rows_within(segment, first, max_bytes, end_offset)
+        if not rows:
+            return None
+        start = rows[0].position
+        data = memoryview(segment.files.log.read(start, rows[-1].end - start))
+        batches: list[memoryview] = []
+        for number, row in enumerate(rows):
+            batch = data[row.position - start : row.end - start]
+            why = self.why_corrupt(packed[number * ROW_SIZE : (number + 1) * ROW_SIZE], row, batch)
+            if why:
+                if heal_row(segment, first + number):
+                    return self._read_rows(segment, first, max_bytes, end_offset)
+                if batches:
+                    return _RowsRead(number, row.offset, batches)
+                raise self.corrupt(segment, row, why)
+            if not batch[22] & CONTROL_BIT:
+                batches.append(batch)
+        next_offset = read_header(batch).next_offset
+        segment.note_hint(next_offset, first + len(rows))
+        return _RowsRead(len(rows), next_offset, batches)
+
+    def _rows_within(
+        self, segment: Segment, first: int, max_bytes: int, end_offset: Offset, rows_max: int = _ROWS_NO_MAX
+    ) -> tuple[memoryview, list[Row]]:
+        """Rows from `first` on that begin below `end_offset` and together fit `max_bytes` (at least one)."""
+        packed = b""
+        rows: list[Row] = []
+        position = limit = -1
+        while chunk := segment.row_bytes(first + len(rows), min(_ROWS_AT_ONCE, rows_max - len(rows))):
+            packed += chunk
+            for row in unpack_rows(chunk):
+                if not self._is_plausible(segment, row, first + len(rows), position):
+                    if rows:
+                        return memoryview(packed), rows
+                    if not heal_row(segment, first):
+                        raise self.corrupt(segment, row, "its index row is damaged")
+                    return self._rows_within(segment, first, max_bytes, end_offset, rows_max)
+                if limit < 0:
+                    limit = row.position + max_bytes
+                elif row.end > limit:
+                    return memoryview(packed), rows
+                if row.offset >= end_offset:
+                    return memoryview(packed), rows
+                rows.append(row)
+                position = row.end
+        return memoryview(packed), rows
+
+    @staticmethod
+    def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
+        """Whether a row can be trusted enough to read where it points; `position` ends the row before, or is −1."""
+        return (
+            row.index == segment.base_index + number
+            and (row.position == position or position < 0)
+            and row.length >= HEADER_SIZE
+            and row.end <= segment.end_position
+        )
+
+    @staticmethod
+    def why_corrupt(row_bytes: Buffer, row: Row, batch: Buffer) -> str | None:
+        """What is wrong with a stored batch; `None` when row, header and CRC agree."""
+        if len(batch) < row.length:
+            return f"the file ends {row.length - len(batch)} bytes too early"
+        view = memoryview(batch)
+        if not row_matches(row_bytes, view[:HEADER_SIZE]):
+            return "header and index row do not belong together"
+        if not crc_matches(view, read_header(view)):
+            return "the CRC does not match"
+        return None
+
+    @staticmethod
+    def corrupt(segment: Segment, row: Row, why: str) -> CorruptBatch:
+        """The error that names where a batch is damaged."""
+        return CorruptBatch(segment.files.log.path, Position(row.position), Offset(row.offset), why)
+
+    def walk(self, segment: Segment, first: int = 0) -> Iterator[tuple[int, Row, memoryview, str | None]]:
+        """Rows of a segment from `first` on with number, batch and what is wrong with it, read in large pieces."""
+        number = first
+        while True:
+            packed, rows = self._rows_within(segment, number, _WALK_BYTES, _NO_END)
+            if not rows:
+                return
+            start = rows[0].position
+            data = memoryview(segment.files.log.read(start, rows[-1].end - start))
+            for at, row in enumerate(rows):
+                batch = data[row.position - start : row.end - start]
+                yield number, row, batch, self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+                number += 1
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
+        """The first durable record whose timestamp is at least `timestamp`: its offset and its timestamp (KIP-79)."""
+        return self._undisturbed(lambda: self._offset_for_timestamp(timestamp))
+
+    def _offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
+        for segment in self.segments:
+            if segment.times.max_timestamp < timestamp:
+                continue
+            for number, row, batch, why in self.walk(segment, segment.times.row_before(timestamp) + 1):
+                if segment.base_index + number > self.durable_index:
+                    return None
+                if why and not heal_row(segment, number):
+                    raise self.corrupt(segment, row, why)
+                header = read_header(batch)
+                if header.is_control or header.max_timestamp < timestamp or header.next_offset <= self.log_start_offset:
+                    continue
+                for record in read_records(batch):
+                    if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                        return Offset(record.offset), record.timestamp
+        return None
+
+    # entries
+
+    def row_at(self, index: Index) -> Row:
+        """The index row of an entry in the log, as it stands."""
+        segment = self.segment_of_index(index)
+        number = index - segment.base_index
+        assert 0 <= number < segment.rows, f"index {index} outside [{self.segments[0].base_index}, {self.last_index}]"
+        return segment.row(number)
+
+    def checked_row_at(self, index: Index) -> Row:
+        """The index row of an entry, compared with the batch's header and healed if it rotted.
+
+        A row whose header is damaged counts when it fits between its neighbours. Raises `CorruptBatch` where neither
+        row nor header can be believed.
+        """
+        row = self.row_at(index)
+        segment = self.segment_of_index(index)
+        number = index - segment.base_index
+        if number >= segment.rows_published:
+            return row  # it never left the memory
+        packed = segment.row_bytes(number, 1)
+        in_place = row.index == index and row.end <= segment.end_position
+        head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
+        if len(head) == HEADER_SIZE and (row_matches(packed, head) or restored_header(packed, head)):
+            return row
+        if heal_row(segment, number):
+            return segment.row(number)
+        if not self._fits_between_neighbours(segment, number, row):
+            raise self.corrupt(segment, row, "neither its index row nor its header can be believed")
+        return row
+
+    def _fits_between_neighbours(self, segment: Segment, number: int, row: Row) -> bool:
+        """Whether the rows around it leave nothing else that this row could say of its term and place."""
+        index = segment.base_index + number
+        before = self.row_at(Index(index - 1)) if index > self.segments[0].base_index else None
+        after = self.row_at(Index(index + 1)) if index < self.last_index else before
+        start = before.end if before and number else 0
+        end = after.position if after and number + 1 < segment.rows else segment.end_position
+        return (
+            (row.index, row.position, row.end) == (index, start, end)
+            and after is not None
+            and (before.term if before else 0) <= row.term <= after.term
+        )
+
+    def read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
+        """Written entries `first_index` to `last_index` as stored, control batches too, each checked, with their rows.
+
+        At least one, even when it is larger than `max_bytes`; perhaps fewer than were asked for, because they end with
+        the segment or before a damaged one. Raises `CorruptBatch` when the first is damaged.
+        """
+        assert first_index <= last_index <= self.last_index, f"{first_index} to {last_index} of {self.last_index}"
+        return self._undisturbed(lambda: self._read_entries(first_index, last_index, max_bytes))
+
+    def _read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
+        segment = self.segment_of_index(first_index)
+        first = first_index - segment.base_index
+        assert first >= 0, f"index {first_index} below {segment.base_index}"
+        packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, last_index - first_index + 1)
+        written = segment.written_position
+        assert rows, f"no row for index {first_index}"
+        assert rows[0].end <= written, f"entry {first_index} ends at {rows[0].end}, {written} bytes are written"
+        while rows[-1].end > written:
+            rows.pop()
+        start = rows[0].position
+        data = memoryview(segment.files.log.read(start, rows[-1].end - start))
+        found: list[tuple[Row, memoryview]] = []
+        for at, row in enumerate(rows):
+            batch = data[row.position - start : row.end - start]
+            why = self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
+            if why is None:
+                found.append((row, batch))
+            elif heal_row(segment, first + at):
+                return self._read_entries(first_index, last_index, max_bytes)
+            elif found:
+                break
+            else:
+                raise self.corrupt(segment, row, why)
+        return found

@@ -1,0 +1,102 @@
+"""The three files of a segment: their names, and how they are opened, made, or found missing.
+
+What stands in them is the business of `segment`. Called by whoever opens, makes or looks at a log's directory.
+"""
+
+import errno
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from raftlog.storage.disk import Disk, File
+from raftlog.types import Buffer
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+def segment_stem(base_offset: int) -> str:
+    """File name without suffix: the base offset in twenty digits."""
+    return f"{base_offset:020d}"
+
+
+class SegmentFiles(NamedTuple):
+    """The three open files of a segment."""
+
+    log: File
+    index: File  # type: ignore[assignment]  # the file is called so; tuple.index is never wanted here
+    times: File
+
+
+def open_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Open the files of one segment; index files that are missing are made empty."""
+
+    def open_one(name: str) -> File:
+        return disk.open(name, create=not name.endswith(LOG_SUFFIX) and not disk.exists(name))
+
+    return _open_three(f"{path}/{segment_stem(base_offset)}", open_one)
+
+
+def open_files_for_reading(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Open them for tools that change nothing; an index file that is missing reads as empty."""
+
+    def open_one(name: str) -> File:
+        if name.endswith(LOG_SUFFIX) or disk.exists(name):
+            return disk.open(name, read_only=True)
+        return MissingFile(name)
+
+    return _open_three(f"{path}/{segment_stem(base_offset)}", open_one)
+
+
+def _open_three(stem: str, open_one: Callable[[str], File]) -> SegmentFiles:
+    """All three or none: what was opened before an error is closed."""
+    files: list[File] = []
+    try:
+        for suffix in SUFFIXES:
+            files.append(open_one(stem + suffix))
+    except OSError:
+        for file in files:
+            file.close()
+        raise
+    return SegmentFiles(*files)
+
+
+class MissingFile:
+    """Stands for an index file that is not there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def size(self) -> int:
+        return 0
+
+    def read(self, position: int, length: int) -> bytes:
+        return b""
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
+
+    def truncate(self, size: int) -> None:
+        raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Make the files of a new segment; left-over index files of a log that is gone are replaced."""
+    stem = f"{path}/{segment_stem(base_offset)}"
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        if disk.exists(stem + suffix):
+            disk.unlink(stem + suffix)
+    files: list[File] = []
+    try:
+        for suffix in SUFFIXES:
+            files.append(disk.open(stem + suffix, create=True))
+    except OSError:
+        for file in files:
+            file.close()
+            disk.unlink(file.path)
+        raise
+    return SegmentFiles(*files)
