@@ -10,7 +10,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from crc32c import crc32c
@@ -36,56 +35,11 @@ from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.types import Offset
+from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
-DOCS = Path(__file__).parent.parent / "docs"
-DOCUMENT = (DOCS / "FORMATS.md").read_text(encoding="utf-8")
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
 STEM = "0" * 20
-CODES = {
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "uuid": "16s",
-    "bytes4": "4s",
-}
-
-
-class Field(NamedTuple):
-    position: int
-    kind: str
-    name: str
-
-
-class Layout:
-    """A table of the document, usable as a decoder."""
-
-    def __init__(self, fields: list[Field]) -> None:
-        self.fields = fields
-        self._struct = struct.Struct(">" + "".join(CODES[field.kind] for field in fields))
-        self.size = self._struct.size
-
-    def decode(self, data: bytes | memoryview, position: int = 0) -> dict[str, Any]:
-        values = self._struct.unpack_from(data, position)
-        return {
-            field.name: uuid.UUID(bytes=value) if field.kind == "uuid" else value
-            for field, value in zip(self.fields, values, strict=True)
-        }
-
-
-def table_after(mark: str, document: str = DOCUMENT) -> list[list[str]]:
-    """The cells of the table behind a mark, without its head."""
-    lines = document.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def layout(name: str) -> Layout:
-    return Layout([Field(int(cells[0]), cells[1], cells[2]) for cells in table_after(f"layout: {name}")])
 
 
 def block_after(mark: str) -> str:
@@ -103,7 +57,6 @@ def listed_bytes(block: str, line: re.Pattern[str]) -> bytes:
     return data
 
 
-LAYOUTS = re.findall(r"<!-- layout: (.+) -->", DOCUMENT)
 XXD_LINE = re.compile(r"([0-9a-f]{8}): ((?:[0-9a-f]{2} )+) ")
 FIELD_LINE = re.compile(r"([0-9a-f]{4})  ((?:[0-9a-f]{2} )*[0-9a-f]{2})\s+\S")
 
@@ -141,7 +94,20 @@ def test_positions_of_a_layout_follow_from_its_types(name: str) -> None:
     position = 0
     for field in layout(name).fields:
         assert field.position == position, field
-        position += struct.calcsize(">" + CODES[field.kind])
+        position += struct.calcsize(">" + code_of(field.kind))
+
+
+def test_every_layout_has_its_own_name_and_every_link_its_heading() -> None:
+    assert len(set(LAYOUTS)) == len(LAYOUTS)
+    for name in ("FORMATS.md", "JOURNAL.md"):
+        for target, anchor in re.findall(r"\]\(([A-Z]+\.md)?#([^)]+)\)", (DOCS / name).read_text(encoding="utf-8")):
+            headings = re.findall(r"^#+ (.+)$", (DOCS / (target or name)).read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+            assert anchor in slugs, f"{name} points to {target}#{anchor}"
+
+
+def test_bytes_are_specified_in_one_document_only() -> None:
+    assert [path.name for path in sorted(DOCS.glob("*.md")) if "<!-- layout:" in path.read_text()] == ["FORMATS.md"]
 
 
 def test_the_crc_is_the_one_described() -> None:

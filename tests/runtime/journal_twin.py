@@ -28,6 +28,7 @@ from raftlog.runtime.journal import (
     Operation,
     Removed,
     Trim,
+    VotingPosition,
 )
 from raftlog.storage.roll import Member
 from raftlog.types import Index, Offset, Term
@@ -59,6 +60,7 @@ class Known:
 
     group: bytes
     entries: dict[int, bytes]
+    configuration_index: int
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Replica:
     term: int = 0
     vote: Member | None = None
     log_start: int = 0
+    configuration_index: int | None = 0
+    voting_position: tuple[int, int] | None = None
     entries: dict[int, bytes] = field(default_factory=dict)
     large: dict[int, bytes] = field(default_factory=dict)
     hints: list[int] = field(default_factory=lambda: [0])
@@ -93,16 +97,23 @@ class Replica:
                 self.entries |= rows
             case Cut():
                 self.cut(operation.index)
+                if self.configuration_index is not None and operation.index <= self.configuration_index:
+                    self.configuration_index = None
             case Trim():
                 self.log_start = max(self.log_start, operation.log_start_offset)
             case Install() | Created():
                 self.log_start = operation.log_start_offset
                 self.entries = dict.fromkeys(range(1, operation.end.id.index + 1), b"received")
+                self.configuration_index = 0 if isinstance(operation, Created) else None
                 self.mark = Mark.CREATED if isinstance(operation, Created) else self.mark
             case Removed():
                 self.entries, self.mark, self.log_start = {}, Mark.REMOVED, 0
+                self.configuration_index, self.voting_position = 0, None
+            case VotingPosition():
+                self.voting_position = (operation.index, operation.term) if operation.index else None
             case Known():
                 self.entries |= operation.entries
+                self.configuration_index = operation.configuration_index
 
     def drop_behind_gap(self) -> None:
         whole = 0
@@ -165,7 +176,7 @@ class Twin:
         self.journal_it(journal, operation)
         replica = self.replicas[operation.group]
         replica.redo(operation)
-        if not isinstance(operation, HardState | Trim):
+        if not isinstance(operation, HardState | Trim | VotingPosition):
             replica.large = {}
 
     def vote(self, journal: Journal, group: bytes) -> None:
@@ -183,12 +194,22 @@ class Twin:
         self.begun = number = journal.begin_checkpoint(states)
         self.snapshots[number] = {group: dict(replica.entries) for group, replica in self.replicas.items()}
         for group, replica in self.replicas.items():
-            self.history.append((number, Known(group, dict(replica.large))))
+            self.history.append((number, Known(group, dict(replica.large), replica.last // 2)))
 
     def state(self, group: bytes) -> GroupState:
         replica = self.replicas[group]
-        start, hint = Offset(replica.log_start), Index(replica.hints[-1])
-        return GroupState(group, replica.mark, Term(replica.term), replica.vote, start, end_of(replica.entries), hint)
+        lost = replica.voting_position
+        return GroupState(
+            group,
+            replica.mark,
+            Term(replica.term),
+            replica.vote,
+            Offset(replica.log_start),
+            end_of(replica.entries),
+            Index(replica.hints[-1]),
+            Index(replica.last // 2),
+            (Index(lost[0]), Term(lost[1])) if lost else None,
+        )
 
     def complete_checkpoint(self, journal: Journal) -> None:
         """The owner synced its segments: the large entries in them are durable, ids or not."""
@@ -215,6 +236,10 @@ class Twin:
             folded = fold.groups.get(group) or FoldedGroup(group)
             assert (folded.mark, folded.term, folded.vote) == (replica.mark, replica.term, replica.vote)
             assert folded.log_start_offset == replica.log_start
+            assert (folded.configuration_index, folded.voting_position) == (
+                replica.configuration_index,
+                replica.voting_position,
+            )
             assert folded.last_index == replica.last
             assert folded.commit_hint in replica.hints
             self.check_entries(fold, folded, replica)

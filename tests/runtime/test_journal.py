@@ -1,65 +1,18 @@
-"""The journal's calls: who waits for which sync, checkpoints and recycling, full disks, failing syncs, bounds."""
+"""The journal's calls: who waits for which sync, checkpoints and recycling, failing syncs, files, the end."""
 
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from raftlog.errors import InvalidArgument, LogClosed, Overloaded, StorageFull, SyncFailed
+from raftlog.errors import LogClosed, SyncFailed
 from raftlog.records import NewRecord, build_batch
-from raftlog.runtime.journal import (
-    Append,
-    AppendIds,
-    CommitHint,
-    Cut,
-    Fold,
-    GroupState,
-    HardState,
-    Journal,
-    JournalConfig,
-    Mark,
-)
-from raftlog.runtime.journal.fold import FoldedGroup
+from raftlog.runtime.journal import CommitHint, Cut, HardState, Journal, Mark
 from raftlog.storage.roll import Member
 from raftlog.storage.simulated_disk import SimulatedDisk
-from raftlog.types import Index, Offset, Term
-from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of, row_of
-
-ONE, TWO, _ = GROUPS
-BATCH = bytes(build_batch([NewRecord(bytes(1000))]))
-
-
-class Opened(NamedTuple):
-    disk: SimulatedDisk
-    journal: Journal
-    durable: list[int]
-
-
-def new(config: JournalConfig = SMALL, *, capacity: int | None = None) -> Opened:
-    disk = SimulatedDisk(Random(1), capacity_bytes=capacity)
-    journal, fold = Journal.open(disk, PATH, DISK, config, create=True)
-    assert not fold.groups
-    durable: list[int] = []
-    journal.on_durable = durable.append
-    return Opened(disk, journal, durable)
-
-
-def reopened(disk: SimulatedDisk, config: JournalConfig = SMALL) -> tuple[Journal, Fold]:
-    disk.power_loss()
-    return Journal.open(disk, PATH, DISK, config)
-
-
-def append_one(journal: Journal, index: int, group: bytes = ONE, batch: bytes = BATCH) -> int:
-    return journal.append([Append(group, Index(index), Index(index), [batch])])
-
-
-def state(group: bytes, last: int, term: int = 1) -> GroupState:
-    end = end_of({last: b""})
-    return GroupState(group, Mark.CREATED, Term(term), None, Offset(0), end, Index(0))
-
+from raftlog.types import Index, Term
+from tests.runtime.journal_twin import DISK, PATH, SMALL, end_of
+from tests.runtime.opened_journal import ONE, TWO, append_one, fill, new, reopened, state
 
 # syncs
 
@@ -190,14 +143,6 @@ def test_a_failed_sync_while_opening_is_an_error() -> None:
 # checkpoints
 
 
-def fill(opened: Opened, first: int, count: int, group: bytes = ONE) -> int:
-    for index in range(first, first + count):
-        append_one(opened.journal, index, group)
-        opened.journal.flush()
-        opened.disk.complete_all()
-    return first + count
-
-
 def test_a_completed_checkpoint_moves_the_start_and_files_are_used_again() -> None:
     opened = new()
     disk, journal, _ = opened
@@ -273,159 +218,6 @@ def test_a_checkpoint_of_many_groups_spans_frames_and_forgets_whom_it_does_not_n
     assert last.end == end_of({7: b""})
 
 
-# a full disk
-
-
-def test_a_full_disk_refuses_entries_and_leaves_room_for_votes_and_a_checkpoint() -> None:
-    capacity = 3 * SMALL.file_bytes
-    opened = new(capacity=capacity)
-    disk, journal, _ = opened
-    index = fill_until_full(opened)
-    assert index > 40
-    assert journal.is_checkpoint_due
-    journal.append([HardState(TWO, Term(1), None)])
-    journal.flush()
-    journal.checkpoint([state(ONE, index - 1), state(TWO, 1)])
-    disk.complete_all()
-    index = fill(opened, index, 10)
-    _, fold = reopened(disk)
-    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, 1)
-
-
-def test_a_refused_call_takes_nothing() -> None:
-    opened = new(capacity=3 * SMALL.file_bytes)
-    disk, journal, _ = opened
-    index = 1
-    batches = [BATCH] * 12
-    try:
-        while True:
-            journal.append([HardState(TWO, Term(index), None), Append(ONE, Index(index), Index(index + 11), batches)])
-            index += 12
-            journal.flush()
-            disk.complete_all()
-    except StorageFull as refusal:
-        assert "the disk is full" in str(refusal)  # noqa: PT017  # the loop counts what was taken before it
-    assert journal.is_idle
-    assert journal.pending_bytes == 0
-    _, fold = reopened(disk)
-    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, index - 12)
-
-
-def fill_until_full(opened: Opened, index: int = 1) -> int:
-    """Append until the disk is full; returns the index after the last entry that was taken."""
-    while True:
-        try:
-            index = fill(opened, index, 1)
-        except StorageFull:
-            return index
-
-
-@settings(max_examples=25, deadline=None)
-@given(spare=st.integers(0, 40))
-def test_a_full_disk_stops_nothing_for_good(spare: int) -> None:
-    opened = new(capacity=2 * SMALL.file_bytes + spare * 4096)
-    index = 1
-    for _ in range(5):
-        before, index = index, fill_until_full(opened, index)
-        assert index > before
-        opened.journal.checkpoint([state(ONE, index - 1)])
-        opened.disk.complete_all()
-    _, fold = reopened(opened.disk)
-    assert fold.groups[ONE].last_index == index - 1
-
-
-# bounds
-
-
-def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
-    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
-    for index in range(1, 46):
-        append_one(journal, index)
-    with pytest.raises(Overloaded):
-        append_one(journal, 46)
-    assert 49_000 < journal.pending_bytes <= 50_000
-    journal.append([HardState(TWO, Term(1), None)])
-
-
-def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
-    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
-    with pytest.raises(Overloaded, match="checkpoint"):
-        fill(opened, 1, 60)
-    assert opened.journal.live_bytes <= 55 * 4096
-    opened.journal.append([HardState(TWO, Term(1), None)])
-
-
-def test_settings_that_cannot_work_are_refused() -> None:
-    for changes in ({"write_bytes_max": 4096}, {"write_bytes_max": 32 << 20}, {"reserve_bytes": 1 << 30}):
-        with pytest.raises(InvalidArgument):
-            replace(JournalConfig(), **changes)
-
-
-def test_a_closed_journal_has_kept_what_waited() -> None:
-    disk, journal, _ = new()
-    append_one(journal, 1)
-    journal.close()
-    journal.close()
-    with pytest.raises(LogClosed):
-        append_one(journal, 2)
-    _, fold = reopened(disk)
-    assert fold.groups[ONE].last_index == 1
-
-
-def test_sequences_go_on_over_restarts() -> None:
-    disk, journal, _ = new()
-    seen = [journal.durable_sequence]
-    for _ in range(4):
-        journal, _ = reopened(disk)
-        seen.append(journal.durable_sequence)
-    assert seen == sorted(set(seen))
-
-
-# folding
-
-
-def test_entries_without_their_predecessor_are_dropped_and_never_come_back() -> None:
-    """Entries 2 and 3 follow a large entry 1 whose id was never journaled; later another 1 and 2 are appended."""
-    disk, journal, _ = new()
-    append_one(journal, 2)
-    append_one(journal, 3)
-    journal.flush()
-    disk.complete_all()
-    journal, fold = reopened(disk)
-    assert (fold.groups[ONE].last_index, fold.groups[ONE].dropped) == (0, 2)
-    other = bytes(build_batch([NewRecord(b"another")]))
-    append_one(journal, 1, batch=other)
-    journal.append([AppendIds(ONE, Index(2), row_of(2, 1))])
-    journal.flush()
-    disk.complete_all()
-    _, fold = reopened(disk)
-    assert fold.groups[ONE].last_index == 2
-    one, two = fold.groups[ONE].extents()
-    assert fold.batches(one) == [other]
-    assert fold.rows(two) == row_of(2, 1)
-
-
-def test_a_cut_inside_an_append_leaves_its_first_batches() -> None:
-    disk, journal, _ = new()
-    batches = [bytes(build_batch([NewRecord(bytes([number]) * 2000)])) for number in range(6)]
-    journal.append([Append(ONE, Index(1), Index(6), batches), Cut(ONE, Index(4))])
-    journal.flush()
-    disk.complete_all()
-    _, fold = reopened(disk)
-    (extent,) = fold.groups[ONE].extents()
-    assert fold.batches(extent) == batches[:3]
-
-
-def test_terms_never_fall_and_a_term_has_one_vote() -> None:
-    group = FoldedGroup(ONE)
-    assert group.set_hard_state(3, None) is None
-    assert group.set_hard_state(3, Member(1, DISK)) is None
-    assert group.set_hard_state(3, Member(1, DISK)) is None
-    assert group.set_hard_state(3, Member(2, DISK)) == "two votes in term 3"
-    assert group.set_hard_state(2, None) == "term 2 follows term 3"
-    assert group.set_hard_state(4, None) is None
-
-
 # files
 
 
@@ -452,3 +244,26 @@ def test_files_are_given_back_only_when_the_new_start_is_durable() -> None:
     assert disk.list_directory(PATH) == files
     disk.complete_all()
     assert len(disk.list_directory(PATH)) < len(files)
+
+
+# the end
+
+
+def test_a_closed_journal_has_kept_what_waited() -> None:
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    journal.close()
+    journal.close()
+    with pytest.raises(LogClosed):
+        append_one(journal, 2)
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == 1
+
+
+def test_sequences_go_on_over_restarts() -> None:
+    disk, journal, _ = new()
+    seen = [journal.durable_sequence]
+    for _ in range(4):
+        journal, _ = reopened(disk)
+        seen.append(journal.durable_sequence)
+    assert seen == sorted(set(seen))

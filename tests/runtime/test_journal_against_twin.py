@@ -6,9 +6,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from raftlog.runtime.journal import Created, Install, Journal, JournalDamaged, Mark, Removed, Trim, read_journal
+from raftlog.runtime.journal import (
+    Created,
+    Install,
+    Journal,
+    JournalDamaged,
+    Mark,
+    Removed,
+    Trim,
+    VotingPosition,
+    read_journal,
+)
 from raftlog.storage.simulated_disk import SimulatedDisk
-from raftlog.types import Offset
+from raftlog.types import Index, Offset, Term
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin, end_of
 
 groups = st.sampled_from(GROUPS)
@@ -57,6 +67,10 @@ class JournalAgainstTwin(RuleBasedStateMachine):
     @rule(group=groups)
     def hint(self, group: bytes) -> None:
         self.twin.hint(self.journal, group)
+
+    @rule(group=groups, lost=st.sampled_from([(0, 0), (1, 1), (9, 3)]))
+    def voting_position(self, group: bytes, lost: tuple[int, int]) -> None:
+        self.twin.other(self.journal, VotingPosition(group, Index(lost[0]), Term(lost[1])))
 
     @rule(group=groups, kind=st.sampled_from(["trim", "install", "create", "remove"]), number=st.integers(1, 30))
     def other(self, group: bytes, kind: str, number: int) -> None:

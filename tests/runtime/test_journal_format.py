@@ -1,9 +1,7 @@
-"""docs/JOURNAL.md against the code: its tables decode a real journal."""
+"""Section 13 of docs/FORMATS.md against the code: its tables decode a real journal."""
 
 import re
-import struct
 import uuid
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,6 +20,7 @@ from raftlog.runtime.journal import (
     Mark,
     Removed,
     Trim,
+    VotingPosition,
 )
 from raftlog.runtime.journal.blocks import (
     BLOCK_HEADER_SIZE,
@@ -36,10 +35,9 @@ from raftlog.storage.roll import Member
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import Index, Offset, Term
+from tests.layouts import DOCUMENT, layout, table_after
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of, row_of
 
-DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "JOURNAL.md").read_text(encoding="utf-8")
-CODES = {"uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q", "uuid": "16s"}
 SIZES = {
     "block header": BLOCK_HEADER_SIZE,
     "frame head": FRAME_HEAD_SIZE,
@@ -49,36 +47,15 @@ SIZES = {
 }
 
 
-def table_after(mark: str) -> list[list[str]]:
-    """The cells of the table behind a mark, without its head."""
-    lines = DOCUMENT.split(f"<!-- {mark} -->\n")[1].split("\n\n")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def code_of(kind: str) -> str:
-    return CODES.get(kind) or kind.removeprefix("bytes") + "s"
-
-
-def decoder(name: str) -> tuple[struct.Struct, list[str]]:
-    rows = table_after(f"layout: {name}")
-    layout = struct.Struct(">" + "".join(code_of(cells[1]) for cells in rows))
-    position = 0
-    for cells in rows:
-        assert int(cells[0]) == position, cells
-        position += struct.calcsize(">" + code_of(cells[1]))
-    assert position == layout.size
-    return layout, [cells[2] for cells in rows]
-
-
 def decode(name: str, data: bytes, position: int = 0) -> dict[str, Any]:
-    layout, names = decoder(name)
-    return dict(zip(names, layout.unpack_from(data, position), strict=True))
+    return layout(name).decode(data, position)
 
 
 def test_every_table_has_the_size_of_the_code() -> None:
-    assert re.findall(r"<!-- layout: (.+) -->", DOCUMENT) == list(SIZES)
+    section = DOCUMENT.split("## 13. ")[1].split("## 14. ")[0]
+    assert re.findall(r"<!-- layout: (.+) -->", section) == list(SIZES)
     for name, size in SIZES.items():
-        assert decoder(name)[0].size == size
+        assert layout(name).size == size
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
@@ -89,7 +66,7 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"| version | {BLOCK_VERSION};" in DOCUMENT
     assert f"`{BLOCK_MAGIC.decode()}`" in DOCUMENT
     assert f"s · {PAYLOAD_SIZE}" in DOCUMENT
-    assert f"{ROW_SIZE} bytes each" in DOCUMENT
+    assert f"of these entries, {ROW_SIZE} bytes each" in DOCUMENT
     assert [f"{mark.value}: {mark.name.lower()}" in DOCUMENT for mark in Mark] == [True] * 3
 
 
@@ -115,11 +92,13 @@ def written() -> bytes:
             Trim(group, Offset(2)),
             Install(group, Offset(1), end),
             Removed(group),
+            VotingPosition(group, Index(3), Term(4)),
         ]
     )
     journal.flush()
     disk.complete_all()
-    journal.checkpoint([GroupState(group, Mark.REMOVED, Term(5), vote, Offset(1), end, Index(2))])
+    lost = (Index(3), Term(4))
+    journal.checkpoint([GroupState(group, Mark.REMOVED, Term(5), vote, Offset(1), end, Index(2), Index(1), lost)])
     disk.complete_all()
     return disk.snapshot()[f"{PATH}/00000000.journal"]
 
@@ -148,15 +127,18 @@ def test_the_tables_read_a_journal() -> None:
     assert set(kinds) == set(Kind)
     by_kind = {Kind(head["kind"]): (head, body) for head, body in seen}
     head, body = by_kind[Kind.HARD_STATE]
-    assert (head["a"], decode("vote", body)) == (5, {"node_id": 7, "disk_uuid": GROUP_UUID.bytes})
+    assert (head["a"], decode("vote", body)) == (5, {"node_id": 7, "disk_uuid": GROUP_UUID})
     head, body = by_kind[Kind.APPEND]
-    assert (head["group"], head["a"], head["b"], body) == (GROUPS[1], 4, 4, bytes(5000))
+    assert (head["group"], head["a"], head["b"], body) == (uuid.UUID(bytes=GROUPS[1]), 4, 4, bytes(5000))
     head, body = by_kind[Kind.INSTALL]
     assert (head["a"], head["b"], body) == (1, 0, row_of(3, 0))
+    head, body = by_kind[Kind.VOTING_POSITION]
+    assert (head["a"], head["b"], body) == (3, 4, b"")
     head, body = by_kind[Kind.GROUP_STATE]
     state = decode("group state", body)
     assert (head["a"], head["b"], state["mark"], state["commit_hint"]) == (5, 1, 2, 2)
     assert (state["has_vote"], state["has_end"], state["row"]) == (1, 1, row_of(3, 0))
+    assert (state["configuration_index"], state["voting_index"], state["voting_term"]) == (1, 3, 4)
 
 
 def operations_of(frame: bytes) -> list[tuple[dict[str, Any], bytes]]:

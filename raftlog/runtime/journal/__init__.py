@@ -1,7 +1,8 @@
 """The journal of a process with many groups: hard state, entries and cuts of all of them, made durable by one sync.
 
 The driver appends and flushes, takes checkpoints, and folds the journal when the process starts; offline readers use
-`read_journal`. Files are touched only through `raftlog.storage.disk`. docs/JOURNAL.md specifies every byte.
+`read_journal`. Files are touched only through `raftlog.storage.disk`. docs/JOURNAL.md
+says how it works, docs/FORMATS.md section 13 has its bytes.
 """
 
 from raftlog.errors import JournalDamaged
@@ -20,10 +21,12 @@ from raftlog.runtime.journal.operations import (
     HardState,
     Install,
     LogEnd,
+    LostEnd,
     Mark,
     Operation,
     Removed,
     Trim,
+    VotingPosition,
 )
 from raftlog.runtime.journal.recovery import read_journal
 
@@ -45,9 +48,11 @@ __all__ = [
     "JournalDamaged",
     "JournalSequence",
     "LogEnd",
+    "LostEnd",
     "Mark",
     "Operation",
     "Removed",
     "Trim",
+    "VotingPosition",
     "read_journal",
 ]

@@ -9,7 +9,7 @@ frame before it returned, so a block of a later frame proves that every earlier 
 
 The payload of all blocks in order of sequence is one stream of addresses: the payload of block s begins at
 s · 4048. A block's place is part of it (its number in the file), so one that was written elsewhere is not intact.
-docs/JOURNAL.md has the bytes. Pure: no files here.
+docs/FORMATS.md section 13 has the bytes. Pure: no files here.
 """
 
 import struct
@@ -77,7 +77,7 @@ def checksum_seed(disk_uuid: uuid.UUID) -> int:
 
 def blocks_for(payload_bytes: int) -> int:
     """Blocks of a frame with so much payload; a frame without any has one."""
-    return max(1, -(-payload_bytes // PAYLOAD_SIZE))
+    return -(-payload_bytes // PAYLOAD_SIZE) or 1
 
 
 def build_frame(

@@ -21,8 +21,9 @@ class JournalConfig:
     pending_bytes_max: int = 16 * MIB
     """Operations that may wait in memory; past it appends of entries get `Overloaded`."""
     reserve_bytes: int = 2 * MIB
-    """Room, in memory and on the disk, that only operations without entries may use: on a full disk votes, trims and
-    a checkpoint still go through. It grows to twice the size of the last checkpoint (124 bytes for each group)."""
+    """Room, in memory and on the disk, that new entries may not use: on a full disk votes, trims, a checkpoint and
+    entries that were admitted before still go through. It grows to twice the size of the last checkpoint (148 bytes
+    for each group)."""
     checkpoint_bytes: int = 64 * MIB
     """Journal since the last checkpoint after which `Journal.is_checkpoint_due`."""
     journal_bytes_max: int = GIB

@@ -97,6 +97,8 @@ class JournalFiles:
         """Whole files without such blocks, in the order in which they will be used."""
         self._growing: JournalFile | None = None
         """A new file that is being filled."""
+        self.room_end = 0
+        """The sequence up to which blocks can be written without another byte from the file system."""
 
     # opening; all of it blocking
 
@@ -109,6 +111,7 @@ class JournalFiles:
         first.use, first.first_sequence = 1, FIRST_SEQUENCE
         self._live = [first]
         self._spares = [self._grow_fully()]
+        self._note_room()
         self.sync_all()
 
     def adopt(self, ending: Ending, last_frame: int, others: Sequence[File]) -> None:
@@ -128,6 +131,7 @@ class JournalFiles:
                 self._unlink(file)
         self._write_again(last_frame, ending.end)
         self._complete()
+        self._note_room()
         self.sync_all()
 
     def _forget_numbers(self, files: Sequence[File]) -> None:
@@ -174,15 +178,20 @@ class JournalFiles:
         """Blocks of all files that recovery would read."""
         return sum(live.blocks for live in self._live)
 
+    def _note_room(self) -> None:
+        """After every change of the current file and the spares; a spare that becomes current changes nothing."""
+        self.room_end = self._live[-1].end_sequence + sum(spare.blocks for spare in self._spares)
+
     def room_blocks(self, sequence: int) -> int:
         """Blocks that can be written from `sequence` on without another byte from the file system."""
-        return self._live[-1].end_sequence - sequence + sum(spare.blocks for spare in self._spares)
+        return self.room_end - sequence
 
     def make_room(self, sequence: int, blocks: int) -> None:
         """Make sure of so many blocks; raises `StorageFull`. Blocking only when writing outruns `prepare`."""
         while self.room_blocks(sequence) < blocks:
             try:
                 self._spares.append(self._grow_fully())
+                self._note_room()
             except OSError as error:
                 if error.errno not in FULL_ERRORS:
                     raise
@@ -209,6 +218,7 @@ class JournalFiles:
             return None
         self._growing = None
         self._spares.append(growing)
+        self._note_room()
         return growing
 
     def _grow_fully(self) -> JournalFile:
@@ -258,6 +268,7 @@ class JournalFiles:
             if old.blocks == self._file_blocks and len(self._spares) < self._spare_files_max:
                 old.use = 0
                 self._spares.append(old)
+                self._note_room()
             else:
                 self._unlink(old.file)
 

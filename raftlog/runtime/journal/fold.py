@@ -23,8 +23,10 @@ from raftlog.runtime.journal.operations import (
     GroupState,
     Kind,
     LogEnd,
+    LostEnd,
     Mark,
     decode_group_state,
+    decode_lost_end,
     decode_vote,
 )
 from raftlog.runtime.journal.stream import FrameTable, PayloadReader
@@ -33,6 +35,7 @@ from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Index, Offset, Term
 
 _STRIDE: Final = 4
+_IDS: Final = 1 << 63
 
 
 class Extent(NamedTuple):
@@ -55,16 +58,18 @@ class FoldedGroup:
         "_extents",
         "_has_gap",
         "commit_hint",
+        "configuration_index",
         "dropped",
         "end",
-        "extend",
         "group",
         "keep_to",
         "log_start_offset",
         "mark",
+        "note",
         "tail",
         "term",
         "vote",
+        "voting_position",
     )
 
     def __init__(self, group: GroupKey) -> None:
@@ -75,6 +80,12 @@ class FoldedGroup:
         self.log_start_offset = Offset(0)
         self.commit_hint = Index(0)
         """To be clamped to the log's end."""
+        self.configuration_index: Index | None = Index(0)
+        """The latest configuration entry up to `keep_to`, 0 when only a roll has it; `None`: not known, because a cut
+        took back the one that the checkpoint named, or because the log was installed. Entries behind `keep_to` are
+        never opened here and may hold a later one."""
+        self.voting_position: LostEnd | None = None
+        """The id of the lost entry that the group votes by."""
         self.end: LogEnd | None = None
         """Last entry at the checkpoint, creation or installation, with its file and position."""
         self.keep_to = Index(0)
@@ -84,9 +95,9 @@ class FoldedGroup:
         self.dropped = 0
         """Entries that were dropped because one before them is missing; set once the fold is complete."""
         self._extents = array("Q")
-        """Four numbers each: first, last, address, and the length shifted left over the bit that says `is_ids`."""
-        self.extend = self._extents.extend
-        """The fold's hot path takes entries that begin behind `tail` with it."""
+        """Four numbers each: first, last, address, and the length with the bit `_IDS` for `is_ids`."""
+        self.note = self._extents.append
+        """The fold's hot path notes with it the four numbers of an extent that begins behind `tail`."""
         self._has_gap = False
         """Whether an append came without its predecessor; it may have come since."""
 
@@ -100,7 +111,7 @@ class FoldedGroup:
         cells = self._extents
         for at in range(0, len(cells), _STRIDE):
             first, last, address, length = cells[at : at + _STRIDE]
-            yield Extent(Index(first), Index(last), address, length >> 1, bool(length & 1))
+            yield Extent(Index(first), Index(last), address, length & ~_IDS, bool(length & _IDS))
 
     def add(self, first: int, last: int, address: int, length: int, is_ids: bool) -> str | None:
         """Take an append; says what is wrong with it, if anything is.
@@ -122,7 +133,7 @@ class FoldedGroup:
         if at and cells[at - _STRIDE + 1] >= first:
             return f"entries {first} to {last} are appended over {cells[at - _STRIDE]} to {cells[at - _STRIDE + 1]}"
         self._has_gap = self._has_gap or first != self.tail + 1
-        cells[at:at] = array("Q", (first, last, address, length << 1 | is_ids))
+        cells[at:at] = array("Q", (first, last, address, length | _IDS if is_ids else length))
         self.tail = max(self.tail, Index(last))
         return None
 
@@ -136,13 +147,16 @@ class FoldedGroup:
         if cells and cells[1 - _STRIDE] >= index:
             cells[1 - _STRIDE] = index - 1
         self.keep_to = min(self.keep_to, Index(index - 1))
+        if self.configuration_index is not None and self.configuration_index >= index:
+            self.configuration_index = None
         self.tail = max(self.keep_to, Index(cells[1 - _STRIDE] if cells else 0))
         return None
 
-    def restart_at(self, end: LogEnd | None, log_start_offset: int) -> None:
+    def restart_at(self, end: LogEnd | None, log_start_offset: int, configuration_index: Index | None) -> None:
         """The log is what the segments hold up to `end`, and nothing else."""
         del self._extents[:]
         self.end = end
+        self.configuration_index = configuration_index
         self.log_start_offset = Offset(log_start_offset)
         self.keep_to = self.tail = Index(end.id.index if end else 0)
 
@@ -171,7 +185,8 @@ class FoldedGroup:
 
     def load(self, state: GroupState) -> None:
         """Take what a checkpoint says."""
-        self.restart_at(state.end, state.log_start_offset)
+        self.restart_at(state.end, state.log_start_offset, state.configuration_index)
+        self.voting_position = LostEnd(*state.voting_position) if state.voting_position else None
         self.mark, self.term, self.vote, self.commit_hint = state.mark, state.term, state.vote, state.commit_hint
 
 
@@ -216,17 +231,25 @@ class Fold:
     # folding
 
     def take(self, frame: FrameTable) -> None:
-        """Fold one frame. Raises `FormatError` for what cannot follow: the writer was another program, or wrong."""
+        """Fold one frame. Raises `FormatError` for what cannot follow: the writer was another program, or wrong.
+
+        Recovery spends most of its time in this loop: four calls of an array's `append` cost less than one of `extend`.
+        """
         address = frame.bodies
         groups = self.groups
         append = int(Kind.APPEND)
         for kind, key, a, b, length in OPERATION_HEAD.iter_unpack(frame.heads):
             if kind == append:
-                group = groups.get(key)
-                if group is None:
+                try:
+                    group = groups[key]
+                except KeyError:
                     group = groups[key] = FoldedGroup(key)
                 if a == group.tail + 1 and b >= a:
-                    group.extend((a, b, address, length << 1))
+                    note = group.note
+                    note(a)
+                    note(b)
+                    note(address)
+                    note(length)
                     group.tail = b
                 else:
                     self._check(frame, group.add(a, b, address, length, False))
@@ -261,11 +284,15 @@ class Fold:
         elif kind == Kind.TRIM:
             group.log_start_offset = max(group.log_start_offset, Offset(a))
         elif kind in (Kind.INSTALL, Kind.CREATED):
-            group.restart_at(LogEnd(Offset(b), self._reader.read(at, ROW_SIZE)), a)
+            configuration_index = Index(0) if kind == Kind.CREATED else None
+            end = LogEnd(Offset(b), self._reader.read(at, ROW_SIZE)) if length else None
+            group.restart_at(end, a, configuration_index)
             group.mark = Mark.CREATED if kind == Kind.CREATED else group.mark
         elif kind == Kind.REMOVED:
-            group.restart_at(None, 0)
-            group.mark = Mark.REMOVED
+            group.restart_at(None, 0, Index(0))
+            group.mark, group.voting_position = Mark.REMOVED, None
+        elif kind == Kind.VOTING_POSITION:
+            group.voting_position = decode_lost_end(a, b)
         elif kind == Kind.COMMIT_HINT:
             group.commit_hint = max(group.commit_hint, Index(a))
         else:

@@ -1,14 +1,21 @@
-"""A frame that waits to be written: operations, and the number of the block that it will begin with."""
+"""Frames that wait to be written: operations as bytes, and the number of the block that each frame will begin with.
 
+    pending bytes = operations of all frames that wait
+    number of a frame + its blocks = number of the next,   the last one's = `end`
+
+The number of a frame is known from the beginning because frames before it are closed: only the last one grows.
+"""
+
+from collections import deque
 from collections.abc import Sequence
 
-from raftlog.runtime.journal.blocks import JournalSequence
-from raftlog.runtime.journal.operations import FRAME_HEAD, FRAME_HEAD_SIZE, Encoded
+from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, JournalSequence, blocks_for
+from raftlog.runtime.journal.operations import FRAME_HEAD, FRAME_HEAD_SIZE, OPERATION_HEAD_SIZE, Encoded
 from raftlog.types import Buffer
 
 
 class PendingFrame:
-    """Its number is known from the beginning, because frames before it are closed: only the last one grows."""
+    """One of them."""
 
     __slots__ = ("_bodies", "_heads", "number", "size")
 
@@ -23,15 +30,78 @@ class PendingFrame:
     def operation_bytes(self) -> int:
         return self.size - FRAME_HEAD_SIZE
 
-    def add_all(self, encoded: Sequence[Encoded], size: int) -> None:
+    @property
+    def end(self) -> int:
+        """The sequence after its last block."""
+        return self.number + blocks_for(self.size)
+
+    def add(self, encoded: Sequence[Encoded], size: int) -> None:
         """Add operations that have `size` bytes together."""
-        self._heads += [each[0] for each in encoded]
-        bodies = self._bodies
-        for each in encoded:
-            bodies += each[1]
+        for head, body, _ in encoded:
+            self._heads.append(head)
+            self._bodies.extend(body)
         self.size += size
 
     def payload(self) -> bytes:
         payload = b"".join((FRAME_HEAD.pack(len(self._heads), 0), *self._heads, *self._bodies))
         assert len(payload) == self.size, f"frame {self.number} has {len(payload)} bytes, not {self.size}"
         return payload
+
+
+class FrameQueue:
+    """All of them. `start_at` has to be called before anything else when the journal does not begin with block 1."""
+
+    def __init__(self, payload_bytes_max: int) -> None:
+        self.pending_bytes = 0
+        """Bytes of operations that wait."""
+        self._payload_bytes_max = payload_bytes_max
+        self._frames: deque[PendingFrame] = deque()
+        self.end: int = FIRST_SEQUENCE
+        """The sequence after the last block of all frames that wait."""
+
+    def __bool__(self) -> bool:
+        return bool(self._frames)
+
+    def start_at(self, sequence: int) -> None:
+        assert not self._frames, f"{len(self._frames)} frames wait already"
+        self.end = sequence
+
+    @property
+    def first(self) -> JournalSequence:
+        """Number of the next frame to be written."""
+        return self._frames[0].number if self._frames else JournalSequence(self.end)
+
+    @property
+    def last(self) -> JournalSequence:
+        """Number of the last frame that waits."""
+        return self._frames[-1].number
+
+    def begin_frame(self) -> PendingFrame:
+        """Close the last frame."""
+        frame = PendingFrame(JournalSequence(self.end))
+        self._frames.append(frame)
+        self.end = frame.number + 1
+        return frame
+
+    def take(self, encoded: Sequence[Encoded], size: int) -> JournalSequence:
+        """Put operations into the frame that waits, and into new ones where it is full; the last one's number."""
+        self.pending_bytes += size
+        frame = self._frames[-1] if self._frames else self.begin_frame()
+        if frame.size + size <= self._payload_bytes_max:
+            frame.add(encoded, size)
+            self.end = frame.end
+            return frame.number
+        for each in encoded:
+            if frame.size + OPERATION_HEAD_SIZE + each[2] > self._payload_bytes_max:
+                frame = self.begin_frame()
+            frame.add((each,), OPERATION_HEAD_SIZE + each[2])
+            self.end = frame.end
+        return frame.number
+
+    def pop(self) -> PendingFrame:
+        """The frame to be written next; one without operations when none waits."""
+        if not self._frames:
+            self.begin_frame()
+        frame = self._frames.popleft()
+        self.pending_bytes -= frame.operation_bytes
+        return frame

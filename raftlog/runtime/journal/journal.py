@@ -17,8 +17,7 @@ then begins there, and older files are used again.
 """
 
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, Self
 
@@ -35,7 +34,7 @@ from raftlog.runtime.journal.blocks import (
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.files import JournalFile, JournalFiles, Placed
 from raftlog.runtime.journal.fold import Fold
-from raftlog.runtime.journal.frame import PendingFrame
+from raftlog.runtime.journal.frame import FrameQueue, PendingFrame
 from raftlog.runtime.journal.operations import (
     ENCODERS,
     GROUP_STATE,
@@ -88,8 +87,6 @@ class Journal:
         """Set when a write or a sync failed, or when the journal was closed: every call raises it."""
         self.durable_sequence = JournalSequence(FIRST_SEQUENCE - 1)
         """The last block that is synced together with every block before it; peers remember it for this disk uuid."""
-        self.pending_bytes = 0
-        """Bytes of operations that wait for their frame to be written; bounded by the configuration."""
         self._disk = disk
         self._seed = seed
         self._files = JournalFiles(disk, path, config.file_blocks, config.spare_files_max)
@@ -98,8 +95,8 @@ class Journal:
         self._chain = 0
         self._start: int = FIRST_SEQUENCE
         """Where recovery begins, as written into blocks."""
-        self._waiting: deque[PendingFrame] = deque()
-        """Frames that are not written; all but the last are closed."""
+        self._waiting = FrameQueue(config.frame_payload_max)
+        """Frames that are not written."""
         self._hints: dict[GroupKey, Index] = {}
         """Commit hints that wait for a frame that is written anyway."""
         self._wanted = 0
@@ -107,6 +104,7 @@ class Journal:
         self._is_writing = False
         self._begun: _Checkpoint | None = None
         self._completed: _Checkpoint | None = None
+        self._frame_payload_max = config.frame_payload_max
         self._reserve_blocks = config.reserve_blocks
         self._open(read)
 
@@ -142,6 +140,7 @@ class Journal:
         else:
             self._files.adopt(read.ending, read.fold.last_frame, read.others)
             self._next, self._chain, self._start = read.ending.end, read.ending.chain, read.ending.start
+            self._waiting.start_at(self._next)
             self.durable_sequence = JournalSequence(self._next - 1)
             self._keep_reserve(len(read.fold.groups) * _STATE_SIZE)
             self._take_back(read.fold)
@@ -153,76 +152,80 @@ class Journal:
         cuts = [encode(Cut(key, Index(group.tail + 1))) for key, group in fold.groups.items() if group.dropped]
         if cuts:
             self._make_room(0)
-            self._take(cuts, len(cuts) * OPERATION_HEAD_SIZE)
+            self._waiting.take(cuts, len(cuts) * OPERATION_HEAD_SIZE)
 
     # taking operations
 
-    def append(self, operations: Iterable[Operation]) -> JournalSequence:
+    def why_refused(self, size_bytes: int) -> RaftlogError | None:
+        """What an append of entries with so many bytes of batches would raise now; `None`: it would be taken.
+
+        Takes nothing, but makes room for them. A caller that admits entries by this, and appends them later, counts
+        into `size_bytes` what it admitted and did not append yet. Such an append may use the reserve, so it has room
+        unless others took more than the reserve in between.
+        """
+        try:
+            self._check_usable()
+            self._admit(OPERATION_HEAD_SIZE + size_bytes, may_use_reserve=False)
+        except RaftlogError as refusal:
+            return refusal
+        return None
+
+    def append(self, operations: Iterable[Operation], *, may_use_reserve: bool = False) -> JournalSequence:
         """Take operations in order, all or none; they are durable once `durable_sequence` reaches the number returned.
 
-        Nothing is written before `flush`. Buffers must not change until then. Raises `Overloaded` and `StorageFull`
-        (nothing was taken), and the failure that ended the journal.
+        Nothing is written before `flush`. Buffers must not change until then. Operations without entries may use the
+        reserve; entries only with `may_use_reserve`, for those that were admitted before or that the Raft core made.
+        Raises `Overloaded` and `StorageFull` (nothing was taken), and the failure that ended the journal.
         """
         self._check_usable()
         encoded: list[Encoded] = []
-        size = entries = 0
+        size = 0
+        has_entries = False
         for operation in operations:
-            each = ENCODERS[type(operation)](operation)
+            kind = type(operation)
+            each = ENCODERS[kind](operation)
             encoded.append(each)
-            size += each[2]
-            entries += type(operation) in _ENTRIES
-        size += len(encoded) * OPERATION_HEAD_SIZE
-        self._admit(size, entries > 0)
-        self._take(encoded, size)
-        return JournalSequence(self._waiting[-1].number if self._waiting else self.durable_sequence)
-
-    def _take(self, encoded: Sequence[Encoded], size: int) -> None:
-        """Put operations into the frame that waits, and into new ones where it is full."""
-        self.pending_bytes += size
-        frame = self._waiting[-1] if self._waiting else self._new_frame()
-        if frame.size + size <= self.config.frame_payload_max:
-            frame.add_all(encoded, size)
-            return
-        for each in encoded:
-            if frame.size + OPERATION_HEAD_SIZE + each[2] > self.config.frame_payload_max:
-                frame = self._new_frame()
-            frame.add_all((each,), OPERATION_HEAD_SIZE + each[2])
+            size += OPERATION_HEAD_SIZE + each[2]
+            has_entries = has_entries or kind in _ENTRIES
+        self._admit(size, may_use_reserve=may_use_reserve or not has_entries)
+        return self._waiting.take(encoded, size)
 
     def hint_commit(self, hint: CommitHint) -> None:
         """Note a group's commit index; it goes with a frame that is written for another reason."""
         self._check_usable()
         self._hints[hint.group] = hint.index
 
-    def _admit(self, size: int, has_entries: bool) -> None:
-        config = self.config
-        reserve = config.reserve_bytes if has_entries else 0
-        if self.pending_bytes + size > config.pending_bytes_max + config.reserve_bytes - reserve:
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of operations that wait for their frame to be written; bounded by the configuration."""
+        return self._waiting.pending_bytes
+
+    def _admit(self, size: int, *, may_use_reserve: bool) -> None:
+        config, reserve_bytes, reserve_blocks = self.config, 0, self._reserve_blocks
+        if may_use_reserve:
+            reserve_bytes, reserve_blocks = config.reserve_bytes, 0
+        if self._waiting.pending_bytes + size > config.pending_bytes_max + reserve_bytes:
             raise Overloaded(f"{self.path}: {self.pending_bytes} bytes wait for the disk already; try again later")
-        if has_entries and self.live_bytes > config.journal_bytes_max:
+        if not may_use_reserve and self.live_bytes > config.journal_bytes_max:
             raise Overloaded(
                 f"{self.path}: {self.live_bytes} bytes of journal wait for a checkpoint; try again when it is complete"
             )
-        # Each frame may waste part of a block, and two neighbours are together larger than the largest frame.
-        frames = 2 + 2 * (size // config.frame_payload_max)
-        blocks = size // PAYLOAD_SIZE + 2 * frames
-        self._make_room(blocks + (self._reserve_blocks if has_entries else 0))
+        self._make_room(self._blocks_at_most(size) + reserve_blocks)
+
+    def _blocks_at_most(self, size: int) -> int:
+        """Each frame may waste part of a block, and two neighbours are together larger than the largest frame."""
+        return size // PAYLOAD_SIZE + 4 + 4 * (size // self._frame_payload_max)
 
     def _make_room(self, blocks: int) -> None:
         """Make sure that so many blocks can be written behind what waits already; raises `StorageFull`."""
+        end = self._waiting.end + blocks + MARGIN_BLOCKS
+        if end <= self._files.room_end:
+            return
         try:
-            self._files.make_room(self._next, self._waiting_blocks() + blocks + MARGIN_BLOCKS)
+            self._files.make_room(self._next, end - self._next)
         except OSError as error:
             self._fail(SyncFailed(f"{self.path}: a new file cannot be written: {error}"))
             self._check_usable()
-
-    def _waiting_blocks(self) -> int:
-        return sum(blocks_for(frame.size) for frame in self._waiting)
-
-    def _new_frame(self) -> PendingFrame:
-        last = self._waiting[-1] if self._waiting else None
-        frame = PendingFrame(JournalSequence(last.number + blocks_for(last.size) if last else self._next))
-        self._waiting.append(frame)
-        return frame
 
     # writing
 
@@ -235,21 +238,17 @@ class Journal:
         """Make durable what waits: write and sync now, or as soon as the sync under way returns."""
         self._check_usable()
         if self._waiting:
-            self._wanted = self._waiting[-1].number
+            self._wanted = self._waiting.last
         self._write_next()
 
     def _write_next(self) -> None:
         if self._is_writing or self.failure:
             return
-        if self._waiting and self._waiting[0].number <= self._wanted:
-            frame = self._waiting.popleft()
-        elif self._can_move_start():
-            frame = self._waiting.popleft() if self._waiting else PendingFrame(JournalSequence(self._next))
-        else:
+        if not (self._waiting and self._waiting.first <= self._wanted) and not self._can_move_start():
             return
         self._is_writing = True
         try:
-            placed = self._write(frame)
+            placed = self._write(self._waiting.pop())
         except OSError as error:
             self._fail(SyncFailed(f"{self.path}: a write failed: {error}; the journal takes nothing more"))
             return
@@ -260,7 +259,6 @@ class Journal:
     def _write(self, frame: PendingFrame) -> Placed:
         """Write one frame, without a sync."""
         assert frame.number == self._next, f"frame {frame.number} is to be written at {self._next}"
-        self.pending_bytes -= frame.operation_bytes
         if not self._waiting:
             self._add_hints(frame)
         if self._can_move_start():
@@ -281,7 +279,7 @@ class Journal:
         """Add hints as far as they fit into blocks that are written anyway; the rest waits, bounded by the groups."""
         room = blocks_for(frame.size) * PAYLOAD_SIZE - frame.size
         for group in list(self._hints)[: room // OPERATION_HEAD_SIZE]:
-            frame.add_all((encode_bare(Kind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
+            frame.add((encode_bare(Kind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
 
     def _synced(self, last: JournalSequence, start: int, placed: Placed, error: OSError | None) -> None:
         if self.failure:
@@ -346,7 +344,7 @@ class Journal:
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether the journal has grown by `checkpoint_bytes` since the last one, or its room runs out."""
-        room = self._files.room_blocks(self._next) - self._waiting_blocks() - MARGIN_BLOCKS
+        room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
         return self.live_bytes >= self.config.checkpoint_bytes or room <= self._reserve_blocks
 
     def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
@@ -360,12 +358,10 @@ class Journal:
         count = len(encoded)
         encoded = [encode_bare(Kind.CHECKPOINT_BEGIN, count), *encoded, encode_bare(Kind.CHECKPOINT_END, count)]
         size = sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
-        frames = 2 + 2 * (size // self.config.frame_payload_max)
-        self._make_room(size // PAYLOAD_SIZE + 2 * frames)
+        self._make_room(self._blocks_at_most(size))
         self._keep_reserve(size)
-        number = self._new_frame().number
-        self._take(encoded, size)
-        self._begun = _Checkpoint(number, self._waiting[-1].number)
+        number = self._waiting.begin_frame().number
+        self._begun = _Checkpoint(number, self._waiting.take(encoded, size))
         return number
 
     def complete_checkpoint(self, number: JournalSequence) -> None:
@@ -409,9 +405,9 @@ class Journal:
     def _write_and_sync(self) -> None:
         """Write what waits, then a frame without operations, each synced before the next; blocking."""
         while self._waiting:
-            self._write_now(self._waiting.popleft())
+            self._write_now(self._waiting.pop())
         if self._files.room_blocks(self._next) >= MARGIN_BLOCKS:
-            self._write_now(PendingFrame(JournalSequence(self._next)))
+            self._write_now(self._waiting.pop())
 
     def _write_now(self, frame: PendingFrame) -> None:
         try:

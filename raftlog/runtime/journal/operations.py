@@ -26,10 +26,11 @@ GroupKey: TypeAlias = bytes
 FRAME_HEAD: Final = struct.Struct(">II")
 OPERATION_HEAD: Final = struct.Struct(">B3x16sQQI")
 VOTE: Final = struct.Struct(">I16s")
-GROUP_STATE: Final = struct.Struct(">BBBxQQ20s44s")
+GROUP_STATE: Final = struct.Struct(">BBBxQQQQQ20s44s")
 FRAME_HEAD_SIZE: Final = FRAME_HEAD.size
 OPERATION_HEAD_SIZE: Final = OPERATION_HEAD.size
 NO_GROUP: Final = bytes(16)
+_NO_ENTRY: Final = (0, 0)
 
 
 class Kind(IntEnum):
@@ -47,6 +48,7 @@ class Kind(IntEnum):
     CHECKPOINT_BEGIN = 10
     GROUP_STATE = 11
     CHECKPOINT_END = 12
+    VOTING_POSITION = 13
 
 
 class Mark(IntEnum):
@@ -67,6 +69,13 @@ class LogEnd(NamedTuple):
     def id(self) -> Row:
         """The entry's id, with its place in the file: it ends at `id.end`."""
         return unpack_row(self.row)
+
+
+class LostEnd(NamedTuple):
+    """The id of a last entry that was lost to damage: the replica votes by it until its log reaches that far again."""
+
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    term: Term
 
 
 class HardState(NamedTuple):
@@ -117,11 +126,12 @@ class Install(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The group's directory, meta and first roll are synced. Bytes as `Install`."""
+    """The group's directory and meta file, and its first roll if it has one, are synced. Bytes as `Install`."""
 
     group: GroupKey
     log_start_offset: Offset
-    end: LogEnd
+    end: LogEnd | None
+    """`None` for a replica that begins with an empty log; then the body is empty."""
 
 
 class Removed(NamedTuple):
@@ -137,6 +147,17 @@ class CommitHint(NamedTuple):
     index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
 
 
+class VotingPosition(NamedTuple):
+    """The group votes by this id of a lost entry. `a` index, `b` term; index 0 and term 0: by its log again.
+
+    It stays through checkpoints, cuts and installations, until another one or `Removed`.
+    """
+
+    group: GroupKey
+    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    term: Term
+
+
 class GroupState(NamedTuple):
     """What a checkpoint says of one group. `a` term, `b` log start offset; body: the rest, of fixed size."""
 
@@ -148,10 +169,15 @@ class GroupState(NamedTuple):
     end: LogEnd | None
     """Last entry and its place; `None` for a log without entries. Synced before the checkpoint is completed."""
     commit_hint: Index
+    configuration_index: Index = Index(0)
+    """The latest configuration entry in the log, at most the index of `end`; 0 when only a roll has it."""
+    voting_position: tuple[Index, Term] | None = None
+    """Index and term of the lost entry that the group votes by, if there is one."""
 
 
-Operation: TypeAlias = HardState | Append | AppendIds | Cut | Trim | Install | Created | Removed | GroupState
-
+Operation: TypeAlias = (
+    HardState | Append | AppendIds | Cut | Trim | Install | Created | Removed | VotingPosition | GroupState
+)
 
 Encoded: TypeAlias = tuple[bytes, Sequence[Buffer], int]
 """One operation as bytes: its head, the parts of its body, and the body's size."""
@@ -189,8 +215,11 @@ def _encode_trim(operation: Trim) -> Encoded:
 
 
 def _encode_install(operation: Install | Created) -> Encoded:
-    group, log_start, (segment, row) = operation
+    group, log_start, end = operation
     kind = Kind.CREATED if isinstance(operation, Created) else Kind.INSTALL
+    if end is None:
+        return (_pack(kind, group, log_start, 0, 0), (), 0)
+    segment, row = end
     assert len(row) == ROW_SIZE, f"{len(row)} bytes are not a row of {ROW_SIZE}"
     return (_pack(kind, group, log_start, segment, ROW_SIZE), (row,), ROW_SIZE)
 
@@ -199,10 +228,21 @@ def _encode_removed(operation: Removed) -> Encoded:
     return (_pack(Kind.REMOVED, operation.group, 0, 0, 0), (), 0)
 
 
+def _encode_voting_position(operation: VotingPosition) -> Encoded:
+    group, index, term = operation
+    assert index > 0 or (index, term) == (0, 0), f"voting position of index {index}, term {term}"
+    return (_pack(Kind.VOTING_POSITION, group, index, term, 0), (), 0)
+
+
 def _encode_group_state(operation: GroupState) -> Encoded:
-    group, mark, term, vote, log_start, end, hint = operation
+    group, mark, term, vote, log_start, end, hint, configuration, voting_position = operation
+    last = end.id.index if end else 0
+    assert 0 <= configuration <= last, f"configuration entry {configuration}, last entry {last}"
     segment, row = end or (0, b"")
-    body = GROUP_STATE.pack(mark, vote is not None, end is not None, hint, segment, encode_vote(vote), row)
+    body = GROUP_STATE.pack(
+        mark, vote is not None, end is not None, hint, segment, configuration, *(voting_position or _NO_ENTRY),
+        encode_vote(vote), row,
+    )  # fmt: skip  # one line per field would hide that this is one call
     return (_pack(Kind.GROUP_STATE, group, term, log_start, len(body)), (body,), len(body))
 
 
@@ -215,6 +255,7 @@ ENCODERS: Final[dict[type, Callable[[Any], Encoded]]] = {
     Install: _encode_install,
     Created: _encode_install,
     Removed: _encode_removed,
+    VotingPosition: _encode_voting_position,
     GroupState: _encode_group_state,
 }
 
@@ -241,9 +282,14 @@ def decode_vote(body: Buffer) -> Member | None:
     return Member(node_id, uuid.UUID(bytes=disk))
 
 
+def decode_lost_end(index: int, term: int) -> LostEnd | None:
+    """A voting position; index 0 is none."""
+    return LostEnd(Index(index), Term(term)) if index else None
+
+
 def decode_group_state(group: GroupKey, term: int, log_start: int, body: Buffer) -> GroupState:
     """A group as a checkpoint says it; raises `struct.error` or `ValueError` for what is not one."""
-    mark, has_vote, has_end, hint, segment, vote, row = GROUP_STATE.unpack(body)
+    mark, has_vote, has_end, hint, segment, configuration, lost_index, lost_term, vote, row = GROUP_STATE.unpack(body)
     return GroupState(
         group,
         Mark(mark),
@@ -252,4 +298,6 @@ def decode_group_state(group: GroupKey, term: int, log_start: int, body: Buffer)
         Offset(log_start),
         LogEnd(Offset(segment), row) if has_end else None,
         Index(hint),
+        Index(configuration),
+        decode_lost_end(lost_index, lost_term),
     )

@@ -1,0 +1,50 @@
+"""A small journal on a simulated disk, and the calls that tests of it repeat."""
+
+from random import Random
+from typing import NamedTuple
+
+from raftlog.records import NewRecord, build_batch
+from raftlog.runtime.journal import Append, Fold, GroupState, Journal, JournalConfig, Mark
+from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.types import Index, Offset, Term
+from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, end_of
+
+ONE, TWO, _ = GROUPS
+BATCH = bytes(build_batch([NewRecord(bytes(1000))]))
+
+
+class Opened(NamedTuple):
+    disk: SimulatedDisk
+    journal: Journal
+    durable: list[int]
+
+
+def new(config: JournalConfig = SMALL, *, capacity: int | None = None) -> Opened:
+    disk = SimulatedDisk(Random(1), capacity_bytes=capacity)
+    journal, fold = Journal.open(disk, PATH, DISK, config, create=True)
+    assert not fold.groups
+    durable: list[int] = []
+    journal.on_durable = durable.append
+    return Opened(disk, journal, durable)
+
+
+def reopened(disk: SimulatedDisk, config: JournalConfig = SMALL) -> tuple[Journal, Fold]:
+    disk.power_loss()
+    return Journal.open(disk, PATH, DISK, config)
+
+
+def append_one(journal: Journal, index: int, group: bytes = ONE, batch: bytes = BATCH) -> int:
+    return journal.append([Append(group, Index(index), Index(index), [batch])])
+
+
+def state(group: bytes, last: int, term: int = 1) -> GroupState:
+    end = end_of({last: b""})
+    return GroupState(group, Mark.CREATED, Term(term), None, Offset(0), end, Index(0))
+
+
+def fill(opened: Opened, first: int, count: int, group: bytes = ONE) -> int:
+    for index in range(first, first + count):
+        append_one(opened.journal, index, group)
+        opened.journal.flush()
+        opened.disk.complete_all()
+    return first + count

@@ -1,0 +1,192 @@
+"""The journal's room: full disks, bounds on what waits, admission before the append, and the reserve."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.errors import InvalidArgument, LogClosed, Overloaded, RaftlogError, StorageFull, SyncFailed
+from raftlog.runtime.journal import Append, Cut, HardState, JournalConfig
+from raftlog.types import Index, Term
+from tests.runtime.journal_twin import SMALL
+from tests.runtime.opened_journal import BATCH, ONE, TWO, Opened, append_one, fill, new, reopened, state
+
+
+def test_a_full_disk_refuses_entries_and_leaves_room_for_votes_and_a_checkpoint() -> None:
+    capacity = 3 * SMALL.file_bytes
+    opened = new(capacity=capacity)
+    disk, journal, _ = opened
+    index = fill_until_full(opened)
+    assert index > 40
+    assert journal.is_checkpoint_due
+    journal.append([HardState(TWO, Term(1), None)])
+    journal.flush()
+    journal.checkpoint([state(ONE, index - 1), state(TWO, 1)])
+    disk.complete_all()
+    index = fill(opened, index, 10)
+    _, fold = reopened(disk)
+    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, 1)
+
+
+def test_a_refused_call_takes_nothing() -> None:
+    opened = new(capacity=3 * SMALL.file_bytes)
+    disk, journal, _ = opened
+    index = 1
+    batches = [BATCH] * 12
+    try:
+        while True:
+            journal.append([HardState(TWO, Term(index), None), Append(ONE, Index(index), Index(index + 11), batches)])
+            index += 12
+            journal.flush()
+            disk.complete_all()
+    except StorageFull as refusal:
+        assert "the disk is full" in str(refusal)  # noqa: PT017  # the loop counts what was taken before it
+    assert journal.is_idle
+    assert journal.pending_bytes == 0
+    _, fold = reopened(disk)
+    assert (fold.groups[ONE].last_index, fold.groups[TWO].term) == (index - 1, index - 12)
+
+
+def fill_until_full(opened: Opened, index: int = 1) -> int:
+    """Append until the disk is full; returns the index after the last entry that was taken."""
+    while True:
+        try:
+            index = fill(opened, index, 1)
+        except StorageFull:
+            return index
+
+
+@settings(max_examples=25, deadline=None)
+@given(spare=st.integers(0, 40))
+def test_a_full_disk_stops_nothing_for_good(spare: int) -> None:
+    opened = new(capacity=2 * SMALL.file_bytes + spare * 4096)
+    index = 1
+    for _ in range(5):
+        before, index = index, fill_until_full(opened, index)
+        assert index > before
+        opened.journal.checkpoint([state(ONE, index - 1)])
+        opened.disk.complete_all()
+    _, fold = reopened(opened.disk)
+    assert fold.groups[ONE].last_index == index - 1
+
+
+# bounds
+
+
+def test_waiting_operations_are_bounded_and_votes_have_room_left() -> None:
+    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
+    for index in range(1, 46):
+        append_one(journal, index)
+    with pytest.raises(Overloaded):
+        append_one(journal, 46)
+    assert 49_000 < journal.pending_bytes <= 50_000
+    journal.append([HardState(TWO, Term(1), None)])
+
+
+def test_a_journal_that_nobody_checkpoints_takes_no_more_entries() -> None:
+    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
+    with pytest.raises(Overloaded, match="checkpoint"):
+        fill(opened, 1, 60)
+    assert opened.journal.live_bytes <= 55 * 4096
+    opened.journal.append([HardState(TWO, Term(1), None)])
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    for changes in ({"write_bytes_max": 4096}, {"write_bytes_max": 32 << 20}, {"reserve_bytes": 1 << 30}):
+        with pytest.raises(InvalidArgument):
+            replace(JournalConfig(), **changes)
+
+
+# admission
+
+
+def entries_of(index: int, count: int) -> Append:
+    return Append(ONE, Index(index), Index(index + count - 1), [BATCH] * count)
+
+
+def why_append_raises(opened: Opened, operation: Append) -> RaftlogError | None:
+    try:
+        opened.journal.append([operation])
+    except RaftlogError as refusal:
+        return refusal
+    return None
+
+
+@settings(max_examples=40, deadline=None)
+@given(spare=st.integers(0, 20), counts=st.lists(st.integers(1, 15), min_size=1, max_size=12), flushes=st.booleans())
+def test_why_refused_says_what_the_append_would_do(spare: int, counts: list[int], flushes: bool) -> None:
+    """Whether the disk is full, too much waits in memory, or no checkpoint comes."""
+    config = replace(SMALL, pending_bytes_max=60_000, journal_bytes_max=40 * 4096)
+    opened = new(config, capacity=2 * SMALL.file_bytes + spare * 4096)
+    disk, journal, _ = opened
+    index = 1
+    for count in counts:
+        before = (journal.pending_bytes, journal.is_idle)
+        said = journal.why_refused(count * len(BATCH))
+        assert (journal.pending_bytes, journal.is_idle) == before
+        raised = why_append_raises(opened, entries_of(index, count))
+        assert (type(said), str(said)) == (type(raised), str(raised))
+        index += count if raised is None else 0
+        if flushes:
+            journal.flush()
+            disk.complete_all()
+    assert index > 1
+
+
+def test_the_room_of_admitted_entries_stays_theirs_on_a_full_disk() -> None:
+    """Votes and cuts come between admission and append; a checkpoint still has room behind them."""
+    opened = new(capacity=3 * SMALL.file_bytes)
+    disk, journal, _ = opened
+    index = 1
+    while journal.why_refused(2 * len(BATCH)) is None:
+        journal.append([HardState(TWO, Term(index), None), Cut(TWO, Index(1))])
+        journal.append([entries_of(index, 2)], may_use_reserve=True)
+        index += 2
+        journal.flush()
+        disk.complete_all()
+    refusal = journal.why_refused(2 * len(BATCH))
+    assert isinstance(refusal, StorageFull)
+    assert type(why_append_raises(opened, entries_of(index, 2))) is StorageFull
+    journal.append([entries_of(index, 2)], may_use_reserve=True)
+    journal.flush()
+    disk.complete_all()
+    assert journal.is_checkpoint_due
+    journal.checkpoint([state(ONE, index + 1), state(TWO, 1, term=index)])
+    disk.complete_all()
+    assert journal.why_refused(2 * len(BATCH)) is None
+    _, fold = reopened(disk)
+    assert fold.groups[ONE].last_index == index + 1
+
+
+def test_entries_that_were_admitted_wait_beyond_the_bound_for_new_ones_but_not_beyond_the_reserve() -> None:
+    _, journal, _ = new(replace(SMALL, pending_bytes_max=50_000))
+    index = 1
+    while journal.why_refused(len(BATCH)) is None:
+        append_one(journal, index)
+        index += 1
+    journal.append([entries_of(index, 10)], may_use_reserve=True)
+    assert 50_000 < journal.pending_bytes <= 50_000 + SMALL.reserve_bytes
+    with pytest.raises(Overloaded):
+        journal.append([entries_of(index + 10, 10)], may_use_reserve=True)
+
+
+def test_a_journal_that_waits_for_its_checkpoint_takes_what_was_admitted_before() -> None:
+    opened = new(replace(SMALL, journal_bytes_max=50 * 4096))
+    with pytest.raises(Overloaded, match="checkpoint"):
+        fill(opened, 1, 60)
+    index = opened.journal.live_bytes // 4096
+    assert isinstance(opened.journal.why_refused(1), Overloaded)
+    opened.journal.append([Append(TWO, Index(index), Index(index), [BATCH])], may_use_reserve=True)
+
+
+def test_why_refused_tells_the_failure_that_ended_the_journal() -> None:
+    disk, journal, _ = new()
+    append_one(journal, 1)
+    journal.flush()
+    disk.fail_sync()
+    disk.complete_all()
+    assert isinstance(journal.why_refused(1), SyncFailed)
+    _, closed, _ = new()
+    closed.close()
+    assert isinstance(closed.why_refused(1), LogClosed)
