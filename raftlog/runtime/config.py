@@ -1,0 +1,46 @@
+"""Settings of the driver. Those of the Raft core and of the journal are nested."""
+
+from dataclasses import dataclass, field
+
+from raftlog.config import GIB, MIB
+from raftlog.errors import InvalidArgument
+from raftlog.raft import RaftSettings
+from raftlog.runtime.journal.config import JournalConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverConfig:
+    """Sizes in bytes, times in milliseconds; every number is at least 1."""
+
+    tick_ms: int = 50
+    """One tick of every awake group; the times in `raft` count ticks."""
+    raft: RaftSettings = field(default_factory=RaftSettings)
+    journal: JournalConfig = field(default_factory=JournalConfig)
+    segment_bytes: int = GIB
+    """A leader rolls to a new segment before an append that would make the active one larger."""
+    segment_rows_max: int = 4 * MIB
+    """It also rolls when the index has so many rows."""
+    large_append_bytes: int = 64 * 1024
+    """Appends of one group and turn from this size on are synced in their segment instead of being journaled."""
+    recent_bytes_max: int = MIB
+    """Newest entries of one group that are kept in memory for followers; those not yet written are kept beyond it."""
+    checkpoint_interval_ms: int = 60_000
+    """A checkpoint is made at least this often while anything is journaled; sooner when the journal says so."""
+    checkpoint_files_max: int = 8
+    """Files that a checkpoint syncs at the same time: more would make the journal's own syncs wait."""
+    stall_ms: int = 1_000
+    """A leader whose loop or whose disk stands still for so long gives its leadership up."""
+    transfer_chunk_bytes: int = MIB
+    """Bytes asked for at once when segments or damaged entries are fetched from another replica."""
+    transfer_timeout_ms: int = 10_000
+    """How long one such question may take before it is asked again, perhaps elsewhere."""
+    scrub_interval_ms: int = 7 * 24 * 3_600_000
+    """The background scrub reads everything about once in this time."""
+    retry_pause_ms: int = 1_000
+    """Pause before an installation or a repair that failed is begun again."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if type(value) is int and value < 1:
+                raise InvalidArgument(f"{name}={value} is out of range: it must be at least 1")

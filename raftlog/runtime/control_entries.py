@@ -1,0 +1,117 @@
+"""What Raft itself says in a log, as batches: configurations and no-ops, and entries made from stored batches.
+
+A configuration stands in its own control entries and in the roll of every segment; both name members by node id and
+disk uuid. docs/FORMATS.md, sections 4 and 5, has the bytes. Batches made here have offset 0 and term 0: the log stamps
+both when the entry takes its place. Data batches are never opened. Pure; called by the group log and by recovery.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.errors import FormatError
+from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
+from raftlog.records import ControlKind, build_control_batch, read_control
+from raftlog.records.header import CONTROL_BIT
+from raftlog.storage.roll import Member, Roll, decode_members, encode_members
+from raftlog.types import Buffer, Index, NodeId, Offset, Term
+
+CONFIGURATION_VERSION: Final = 1
+_CONFIGURATION = struct.Struct(">BQ")
+_NO_OP: Final = b"\x01"
+"""A payload of version 1 that says nothing more."""
+_ATTRIBUTES_LOW: Final = 22
+"""Where the low byte of a batch's attributes stands."""
+_UNSTAMPED: Final = Offset(0)
+
+
+def member_of(replica: ReplicaId) -> Member:
+    """A replica as files name it."""
+    return Member(replica.node_id, replica.disk_uuid)
+
+
+def replica_of(member: Member) -> ReplicaId:
+    """A member as Raft names it."""
+    return ReplicaId(NodeId(member.node_id), member.disk_uuid)
+
+
+def configuration_of_roll(roll: Roll) -> Configuration:
+    """The configuration that holds where a segment begins; its index is that of the entry that it comes from."""
+    return _configuration(Index(roll.configuration_index), roll.voters, roll.learners, roll.outgoing_voters)
+
+
+def encode_configuration(configuration: Configuration, replaces_index: Index) -> bytes:
+    """The payload of a configuration entry. Its index is that of the entry, and not in it."""
+    lists = (configuration.voters, configuration.learners, configuration.outgoing)
+    members = b"".join(encode_members(map(member_of, replicas)) for replicas in lists)
+    return _CONFIGURATION.pack(CONFIGURATION_VERSION, replaces_index) + members
+
+
+def decode_configuration(payload: bytes, index: Index) -> tuple[Configuration, Index]:
+    """The configuration in the entry at `index`, and the index of the one that it replaces; raises `FormatError`."""
+    try:
+        version, replaces_index = _CONFIGURATION.unpack_from(payload)
+        if version != CONFIGURATION_VERSION:
+            raise FormatError(
+                f"configuration entry {index} of version {version}; this program reads version {CONFIGURATION_VERSION}"
+            )
+        voters, position = decode_members(payload, _CONFIGURATION.size)
+        learners, position = decode_members(payload, position)
+        outgoing, position = decode_members(payload, position)
+    except struct.error as error:
+        raise FormatError(f"configuration entry {index} of {len(payload)} bytes cannot be read: {error}") from None
+    if position != len(payload):
+        raise FormatError(f"configuration entry {index} has {len(payload)} bytes, of which {position} are read")
+    return _configuration(index, voters, learners, outgoing), Index(replaces_index)
+
+
+def _configuration(
+    index: Index, voters: tuple[Member, ...], learners: tuple[Member, ...], outgoing: tuple[Member, ...]
+) -> Configuration:
+    replicas = (tuple(sorted(map(replica_of, members))) for members in (voters, learners, outgoing))
+    return Configuration(index, *replicas)
+
+
+def no_op_batch(wall_ms: int) -> bytearray:
+    """The first entry of a new leader, unstamped."""
+    return build_control_batch(ControlKind.NO_OP, _NO_OP, wall_ms, next_offset=_UNSTAMPED)
+
+
+def configuration_batch(configuration: Configuration, replaces_index: Index, wall_ms: int) -> bytearray:
+    """The batch of a configuration entry, unstamped."""
+    payload = encode_configuration(configuration, replaces_index)
+    return build_control_batch(ControlKind.CONFIGURATION, payload, wall_ms, next_offset=_UNSTAMPED)
+
+
+def is_control(batch: Buffer) -> bool:
+    """Whether a batch is one of the log's own, from the control bit alone."""
+    return bool(batch[_ATTRIBUTES_LOW] & CONTROL_BIT)
+
+
+def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
+    """A stored batch, whose CRC was checked, as Raft's entry; only configurations and no-ops are more than data to it.
+
+    Raises `InvalidBatch` and `FormatError` for a control batch that this version cannot read.
+    """
+    if not is_control(batch):
+        return Entry(index, term, EntryKind.DATA, len(batch), batch)
+    kind, payload = read_control(batch)
+    if kind is ControlKind.CONFIGURATION:
+        configuration, _ = decode_configuration(payload, index)
+        return Entry(index, term, EntryKind.CONFIGURATION, len(batch), batch, configuration)
+    return Entry(index, term, EntryKind.NO_OP if kind is ControlKind.NO_OP else EntryKind.DATA, len(batch), batch)
+
+
+class BatchPayloads(ControlPayloads):
+    """Makes the batches of the entries that a core appends by itself. `wall_ms` gives milliseconds since 1970."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+
+    def no_op(self) -> Proposal:
+        batch = no_op_batch(self._wall_ms())
+        return Proposal(batch, len(batch))
+
+    def configuration(self, configuration: Configuration, replaces_index: Index) -> Proposal:
+        batch = configuration_batch(configuration, replaces_index, self._wall_ms())
+        return Proposal(batch, len(batch))

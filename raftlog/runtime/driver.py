@@ -1,0 +1,401 @@
+"""The driver: the one place that does persist → send → apply → advance, for all groups of a process.
+
+    turn:  every dirty group's Ready → its log and the journal, in memory
+           one write and one sync for all of them begin; then what may be said now is sent, files are written,
+           committed entries are delivered
+    when the journal's sync returns:  groups advance, what waited for it is sent, cuts reach the files
+
+Used unchanged by server and simulator, over a `Transport` and a `Disk`. Everything happens on one asyncio loop; there
+are no threads, and no clock but the loop's. Only dirty groups are visited; a tick visits those that are awake.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Self
+
+from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.raft import RaftCore, Ready, ReplicaId, Restart, Role
+from raftlog.raft.messages import AppendRequest
+from raftlog.runtime.admission import are_sound
+from raftlog.runtime.catch_up import CatchUp
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.control_entries import BatchPayloads
+from raftlog.runtime.creation import create_log, empty_log
+from raftlog.runtime.group import Group
+from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.operations import (
+    Created,
+    Cut,
+    GroupKey,
+    VotingPosition,
+)
+from raftlog.runtime.opening import OpenedGroup, open_groups, open_journal
+from raftlog.runtime.outbox import Outbox
+from raftlog.runtime.peers import Peers
+from raftlog.runtime.persister import Persister
+from raftlog.runtime.scrubbing import Scrubbing
+from raftlog.runtime.ticker import Ticker
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Roll
+from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.types import Index, NodeId, Offset
+
+
+def _ignore(*_: object) -> None:
+    return None
+
+
+class Driver:
+    """All groups of one process. Make one with `open`; it works from `start` to `close`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        me: ReplicaId,
+        transport: Transport,
+        random: Random,
+        config: DriverConfig,
+        journal: Journal,
+        boot_epoch: int,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.disk, self.data_dir, self.me, self.config = disk, data_dir, me, config
+        self.transport = transport
+        self.journal = journal
+        self.wall_ms = wall_ms
+        self.loop: asyncio.AbstractEventLoop
+        self.groups: dict[GroupKey, Group] = {}
+        self.failure: RaftlogError | None = None
+        """Why nothing goes on any more; set once."""
+        self.on_failure: Callable[[RaftlogError], None] = _ignore
+        """Called once, when the disk failed: the process must end, for what it holds is unknown."""
+        self.on_step: Callable[[Group, Ready], None] = _ignore
+        """Called with every Ready that was handled, for whoever watches."""
+        self.messages_refused = 0
+        """Appends that were unsound, or for which there was no room."""
+        self._random = random
+        self._boot_epoch = boot_epoch
+        self._dirty: list[Group] = []
+        self._awake: dict[GroupKey, Group] = {}
+        """Groups that want ticks."""
+        self._outbox = Outbox(transport)
+        self.persister = Persister(
+            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._fail
+        )
+        self._admitted_bytes = 0
+        """Proposals and appends that were taken and are not in the journal yet."""
+        self._is_started = False
+        self._is_turn_due = False
+        self._is_members_changed = True
+        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._tick, self._give_leadership_up)
+        silence = config.raft.election_ticks_min
+        self._peers = Peers(transport, config.raft.heartbeat_ticks, silence)
+        self._peers.on_change = self._process_changed
+        self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
+        self._catch_up = CatchUp(self)
+        journal.on_durable = self._journal_durable
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        data_dir: str,
+        me: ReplicaId,
+        transport: Transport,
+        random: Random,
+        config: DriverConfig | None = None,
+        *,
+        boot_epoch: int,
+        wall_ms: Callable[[], int],
+        create: bool = False,
+        synced_at_least: int = 0,
+    ) -> Self:
+        """Recover every group of this disk; blocking.
+
+        `create` belongs to the very first start of a disk uuid. `synced_at_least` is the greatest journal sequence that
+        anybody remembers of it. Raises `JournalDamaged` (take a new disk uuid and rejoin), `FormatError`, `OSError`.
+        """
+        config = config or DriverConfig()
+        journal, fold = open_journal(disk, data_dir, me, config.journal, create, synced_at_least)
+        driver = cls(disk, data_dir, me, transport, random, config, journal, boot_epoch, wall_ms)
+        driver.persister.trash.empty()
+        for opened in open_groups(disk, data_dir, fold, config):
+            driver._adopt(opened)
+        driver.persister.checkpoints.remember_removed(fold)
+        return driver
+
+    def _adopt(self, opened: OpenedGroup) -> None:
+        group = self._add(opened.group_id, opened.path, opened.log, opened.restart)
+        group.damage = opened.damage
+        if opened.lost_from is not None:
+            position = opened.restart.voting_position
+            assert position is not None, f"{opened.path} lost entries from {opened.lost_from} on"
+            self.persister.append(
+                [VotingPosition(group.key, *position), Cut(group.key, opened.lost_from)],
+            )
+        group.has_voting_position = opened.restart.voting_position is not None
+
+    def _add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        payloads = BatchPayloads(self.wall_ms)
+        random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
+        core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
+        group = Group(self, group_id, path, core, log)
+        self.groups[group.key] = self._awake[group.key] = group
+        self._is_members_changed = True
+        self.mark_dirty(group)
+        return group
+
+    def start(self) -> None:
+        """Begin to tick, on the running loop."""
+        self.loop = asyncio.get_running_loop()
+        self._is_started = True
+        self._ticker.start(self.loop)
+        self._want_turn()
+        for group in self.groups.values():
+            if group.damage:
+                self._catch_up.repair(group)
+
+    def close(self) -> None:
+        """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
+        self._ticker.stop()
+        self._catch_up.stop()
+        if self.failure is None:
+            self.failure = LogClosed("the process stops")
+            self.journal.close()
+        for group in self.groups.values():
+            group.end(self.failure)
+            group.log.segments.close()
+
+    # groups come and go
+
+    def create_group(self, roll: Roll, name: str | None = None) -> Group:
+        """Begin as one of the first replicas, with the group's first roll, the same everywhere; it is committed.
+
+        Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
+        """
+        path = f"{self.data_dir}/{name or roll.group_id}"
+        with self._making(path):
+            log, restart = create_log(self.disk, path, roll, self.config)
+        self.persister.append([Created(roll.group_id.bytes, Offset(0), log.end())])
+        return self._add(roll.group_id, path, log, restart)
+
+    def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
+        """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
+        path = f"{self.data_dir}/{name or group_id}"
+        with self._making(path):
+            log, restart = empty_log(self.disk, path, group_id, self.config)
+        self.persister.append([Created(group_id.bytes, Offset(0), None)])
+        return self._add(group_id, path, log, restart)
+
+    @contextmanager
+    def _making(self, path: str) -> Iterator[None]:
+        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                raise StorageFull(f"{path}: {error}; add space, and try again") from None
+            self.persister.stop_with(error)
+            raise self.failure or error from None
+
+    def remove_group(self, key: GroupKey) -> None:
+        """Forget a group: its mark stays in the journal, its directory goes."""
+        group = self.groups.pop(key)
+        self._awake.pop(key, None)
+        group.end(LogClosed(f"{group.path}: this replica was removed"))
+        self.persister.remove(group)
+        self._is_members_changed = True
+
+    # what the network brings
+
+    def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        """Messages of another process arrived. Those of unknown groups are nobody's."""
+        if self.failure:
+            return
+        for key, message in envelopes:
+            group = self.groups.get(key)
+            if group is None or group.is_deaf or message.sender.node_id != node:
+                self.messages_refused += 1
+                continue
+            if type(message) is AppendRequest and message.entries and not self._admits(group, message):
+                self.messages_refused += 1
+                continue
+            try:
+                group.core.step(message)
+            except CorruptBatch as error:
+                group.note_damage(error)
+            self.mark_dirty(group)
+
+    def _admits(self, group: Group, message: AppendRequest) -> bool:
+        size = sum(entry.size_bytes for entry in message.entries)
+        if group.is_disk_full or self.why_refused(size) is not None or not are_sound(message.entries):
+            return False
+        self._admitted_bytes += size
+        return True
+
+    def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        """The heartbeat of another process."""
+        self._peers.hear(node, beat)
+
+    async def serve(self, node: NodeId, request: object) -> object:
+        """Answer a bulk request of another replica; raises `RaftlogError` for what cannot be given."""
+        return self._catch_up.serve(node, request)
+
+    def _process_changed(self, node: NodeId, is_alive: bool) -> None:
+        for group in self.groups.values():
+            group.core.hear_from_process(node, is_alive)
+            if not group.core.is_asleep and group.key not in self._awake:
+                self.mark_dirty(group)
+
+    # what groups ask
+
+    def mark_dirty(self, group: Group) -> None:
+        if not group.is_dirty:
+            group.is_dirty = True
+            self._dirty.append(group)
+            self._want_turn()
+
+    def why_refused(self, size_bytes: int) -> RaftlogError | None:
+        return self.failure or self.journal.why_refused(size_bytes + self._admitted_bytes)
+
+    def note_admitted(self, size_bytes: int) -> None:
+        self._admitted_bytes += size_bytes
+
+    def damage_found(self, group: Group) -> None:
+        if self._is_started:
+            self._catch_up.repair(group)
+
+    def trim(self, group: Group, offset: Offset) -> None:
+        self.persister.trim(group, offset)
+
+    # the turn
+
+    def _want_turn(self) -> None:
+        if not self._is_turn_due and self._is_started:
+            self._is_turn_due = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_due = False
+        if self.failure:
+            return
+        dirty, self._dirty = self._dirty, []
+        taken: list[tuple[Group, Ready]] = []
+        try:
+            for group in dirty:
+                group.is_dirty = False
+                ready = self._take(group)
+                if ready is not None:
+                    taken.append((group, ready))
+                    self._outbox.post(group.key, ready.messages_now)
+                    self.persister.persist(group, ready)
+            self.persister.flush()
+        except RaftlogError as error:
+            self.persister.stop_with(error)  # a Ready was taken and is lost
+            return
+        self._admitted_bytes = 0
+        self._outbox.send()
+        for group, ready in taken:
+            self._finish(group, ready)
+            self.on_step(group, ready)
+
+    def _take(self, group: Group) -> Ready | None:
+        """The group's Ready, if it has one; and whether it wants ticks from now on."""
+        if group.is_closed or group.is_deaf:
+            return None
+        ready = group.take_ready()
+        if group.core.is_asleep:
+            self._awake.pop(group.key, None)
+        else:
+            self._awake[group.key] = group
+        if ready is not None and group.configuration_index != group.core.configuration.index:
+            group.configuration_index = group.core.configuration.index
+            self._is_members_changed = True
+        return ready
+
+    def _finish(self, group: Group, ready: Ready) -> None:
+        """Step 3 of a Ready, but for its messages."""
+        if ready.entries or ready.cut_to is not None:
+            self.persister.write(group)
+        if ready.apply is not None:
+            group.deliver(ready.apply)
+            self.persister.hint_commit(group, ready.apply.last)
+        for request, index in ready.reads:
+            _settle(request, index)
+        for request in ready.reads_failed:
+            _settle(request, NotLeader(f"{group.path}: the read was not served; ask again", group.core.leader))
+        if ready.install_offer is not None:
+            self._catch_up.offered(group, ready.install_offer)
+
+    def _journal_durable(self, _: JournalSequence) -> None:
+        self._ticker.note_disk_moved()
+        self.persister.settle()
+
+    def _fail(self, failure: RaftlogError) -> None:
+        """The disk failed, or something else that only a new start can mend."""
+        if self.failure is None:
+            self.failure = failure
+            self._ticker.stop()
+            self._catch_up.stop()
+            self.persister.drop_waits(failure)
+            for group in self.groups.values():
+                group.end(failure)
+            self.on_failure(failure)
+
+    def note_members_changed(self) -> None:
+        """Groups may be shared with other nodes than before."""
+        self._is_members_changed = True
+
+    # time
+
+    def _tick(self, now: float) -> None:
+        if self.journal.is_idle:
+            self._ticker.note_disk_moved()
+        if self._is_members_changed:
+            self._is_members_changed = False
+            self._peers.set_nodes(self._shared_nodes())
+        self._peers.tick(ProcessBeat(self._boot_epoch, self.journal.durable_sequence))
+        for group in self._awake.values():
+            if not group.is_deaf and group.core.tick():
+                self.mark_dirty(group)
+        self.persister.write_again()
+        checkpoints = self.persister.checkpoints
+        if not checkpoints.is_under_way:
+            self.persister.trash.empty()
+        try:
+            self._scrubbing.tick(self.groups, now)
+        except OSError as error:
+            self.persister.stop_with(error)
+        checkpoints.maybe_begin(self.groups.values(), now, self.config.checkpoint_interval_ms / 1000)
+        self.persister.flush()
+
+    def _shared_nodes(self) -> list[NodeId]:
+        members = (
+            member.node_id for group in self.groups.values() for member in group.core.configuration.all_members()
+        )
+        return sorted(set(members) - {self.me.node_id})
+
+    def _give_leadership_up(self, why: str) -> None:
+        """Others can lead better; where there are no others, nobody can."""
+        for group in self._awake.values():
+            core = group.core
+            if core.role is Role.LEADER and len(core.configuration.all_voters()) > 1 and core.step_down(why):
+                self.mark_dirty(group)
+
+
+def _settle(request: object, outcome: Index | RaftlogError) -> None:
+    """A read's request is the future that waits for it; its caller may have gone."""
+    assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
+    if request.done():
+        return
+    if isinstance(outcome, RaftlogError):
+        request.set_exception(outcome)
+    else:
+        request.set_result(outcome)

@@ -1,0 +1,105 @@
+"""The files of one group's directory while it is recovered: which there are, which go, and what is set aside.
+
+What nobody was promised is deleted. What a lost tail leaves behind it was promised, so it is kept in
+`.raftlog/damaged/`, durably, before its place is used again. Names that are no segment's stay as they are.
+"""
+
+import re
+from typing import Final
+
+from raftlog.storage.directory import DAMAGED, INTERNAL, internal, make_directory
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import segment_bases
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import LOG_SUFFIX, SUFFIXES, segment_stem
+from raftlog.types import Offset
+
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex)")
+_COPY_BYTES: Final = 4 << 20
+
+
+class GroupFiles:
+    """See the module. `bases` are the base offsets of the `.log` files, ascending."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.bases = [Offset(base) for base in segment_bases(disk, path)]
+        self.is_changed = False
+        """Whether a name was removed."""
+        self._disk = disk
+        self._path = path
+
+    def after(self, base: int) -> Offset | None:
+        """The file behind the one at `base`."""
+        return next((newer for newer in self.bases if newer > base), None)
+
+    def remove(self, base: Offset) -> str:
+        """Delete the files of a segment; returns the name of its `.log`."""
+        stem = f"{self._path}/{segment_stem(base)}"
+        for suffix in reversed(SUFFIXES):
+            if self._disk.exists(stem + suffix):
+                self._disk.unlink(stem + suffix)
+        self.bases.remove(base)
+        self.is_changed = True
+        return stem + LOG_SUFFIX
+
+    def remove_orphans(self) -> list[str]:
+        """Delete index files whose `.log` is not there."""
+        removed = []
+        for name in self._disk.list_directory(self._path):
+            match = _SEGMENT_FILE.fullmatch(name)
+            if match and not self._disk.exists(f"{self._path}/{match[1]}{LOG_SUFFIX}"):
+                self._disk.unlink(f"{self._path}/{name}")
+                self.is_changed = True
+                removed.append(f"{self._path}/{name}")
+        return removed
+
+    def unknown(self) -> list[str]:
+        """Names in the directory that are no segment's."""
+        names = self._disk.list_directory(self._path)
+        return [name for name in names if name != INTERNAL and not _SEGMENT_FILE.fullmatch(name)]
+
+    @staticmethod
+    def cut(segment: Segment) -> int:
+        """Cut a segment's files behind its last entry; returns the bytes that went from its `.log`."""
+        beyond = segment.files.log.size() - segment.end_position
+        if beyond > 0:
+            segment.log_changes.note()
+            segment.files.log.truncate(segment.end_position)
+        if segment.files.index.size() > segment.index_bytes:  # rows that wait for the file find their old ones there
+            segment.index_changes.note()
+            segment.files.index.truncate(segment.index_bytes)
+        return max(0, beyond)
+
+    # setting aside
+
+    def keep_tail(self, segment: Segment) -> list[str]:
+        """Copy what stands behind a segment's last entry; returns the copy's name, if there is anything."""
+        log = segment.files.log
+        position = segment.end_position
+        if log.size() <= position:
+            return []
+        kept = self._aside(segment.base_offset, position)
+        copy = self._disk.open(kept, create=True)
+        try:
+            for at in range(position, log.size(), _COPY_BYTES):
+                copy.write(at - position, [log.read(at, _COPY_BYTES)])
+            self._disk.sync([copy], [internal(self._path, DAMAGED)])
+        finally:
+            copy.close()
+        return [kept]
+
+    def keep_file(self, base: Offset) -> list[str]:
+        """Move a whole `.log` away; its index files go."""
+        kept = self._aside(base, 0)
+        self._disk.rename(f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}", kept)
+        self.remove(base)
+        self._disk.sync([], [internal(self._path, DAMAGED), self._path])
+        return [kept]
+
+    def _aside(self, base: int, position: int) -> str:
+        directory = internal(self._path, DAMAGED)
+        make_directory(self._disk, directory)
+        number = len(self._disk.list_directory(directory))
+        while self._disk.exists(kept := f"{directory}/{segment_stem(base)}{LOG_SUFFIX}.{position}.{number}"):
+            number += 1
+        return kept

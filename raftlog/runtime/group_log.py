@@ -1,0 +1,265 @@
+"""The group log: Raft's view of a segmented log, and the entries that are not in its files yet.
+
+    boundary.index < first index,   written index ≤ last index,   recent holds every entry above written index
+
+Raft appends and cuts at once, files follow: `write` brings entries to the segments, but while a cut is on its way to
+the journal nothing in the files may change (a cut is durable before a byte that it frees is touched), and on a full
+disk entries wait. So the newest entries are held in memory, a bounded number beyond those that wait, which also serves
+followers without reading. Offsets and terms are stamped here, when an entry takes its place.
+
+Not here: what is durable, committed or journaled; that is the group's and the driver's business.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Final
+
+from raftlog.raft import Entry, EntryId, LogView
+from raftlog.raft.entry import ORIGIN
+from raftlog.raft.memory_log import within_bytes
+from raftlog.records import ControlKind, read_control, read_header, stamp
+from raftlog.runtime.control_entries import entry_of, is_control
+from raftlog.runtime.journal.operations import LogEnd
+from raftlog.storage.recovery import read_roll
+from raftlog.storage.roll import decode_roll
+from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.types import Index, Offset, Term
+
+_ROWS_WAITING_MAX: Final = 4096
+_BASE_OFFSET: Final = struct.Struct(">q")
+
+
+class GroupLog(LogView):
+    """See the module. One owner: its group."""
+
+    def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
+        self._recent_bytes_max = recent_bytes_max
+        self._adopt(segments)
+
+    def _adopt(self, segments: SegmentedLog) -> None:
+        """Begin with what the files hold."""
+        self.segments = segments
+        self._boundary = _boundary_of(segments)
+        self._last_index = max(segments.last_index, self._boundary.index)
+        self.next_offset = segments.next_offset
+        """The offset that the next record gets."""
+        self._recent: list[Entry] = []
+        """The newest entries, up to the last one."""
+        self._recent_first = Index(self._last_index + 1)
+        self._recent_bytes = 0
+        self._written: Index = self._last_index
+        """The last entry whose bytes were brought to a file."""
+        self._cut_to: Index | None = None
+        """Entries above it in the files are gone, but their bytes are not to be touched yet."""
+        self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
+        """Where each term begins, from some index on; what is below is read from the index rows."""
+
+    # what Raft asks
+
+    @property
+    def boundary(self) -> EntryId:
+        return self._boundary
+
+    @property
+    def last_index(self) -> Index:
+        return self._last_index
+
+    def term_at(self, index: Index) -> Term:
+        """Raises `CorruptBatch` when the entry is an old one whose row or header is damaged."""
+        assert self._boundary.index <= index <= self._last_index, (
+            f"index {index} outside [{self._boundary.index}, {self._last_index}]"
+        )
+        runs = self._terms
+        if index >= runs[-1][0]:
+            return runs[-1][1]
+        if index >= runs[0][0]:
+            return runs[bisect_right(runs, index, key=itemgetter(0)) - 1][1]
+        return self._stored_term(index)
+
+    def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
+        """Raises `CorruptBatch` when the first of them is damaged; ends before a later damaged one."""
+        start = first - self._recent_first
+        if start >= 0:
+            return within_bytes(self._recent[start : start + max_entries], max_bytes)
+        last = Index(min(first + max_entries, self._recent_first) - 1)
+        stored = self.segments.read_entries(first, last, max_bytes)
+        return [entry_of(Index(row.index), Term(row.term), batch) for row, batch in stored]
+
+    # changing
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Take entries behind the last one; those made here are stamped. Returns their bytes."""
+        assert entries[0].index == self._last_index + 1, f"entry {entries[0].index} after {self._last_index}"
+        offset: int = self.next_offset
+        size = 0
+        for entry in entries:
+            batch = entry.payload
+            header = read_header(batch)
+            if header.base_offset != offset or header.leader_epoch != entry.term:
+                assert type(batch) is bytearray, (
+                    f"entry {entry.index}@{entry.term} says offset {header.base_offset}, epoch {header.leader_epoch} "
+                    f"where {offset} follows"
+                )
+                stamp(batch, Offset(offset), entry.term)
+            offset += header.last_offset_delta + 1
+            size += len(batch)
+            if entry.term != self._terms[-1][1]:
+                self._terms.append((entry.index, entry.term))
+        self._recent.extend(entries)
+        self._recent_bytes += size
+        self._last_index = entries[-1].index
+        self.next_offset = Offset(offset)
+        return size
+
+    def cut_to(self, index: Index) -> bool:
+        """Drop everything above `index`; true when that reaches into the files, for which `settle_cut` must follow."""
+        assert self._boundary.index <= index < self._last_index, f"cut to {index} of {self._last_index}"
+        self.next_offset = self.offset_of(Index(index + 1))
+        kept = max(0, index + 1 - self._recent_first)
+        self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[kept:])
+        del self._recent[kept:]
+        self._recent_first = Index(min(self._recent_first, index + 1))
+        self._last_index = index
+        while len(self._terms) > 1 and self._terms[-1][0] > index:
+            self._terms.pop()
+        if self._terms[0][0] > index:
+            self._terms = [(index, self._stored_term(index))]
+        if index < (self.segments.last_index if self._cut_to is None else self._cut_to):
+            self._cut_to = index
+        return self._cut_to is not None
+
+    def settle_cut(self) -> None:
+        """The cut is durable in the journal: the files may lose what it freed."""
+        assert self._cut_to is not None, "no cut waits"
+        self.segments.cut_to_index(self._cut_to)
+        self._written = min(self._written, self._cut_to)
+        self._cut_to = None
+
+    @property
+    def is_cut_waiting(self) -> bool:
+        return self._cut_to is not None
+
+    @property
+    def written_index(self) -> Index:
+        """The last entry in the files that still counts."""
+        return self._written if self._cut_to is None else min(self._written, self._cut_to)
+
+    def write(self) -> bool:
+        """Bring entries to the files, without a sync, unless a cut waits; false when the disk is full.
+
+        What could not be written waits in memory and goes with the next call. Raises `OSError` for worse than full.
+        """
+        if self._cut_to is not None:
+            return True
+        try:
+            for entry in self._recent[self.segments.last_index + 1 - self._recent_first :]:
+                self._take(entry)
+            self.segments.write()
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            return False
+        self._written = self._last_index
+        return True
+
+    def _take(self, entry: Entry) -> None:
+        batch = entry.payload
+        header = read_header(batch)
+        if is_control(batch):
+            kind, payload = read_control(batch, header)
+            if kind is ControlKind.ROLL:
+                self.segments.begin_segment(batch, header, decode_roll(payload), entry.term)
+                return
+        self.segments.append_stamped(batch, header)
+
+    def note_durable(self, index: Index) -> None:
+        """Everything up to `index` survives a crash, in the journal or in its segment."""
+        segments = self.segments
+        index = min(index, self.written_index)
+        if index > segments.durable_index:
+            waiting = segments.active.rows - segments.active.rows_published
+            segments.mark_durable(index, publish=waiting > _ROWS_WAITING_MAX)
+
+    def release(self, applied: Index) -> None:
+        """Entries up to `applied` need not be held for their waiters; too many of the written ones are let go."""
+        if self._recent_bytes <= self._recent_bytes_max:
+            return
+        free = min(applied, self.written_index) + 1 - self._recent_first
+        dropped = 0
+        while dropped < free and self._recent_bytes > self._recent_bytes_max // 2:
+            self._recent_bytes -= len(self._recent[dropped].payload)
+            dropped += 1
+        del self._recent[:dropped]
+        self._recent_first = Index(self._recent_first + dropped)
+
+    # finding
+
+    def offset_of(self, index: Index) -> Offset:
+        """Base offset of an entry, or of the one that will follow the last."""
+        if index > self._last_index:
+            assert index == self._last_index + 1, f"index {index} after {self._last_index}"
+            return self.next_offset
+        at = index - self._recent_first
+        if at >= 0:
+            return Offset(_BASE_OFFSET.unpack_from(self._recent[at].payload)[0])
+        return Offset(self.segments.row_at(index).offset)
+
+    def rows(self, first: Index, last: Index) -> bytes:
+        """Index rows of written entries, as the journal wants them of a large append."""
+        parts = []
+        while first <= last:
+            segment = self.segments.segment_of_index(first)
+            count = min(last + 1, segment.next_index) - first
+            parts.append(segment.row_bytes(first - segment.base_index, count))
+            first = Index(first + count)
+        return b"".join(parts)
+
+    def end(self) -> LogEnd | None:
+        """The last entry in the files and its place, for a checkpoint."""
+        if not self.segments.segments:
+            return None
+        segment = self.segments.active
+        return LogEnd(Offset(segment.base_offset), segment.row_bytes(segment.rows - 1, 1))
+
+    def _stored_term(self, index: Index) -> Term:
+        if index == self._boundary.index:
+            return self._boundary.term
+        return Term(self.segments.checked_row_at(index).term)
+
+    # trimming
+
+    def trim_target(self, offset: int) -> EntryId | None:
+        """The boundary after a trim at `offset`; `None` when no closed segment lies wholly below."""
+        doomed = self.segments.segments_below(offset)
+        if not doomed:
+            return None
+        last = Index(doomed[-1].next_index - 1)
+        return EntryId(last, self.term_at(last))
+
+    def trim(self, offset: int, boundary: EntryId) -> None:
+        """Delete the segments below `offset`; the new log start is durable."""
+        self.segments.log_start_offset = Offset(max(offset, self.segments.log_start_offset))
+        self.segments.drop_below(offset)
+        self._boundary = boundary
+        dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
+        self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
+        del self._recent[:dropped]
+        self._recent_first = Index(self._recent_first + dropped)
+
+    def replace(self, segments: SegmentedLog) -> None:
+        """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
+        self._adopt(segments)
+
+
+def _boundary_of(segments: SegmentedLog) -> EntryId:
+    if not segments.segments or segments.segments[0].base_index <= 1:
+        return ORIGIN
+    first = segments.segments[0]
+    roll = read_roll(first)
+    if roll is None:
+        # Damaged: what stands before it is committed, so nobody will ask with another term than the right one, and
+        # this replica asks nobody until it is repaired.
+        return EntryId(Index(first.base_index - 1), Term(first.row(0).term))
+    return EntryId(Index(first.base_index - 1), Term(roll.previous_term))

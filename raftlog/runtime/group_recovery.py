@@ -1,0 +1,358 @@
+"""One group's directory made equal to what the journal says of it, when a process starts (design section 3).
+
+    segments below the log start            deleted: left over from a trim that is durable
+    entries up to `keep_to`                 adopted as the checkpoint synced them, without reading their bytes
+    entries behind it                       written from the journal, or compared with their index rows
+    bytes and files behind the last entry   cut off and deleted: nobody was promised them
+
+All of it can be repeated: after a crash in the middle the journal still says the same. Nothing is synced but what is
+set aside; whatever was touched counts as changed for the next checkpoint, so the journal may not be recycled before.
+
+A damaged entry whose row is known keeps its place, to be repaired from another replica. Where nothing says what stood
+there, or what follows, the log ends before it: `lost_from`. Then the id that the log ended with is the voting position,
+what lies behind is set aside in `.raftlog/damaged/`, and the caller journals both (a cut, the voting position) before
+it appends anything: otherwise the journal would name entries twice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+from raftlog.raft import EntryId
+from raftlog.runtime.configuration_walk import configurations
+from raftlog.runtime.group_files import GroupFiles
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.replay import JournalEntry, Replay, journal_entries, last_term
+from raftlog.storage.adoption import Adopted, Adoption, Damage, Start, damage_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import read_roll
+from raftlog.storage.rows import ROW_SIZE, unpack_row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import LOG_SUFFIX, open_segment_files, segment_stem
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Buffer, Index, Offset, Position, Term
+
+__all__ = ["GroupReport", "RecoveredGroup", "configurations", "recover_group"]
+
+
+@dataclass(slots=True)
+class GroupReport:
+    """What a recovery found and did."""
+
+    entries_written: int = 0
+    entries_matched: int = 0
+    """Entries of large appends that were in their segment, byte for byte."""
+    segments_adopted: int = 0
+    indexes_rebuilt: list[str] = field(default_factory=list)
+    leftovers_removed: int = 0
+    """Segments below the log start."""
+    files_removed: list[str] = field(default_factory=list)
+    bytes_cut: int = 0
+    kept_aside: list[str] = field(default_factory=list)
+    """Bytes that a lost tail left behind it."""
+    unknown: list[str] = field(default_factory=list)
+    """Names that are no segment's; they stay."""
+
+
+class RecoveredGroup(NamedTuple):
+    """A group's log as it stands on its disk. All of it is durable, by the checkpoint or by the journal."""
+
+    log: SegmentedLog
+    damage: tuple[Damage, ...]
+    """Entries that were found damaged; also the first one that was lost, with its reason."""
+    lost_from: Index | None
+    """The first entry that is gone together with all behind it: the log ends before it, and did not."""
+    voting_position: EntryId | None
+    """With `lost_from`: the id that the log ended with."""
+    configuration_index: Index | None
+    """The latest configuration entry in the log, 0 when only a roll has it; `None` when that is not known."""
+    unwritten: tuple[Buffer, ...]
+    """Batches of the entries behind the log's last one that a full disk refused; the caller holds them in memory."""
+    report: GroupReport
+
+
+def recover_group(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
+    """Open the segments in `path` and make them equal to the fold.
+
+    `fold` may be missing when there is nothing behind `keep_to`. Raises `OSError`, `JournalDamaged` and `FormatError`.
+    """
+    recovery = GroupRecovery(disk, path, folded, fold)
+    try:
+        return recovery.run()
+    except BaseException:
+        for segment in recovery.segments:
+            segment.close()
+        raise
+
+
+class GroupRecovery:
+    """One recovery of one directory; `run` it once."""
+
+    def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
+        self.segments: list[Segment] = []
+        self._disk = disk
+        self._path = path
+        self._folded = folded
+        self._fold = fold
+        self._report = GroupReport()
+        self._files = GroupFiles(disk, path)
+        self._damage: list[Damage] = []
+        self._pending: Adopted | None = None
+        """When entry `keep_to` is damaged, and the offset behind it is yet to be known."""
+        self._lost: Damage | None = None
+
+    def run(self) -> RecoveredGroup:
+        self._adopt_synced()
+        first = self._folded.keep_to + 1
+        start = self._trimmed_to()
+        if start is not None:
+            first = start.index
+            self._forget_synced()
+        self._remove_leftovers(start)
+        replay = Replay(self._disk, self._path, self.segments)
+        if self._lost is None:
+            self._replay(replay, self._entries(first))
+        return self._finish(replay)
+
+    # what the checkpoint synced
+
+    def _adopt_synced(self) -> None:
+        """The segments up to the one with `keep_to`, in order."""
+        if self._folded.keep_to == 0:
+            return
+        base = self._first_base()
+        if base is None:
+            self._lose(self._folded.log_start_offset, "the file with the log start is missing, or its first entry is")
+            return
+        while self._lost is None:
+            segment = self._open(base)
+            adopted = self._adopt(segment)
+            if adopted.is_rebuilt:
+                self._report.indexes_rebuilt.append(segment.files.index.path)
+            if adopted.pending:
+                self._pending = adopted
+                break
+            if adopted.broken or segment.next_index > self._folded.keep_to:
+                if adopted.broken:
+                    self._lose(base, adopted.broken)
+                break
+            if segment.next_offset == base:
+                self._lose(base, "it was closed, and holds no offset")
+            base = Offset(segment.next_offset)
+            if self._lost is None and base not in self._files.bases:
+                self._lose(base, "the file is missing")
+        self._report.segments_adopted = len(self.segments)
+
+    def _first_base(self) -> Offset | None:
+        """The file that holds the log start: the last one at or below it that is no newer than `keep_to`.
+
+        A newer one may have been left by entries that were cut: their offsets were given out again since.
+        """
+        for base in reversed(self._files.bases):
+            if base <= self._folded.log_start_offset:
+                index = self._stored_base_index(base)
+                if index is not None and index <= self._folded.keep_to:
+                    return base
+        return None
+
+    def _stored_base_index(self, base: Offset) -> Index | None:
+        if base == 0:
+            return Index(1)  # no segment without an offset is rolled
+        segment = Segment(base, 0, open_segment_files(self._disk, self._path, base))
+        try:
+            if roll := read_roll(segment):
+                return Index(roll.base_index)
+            packed = segment.files.index.read(0, ROW_SIZE)
+            row = unpack_row(packed) if len(packed) == ROW_SIZE else None
+            return Index(row.index) if row and (row.position, row.offset) == (0, base) else None
+        finally:
+            segment.close()
+
+    def _start_behind(self, base: int) -> Start | None:
+        """Where the next file begins. It may hold entries that were cut: what stood before them is the same."""
+        following = self._files.after(base)
+        index = None if following is None else self._stored_base_index(following)
+        return Start(index, following) if following is not None and index is not None else None
+
+    def _open(self, base: Offset) -> Segment:
+        before = self.segments[-1] if self.segments else None
+        index = before.next_index if before else self._stored_base_index(base)
+        assert index is not None, f"{self._path}: nobody knows where segment {base} begins"
+        segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
+        self.segments.append(segment)
+        return segment
+
+    def _adopt(self, segment: Segment) -> Adopted:
+        end, keep_to = self._folded.end, self._folded.keep_to
+        assert end is not None, f"{self._path}: entries up to {keep_to} without a last one"
+        holds_end = end.segment == segment.base_offset and keep_to == end.id.index
+        roll = read_roll(segment)
+        if roll and roll.base_index != segment.base_index:
+            return Adopted(broken=f"it begins at index {roll.base_index}, where {segment.base_index} follows")
+        segment.created_ms = roll.created_ms if roll else 0
+        found: list[Damage] = []
+        adopted = Adoption(
+            segment,
+            keep_to,
+            end_row=end.row if holds_end else None,
+            following=partial(self._start_behind, segment.base_offset),
+            term_min=self._term_before(segment),
+            term_max=Term(end.id.term),
+            damage=found,
+        ).run()
+        if roll is None and segment.rows and not any(each.index == segment.base_index for each in found):
+            found.append(damage_of(segment.files.log, segment.row(0), "the roll cannot be read"))
+        self._damage += found
+        return adopted
+
+    def _term_before(self, segment: Segment) -> Term:
+        if len(self.segments) < 2 or self.segments[-2].rows == 0:
+            return Term(0)
+        before = self.segments[-2]
+        return Term(before.row(before.rows - 1).term)
+
+    # trims
+
+    def _trimmed_to(self) -> JournalEntry | None:
+        """The last roll behind the checkpoint at or below the log start: all before it was given up."""
+        start = self._folded.log_start_offset
+        if self.segments and self._lost is None and start < self.segments[-1].next_offset:
+            return None
+        found = None
+        for entry in self._entries(0) if start else ():
+            if entry.offset > start:
+                break
+            if entry.is_roll:
+                found = entry
+        return found
+
+    def _forget_synced(self) -> None:
+        """All segments of the checkpoint lie below the log start: whatever is left of them does not count."""
+        for segment in self.segments:
+            segment.close()
+        self.segments.clear()
+        self._damage.clear()
+        self._pending = self._lost = None
+        self._report.indexes_rebuilt.clear()
+
+    def _remove_leftovers(self, start: JournalEntry | None) -> None:
+        """Delete what lies before the first segment, whose records are all below the log start."""
+        first = start.offset if start else self.segments[0].base_offset if self.segments else 0
+        for base in [base for base in self._files.bases if base < first]:
+            self._files.remove(base)
+            self._report.leftovers_removed += 1
+
+    # what the journal holds
+
+    def _entries(self, first: int) -> Iterator[JournalEntry]:
+        if self._fold is None:
+            return iter(())
+        return journal_entries(self._folded, self._fold, first)
+
+    def _replay(self, replay: Replay, entries: Iterator[JournalEntry]) -> None:
+        if self._pending:
+            entries = self._settle_pending(self._pending, entries)
+            if self._lost:
+                return
+        why = replay.run(entries)
+        self._damage += replay.damage
+        if why:
+            self._lose(Offset(self.segments[-1].base_offset if self.segments else 0), why)
+
+    def _settle_pending(self, pending: Adopted, entries: Iterator[JournalEntry]) -> Iterator[JournalEntry]:
+        """The entry behind a damaged one says which offset follows it."""
+        following = next(entries, None)
+        segment = self.segments[-1]
+        assert pending.pending is not None, f"{pending} has no row"
+        row, why = unpack_row(pending.pending), pending.broken or ""
+        if following is None or following.offset < row.offset:
+            self._lose(Offset(segment.base_offset), f"{why}, and nothing says which offset follows")
+            return entries
+        segment.adopt_by_row(pending.pending, following.offset)
+        self._damage.append(damage_of(segment.files.log, row, why))
+        return chain([following], entries)
+
+    # the end
+
+    def _lose(self, base: Offset, why: str) -> None:
+        """The log ends here, and did not."""
+        segment = self.segments[-1] if self.segments else None
+        position = segment.end_position if segment and segment.base_offset == base else 0
+        offset = segment.next_offset if segment else base
+        index = segment.next_index if segment else 1
+        file = f"{self._path}/{segment_stem(base)}{LOG_SUFFIX}"
+        self._lost = Damage(file, Position(position), Offset(offset), Index(index), None, why)
+
+    def _finish(self, replay: Replay) -> RecoveredGroup:
+        if self.segments and not self.segments[-1].rows:
+            self.segments.pop().close()
+        if replay.full_error and not self.segments and self._folded.log_start_offset:
+            raise replay.full_error  # nothing would say at which index the log begins
+        if self._lost:
+            self._damage.append(self._lost)
+        self._tidy_files()
+        self._report.entries_written, self._report.entries_matched = replay.entries_written, replay.entries_matched
+        log = self._log()
+        return RecoveredGroup(
+            log,
+            tuple(self._damage),
+            Index(log.last_index + 1) if self._lost else None,
+            self._voting_position() if self._lost else None,
+            self._configuration_index(log, replay),
+            tuple(replay.unwritten),
+            self._report,
+        )
+
+    def _log(self) -> SegmentedLog:
+        start = Offset(0)
+        if self.segments:  # a log that lost its tail can end below its start
+            first, last = self.segments[0], self.segments[-1]
+            start = min(max(self._folded.log_start_offset, Offset(first.base_offset)), Offset(last.next_offset))
+        log = SegmentedLog(self._disk, self._path, tuple(self.segments), start)
+        if self._files.is_changed or any(map(self._is_touched, self.segments)):
+            log.directory_changes.note()
+        log.mark_durable(log.last_index, publish=False)
+        return log
+
+    def _is_touched(self, segment: Segment) -> bool:
+        """Whether the segment may differ from what the checkpoint synced."""
+        keep_to, end = self._folded.keep_to, self._folded.end
+        is_cut = end is None or keep_to < end.id.index
+        return segment.next_index > keep_to + 1 or (is_cut and segment.next_index > keep_to)
+
+    def _voting_position(self) -> EntryId:
+        """The id that the log ended with; where its term is not known, one that is as great."""
+        folded = self._folded
+        term = last_term(folded, self._fold)
+        if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:
+            term = Term(self.segments[-1].row(folded.keep_to - self.segments[-1].base_index).term)
+        if term is None:
+            assert folded.end is not None, f"{self._path}: nothing was there to be lost"
+            term = Term(folded.end.id.term)
+        return EntryId(folded.last_index, term)
+
+    def _configuration_index(self, log: SegmentedLog, replay: Replay) -> Index | None:
+        known = replay.configuration_index or self._folded.configuration_index
+        return known if known is not None and known <= log.last_index else None
+
+    def _tidy_files(self) -> None:
+        """Cut files where their last entry ends, and remove those that hold none."""
+        report = self._report
+        for segment in self.segments:
+            is_last = segment is self.segments[-1]
+            if self._lost and is_last:
+                report.kept_aside += self._files.keep_tail(segment)
+            report.bytes_cut += self._files.cut(segment)
+            if self._is_touched(segment):
+                for changes in (segment.log_changes, segment.index_changes, segment.times.changes):
+                    changes.note()
+        used = [segment.base_offset for segment in self.segments]
+        for base in reversed([base for base in self._files.bases if base not in used]):
+            if self._lost:
+                report.kept_aside += self._files.keep_file(base)
+            else:
+                report.files_removed.append(self._files.remove(base))
+        report.files_removed += self._files.remove_orphans()
+        report.unknown = self._files.unknown()

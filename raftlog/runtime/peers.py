@@ -1,0 +1,76 @@
+"""The heartbeats between processes: who is there, in which life, and how far its journal was synced.
+
+A group sleeps on these heartbeats instead of its own (one message for each pair of processes and beat, however many
+groups they share). A process that was silent for `silence_ticks` is taken for dead; a new boot epoch means that it died
+and came back. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported, and not
+taken for alive.
+
+    beats go to `nodes` only; silence is counted for them only
+"""
+
+from collections.abc import Callable, Iterable
+
+from raftlog.runtime.transport import ProcessBeat, Transport
+from raftlog.types import NodeId
+
+
+class _Peer:
+    __slots__ = ("beat", "heard_tick", "is_alive")
+
+    def __init__(self) -> None:
+        self.beat: ProcessBeat | None = None
+        """The newest one: its epoch and its sequence never fall."""
+        self.heard_tick = 0
+        self.is_alive = False
+
+
+class Peers:
+    """What this process knows of the others. `on_change(node, is_alive)` is called for every change."""
+
+    def __init__(self, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
+        self._transport = transport
+        self._beat_ticks = beat_ticks
+        self._silence_ticks = silence_ticks
+        self._peers: dict[NodeId, _Peer] = {}
+        self._tick = 0
+        self.on_change: Callable[[NodeId, bool], None] = lambda node, is_alive: None
+        self.stale_beats = 0
+        """Beats of processes that run on an old copy of their disk."""
+
+    def set_nodes(self, nodes: Iterable[NodeId]) -> None:
+        """Whom groups are shared with, in a fixed order; what is known of those who stay is kept."""
+        self._peers = {node: self._peers.get(node) or _Peer() for node in nodes}
+
+    def tick(self, beat: ProcessBeat) -> None:
+        """Time goes on by one tick; `beat` is what we have to say."""
+        self._tick += 1
+        if self._tick % self._beat_ticks == 0:
+            for node in self._peers:
+                self._transport.beat(node, beat)
+        for node, peer in list(self._peers.items()):
+            if peer.is_alive and self._tick - peer.heard_tick >= self._silence_ticks:
+                peer.is_alive = False
+                self.on_change(node, False)
+
+    def hear(self, node: NodeId, beat: ProcessBeat) -> None:
+        """A beat arrived; from nodes without a shared group it is of no use."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        last = peer.beat
+        if last is not None and beat.boot_epoch < last.boot_epoch:
+            self.stale_beats += 1
+            return
+        is_new_life = last is not None and beat.boot_epoch > last.boot_epoch
+        if is_new_life and last is not None and beat.journal_sequence < last.journal_sequence:
+            self.stale_beats += 1
+            return
+        peer.heard_tick = self._tick
+        if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
+            peer.beat = beat
+        if is_new_life and peer.is_alive:
+            peer.is_alive = False
+            self.on_change(node, False)
+        if not peer.is_alive:
+            peer.is_alive = True
+            self.on_change(node, True)

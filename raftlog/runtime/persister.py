@@ -1,0 +1,231 @@
+"""The disk's side of the driver: Readys into logs and journal, and what follows when the journal's sync returned.
+
+    handed over ≥ journaled ≥ durable, in the order of the journal for all groups together
+
+One write and one sync serve all groups of a turn. Whoever waits for durability, a part of a Ready, a cut, a trim, an
+installation, waits in one queue. A failed sync is never tried again: it ends the process.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
+from raftlog.raft import Ready
+from raftlog.runtime.checkpoints import Checkpoints
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.control_entries import member_of
+from raftlog.runtime.durable_waits import DurableWaits
+from raftlog.runtime.group import Group, Part
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.journal.blocks import JournalSequence
+from raftlog.runtime.journal.operations import (
+    Append,
+    CommitHint,
+    Cut,
+    GroupKey,
+    HardState,
+    Operation,
+    Removed,
+    Trim,
+    VotingPosition,
+)
+from raftlog.runtime.large_appends import LargeAppends
+from raftlog.runtime.outbox import Outbox
+from raftlog.runtime.replica_directory import Trash
+from raftlog.storage.disk import Disk, File
+from raftlog.types import Index, Offset, Term
+
+
+class Persister:
+    """Made by the driver, which gives it `want_turn`, `mark_dirty` and `fail` once they exist."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: str,
+        journal: Journal,
+        config: DriverConfig,
+        outbox: Outbox,
+        want_turn: Callable[[], None],
+        mark_dirty: Callable[[Group], None],
+        fail: Callable[[RaftlogError], None],
+    ) -> None:
+        self.journal = journal
+        self.checkpoints = Checkpoints(disk, journal, config.checkpoint_files_max, self._disk_failed)
+        self.trash = Trash(disk, data_dir)
+        self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
+        self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
+        self._waits = DurableWaits()
+        self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
+        self._full: dict[GroupKey, Group] = {}
+        """Groups with entries that wait for room on the disk."""
+        self._last_sequence = journal.durable_sequence
+        """Of the newest operation."""
+        journal.on_failure = fail
+
+    # into the journal
+
+    def append(self, operations: Sequence[Operation]) -> None:
+        """Journal operations that nobody waits for; they go with the next turn."""
+        self._last_sequence = self.journal.append(operations, may_use_reserve=True)
+        self._want_turn()
+
+    def flush(self) -> None:
+        """Let the journal write what waits, as one frame with one sync."""
+        if self.journal.failure is None and not self.journal.is_idle:
+            self.journal.flush()
+
+    def persist(self, group: Group, ready: Ready) -> None:
+        """Steps 1 and 2 of a Ready: everything into the log and the journal, in memory."""
+        key, log, entries = group.key, group.log, ready.entries
+        operations: list[Operation] = []
+        if ready.hard_state is not None:
+            group.hard_state = term, vote = ready.hard_state
+            operations.append(HardState(key, term, member_of(vote) if vote else None))
+        if ready.cut_to is not None:
+            log.cut_to(ready.cut_to)
+            self._larges.cut(group, ready.cut_to)
+            operations.append(Cut(key, Index(ready.cut_to + 1)))
+        is_large = bool(entries) and log.append(entries) >= self._config.large_append_bytes
+        if entries and not is_large:
+            operations.append(Append(key, entries[0].index, entries[-1].index, [each.payload for each in entries]))
+        if operations:
+            self._last_sequence = self.journal.append(operations, may_use_reserve=True)
+            if ready.cut_to is not None:
+                group.cut_sequence = self._last_sequence
+        if not ready.must_sync and not group.parts:
+            self._outbox.post(key, ready.messages_once_durable)
+        elif ready.must_sync or ready.messages_once_durable:
+            part = Part(ready.number, log.last_index, ready.messages_once_durable)
+            group.parts.append(part)
+            if is_large:
+                self._larges.take(group, part, entries[0].index, entries[-1].index)
+            else:
+                self._journaled(group, part, self._last_sequence)
+
+    def _journaled(self, group: Group, part: Part, sequence: JournalSequence) -> None:
+        """A part is in the journal, all of it."""
+        part.sequence = sequence
+        self._wait(sequence, self._advance, group)
+
+    def _wait(self, sequence: JournalSequence, action: Callable[..., None], subject: object) -> None:
+        self._waits.add(sequence, action, subject)
+        if sequence <= self.journal.durable_sequence:
+            asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
+        self._want_turn()
+
+    def write(self, group: Group) -> None:
+        """Bring entries to the files; on a full disk they wait, and the group takes nothing more."""
+        try:
+            is_written = group.log.write()
+        except OSError as error:
+            self._disk_failed(error)
+            return
+        group.is_disk_full = not is_written
+        if is_written:
+            self._full.pop(group.key, None)
+            self._larges.start(group)
+        else:
+            self._full[group.key] = group
+
+    def write_again(self) -> None:
+        """Try the groups again for which there was no room."""
+        for group in list(self._full.values()):
+            self.write(group)
+
+    def hint_commit(self, group: Group, index: Index) -> None:
+        """Let the journal know how far the group is committed, without a sync."""
+        if self.journal.failure is None:
+            self.journal.hint_commit(CommitHint(group.key, index))
+
+    # once it is durable
+
+    def settle(self) -> None:
+        """The journal became durable up to where it says: run what waited for that."""
+        self._waits.settle(self.journal.durable_sequence)
+        self._outbox.send()
+
+    def _advance(self, group: Group, sequence: JournalSequence) -> None:
+        if group.is_closed:
+            return
+        self._outbox.post(group.key, group.note_durable(sequence))
+        if group.log.is_cut_waiting and group.cut_sequence is not None and group.cut_sequence <= sequence:
+            try:
+                group.log.settle_cut()
+            except CorruptBatch as error:
+                group.note_damage(error)  # it is settled once that is repaired
+            self.write(group)
+        if group.has_voting_position and group.core.voting_position is None:
+            group.has_voting_position = False
+            self.append([VotingPosition(group.key, Index(0), Term(0))])
+        self._mark_dirty(group)
+
+    def settle_cut(self, group: Group) -> None:
+        """A cut that could not reach the files, because they were damaged, may do so now."""
+        if group.log.is_cut_waiting:
+            self._wait(self._last_sequence, self._advance, group)
+
+    def trim(self, group: Group, offset: Offset) -> None:
+        """Journal a trim, and delete the segments once it is durable."""
+        group.trim_to = offset
+        self.append([Trim(group.key, offset)])
+        self._wait(self._last_sequence, _settle_trim, group)
+
+    def remove(self, group: Group) -> None:
+        """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
+        self._full.pop(group.key, None)
+        self._larges.forget(group)
+        self.append([Removed(group.key)])
+        self.checkpoints.note_removed(group)
+        self._wait(self._last_sequence, self._settle_removal, group)
+
+    def _settle_removal(self, group: Group, _: JournalSequence) -> None:
+        group.log.segments.close()
+        self.trash.add(group.path, group.group_id)
+
+    async def append_durably(self, operations: Sequence[Operation]) -> None:
+        """Journal operations and wait until they are durable; raises what ended the journal."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.append(operations)
+        self._wait(self._last_sequence, _settle_future, done)
+        self.flush()
+        await done
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
+        """Sync and wait; a failure ends the process, and is raised."""
+        done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+
+        def synced(error: OSError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        self._disk.submit_sync(files, directories, synced)
+        error = await done
+        if error is not None:
+            self._disk_failed(error)
+            raise error
+
+    # the end
+
+    def stop_with(self, error: Exception) -> None:
+        """Something failed half way, and only a new start can go on."""
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; start the process again"))
+
+    def _disk_failed(self, error: OSError) -> None:
+        self._fail(SyncFailed(f"{self._data_dir}: {error}; what the disk holds is not known any more"))
+
+    def drop_waits(self, failure: RaftlogError) -> None:
+        """Nothing becomes durable any more."""
+        for subject in self._waits.drain():
+            if isinstance(subject, asyncio.Future) and not subject.done():
+                subject.set_exception(failure)
+
+
+def _settle_trim(group: Group, _: JournalSequence) -> None:
+    if not group.is_closed:
+        group.settle_trim()
+
+
+def _settle_future(done: "asyncio.Future[None]", _: JournalSequence) -> None:
+    if not done.done():
+        done.set_result(None)

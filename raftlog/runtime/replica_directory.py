@@ -1,0 +1,113 @@
+"""The directory of one replica: its meta file, its removal, and the one in which a fetched log is put together.
+
+    {data_dir}/{name}/                      segments, and `.raftlog/meta` with the group id
+    {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
+    {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
+
+Directories are opened by the group id in their meta file, never by name. What is not known is left alone.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+from raftlog.errors import FormatError
+from raftlog.storage.directory import INTERNAL, internal, make_directory, read_meta, write_meta
+from raftlog.storage.disk import Disk
+
+REPLICA = "replica"
+"""Kind of directory, as its meta file says."""
+_INSTALLING = "installing"
+_TRASH = "trash"
+
+
+def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
+    """The paths of all replicas' directories below `data_dir`, by group id; raises `FormatError`."""
+    found: dict[uuid.UUID, str] = {}
+    for path in _candidates(disk, data_dir):
+        meta = read_meta(disk, path, REPLICA)
+        if meta is None:
+            continue
+        group_id = uuid.UUID(meta["group_id"])
+        if group_id in found:
+            raise FormatError(f"{path} and {found[group_id]} both belong to group {group_id}; move one of them away")
+        found[group_id] = path
+    return found
+
+
+def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
+    """Directories `{topic}` and `{topic}/{partition}`."""
+    for name in disk.list_directory(data_dir):
+        path = f"{data_dir}/{name}"
+        if name == INTERNAL or not disk.is_directory(path):
+            continue
+        yield path
+        for inner in disk.list_directory(path):
+            if inner != INTERNAL and disk.is_directory(f"{path}/{inner}"):
+                yield f"{path}/{inner}"
+
+
+def make_replica_directory(disk: Disk, path: str, group_id: uuid.UUID) -> None:
+    """Make the directory and its meta file, durable on return."""
+    make_directory(disk, internal(path))
+    write_meta(disk, path, REPLICA, {"group_id": str(group_id)})
+
+
+def installing_path(data_dir: str, group_id: uuid.UUID) -> str:
+    """Where the log of a group is put together from fetched segments."""
+    return internal(data_dir, _INSTALLING, str(group_id))
+
+
+def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
+    """Rename a directory away, durably, and return its new path."""
+    trash = internal(data_dir, _TRASH)
+    make_directory(disk, trash)
+    number = sum(name.startswith(str(group_id)) for name in disk.list_directory(trash))
+    target = f"{trash}/{group_id}-{number}"
+    while disk.exists(target):
+        number += 1
+        target = f"{trash}/{group_id}-{number}"
+    disk.rename(path, target)
+    disk.sync([], [path.rpartition("/")[0], trash])
+    return target
+
+
+class Trash:
+    """Directories of removed replicas on their way out. A crash leaves the rest for the next start."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        self._disk, self._data_dir = disk, data_dir
+        self._waiting: list[tuple[str, uuid.UUID]] = []
+        self._is_empty = False
+        """Nothing is there; not known at a start."""
+
+    def add(self, path: str, group_id: uuid.UUID) -> None:
+        """The directory is not used any more; it goes with the next `empty`."""
+        self._waiting.append((path, group_id))
+
+    def look_again(self) -> None:
+        """Somebody moved a directory there."""
+        self._is_empty = False
+
+    def empty(self) -> None:
+        """Rename away what was added, durably, and delete what is there."""
+        for path, group_id in self._waiting:
+            move_to_trash(self._disk, self._data_dir, path, group_id)
+        if self._is_empty and not self._waiting:
+            return
+        self._waiting.clear()
+        trash = internal(self._data_dir, _TRASH)
+        if self._disk.exists(trash):
+            for name in self._disk.list_directory(trash):
+                delete_tree(self._disk, f"{trash}/{name}")
+        self._is_empty = True
+
+
+def delete_tree(disk: Disk, path: str) -> None:
+    """Delete a directory and everything in it."""
+    for name in disk.list_directory(path):
+        inner = f"{path}/{name}"
+        if disk.is_directory(inner):
+            delete_tree(disk, inner)
+        else:
+            disk.unlink(inner)
+    disk.remove_directory(path)

@@ -1,0 +1,64 @@
+"""The background scrub of a process: every group's files are read once in a while, slice by slice, so that what rotted
+below the checkpoint is found while the other replicas can still give it.
+
+One group after the other; the pauses are such that a whole round takes about `scrub_interval_ms`. A damaged index row
+is written again from its batch; a damaged batch quarantines the replica, and is repaired.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.storage.scrub import Scrub
+
+SLICE_BYTES: Final = 256 * 1024
+
+
+class Scrubbing:
+    """Where the round stands. The driver calls `tick` with the loop's time."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._waiting: list[GroupKey] = []
+        """Groups that this round has still to come to, the next one last."""
+        self._current: tuple[Group, Scrub] | None = None
+        self._round_bytes = 1
+        self._next_at: float | None = None
+
+    def tick(self, groups: Mapping[GroupKey, Group], now: float) -> None:
+        """Read a slice, if it is time. Raises `OSError` when the disk cannot be read."""
+        if self._next_at is None:
+            self._next_at = now  # the first round begins with the process
+        if now < self._next_at:
+            return
+        if self._current is None and not self._waiting:
+            self._waiting = list(groups)[::-1]
+            self._round_bytes = 1 + sum(group.log.segments.size_bytes for group in groups.values())
+        scrub = self._scrub(groups)
+        if scrub is None:
+            self._next_at = now + (self._interval_s if not self._waiting and not groups else 0)
+            return
+        group, reader = scrub
+        progress = reader.run_slice(SLICE_BYTES)
+        self._next_at = now + self._interval_s * (progress.bytes_read + 1) / self._round_bytes
+        if progress.damage is not None:
+            group.note_damage(progress.damage)
+        if progress.damage is not None or progress.has_finished:
+            self._current = None
+
+    def _scrub(self, groups: Mapping[GroupKey, Group]) -> tuple[Group, Scrub] | None:
+        """The group that is being read, or the next one that can be."""
+        if self._current is None and self._waiting:
+            group = groups.get(self._waiting.pop())
+            if group is None or not group.log.segments.segments:
+                return None
+            self._current = group, Scrub(group.log.segments)
+        if self._current is not None and not _is_readable(self._current[0]):
+            self._current = None
+        return self._current
+
+
+def _is_readable(group: Group) -> bool:
+    """Not while its files change places, lose a cut, or are being repaired."""
+    return not (group.is_closed or group.is_deaf or group.damage is not None or group.log.is_cut_waiting)

@@ -1,0 +1,47 @@
+"""The driver's time: ticks on the loop's clock, and the notice that the loop or the disk stands still.
+
+A tick that comes late is one tick: whoever was held up must first read what arrived meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Ticker:
+    """Calls `tick(now)`; before that `stalled(why)` when something stood still for longer than `stall_s`."""
+
+    def __init__(
+        self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[str], None]
+    ) -> None:
+        self._tick_s, self._stall_s = tick_s, stall_s
+        self._tick, self._stalled = tick, stalled
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticked_at = 0.0
+        self._moved_at = 0.0
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ticked_at = self._moved_at = loop.time()
+        self._timer = loop.call_later(self._tick_s, self._run)
+
+    def stop(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+    def note_disk_moved(self) -> None:
+        """A sync returned, or nothing waits for one."""
+        if self._loop:
+            self._moved_at = self._loop.time()
+
+    def _run(self) -> None:
+        assert self._loop is not None, "a tick before the start"
+        now = self._loop.time()
+        self._timer = self._loop.call_later(self._tick_s, self._run)
+        if now - self._ticked_at > self._stall_s:
+            self._stalled("its loop stood still")
+        elif now - self._moved_at > self._stall_s:
+            self._stalled("its disk stands still")
+            self._moved_at = now
+        self._ticked_at = now
+        self._tick(now)

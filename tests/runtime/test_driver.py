@@ -1,0 +1,302 @@
+"""The driver: persist, send, apply, advance, over crashes, cuts, full disks and failing syncs.
+
+Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones.
+"""
+
+import pytest
+
+from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
+from raftlog.raft import ConfigurationChange, Role
+from tests.runtime.drivers import GROUP, World
+
+
+def test_what_is_committed_is_the_same_on_every_replica() -> None:
+    with World() as world:
+        leader = world.leader()
+        committed = [world.commit(leader, b"value %d" % number) for number in range(50)]
+        assert [each.base_offset for each in committed] == list(range(50))
+        world.converge()
+        expected = [b"value %d" % number for number in range(50)]
+        assert all(world.values(number) == expected for number in (1, 2, 3))
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_segments_roll_at_the_same_entry_everywhere() -> None:
+    with World() as world:
+        world.fill(world.leader(), 60)
+        world.converge()
+        assert len(world.files(1)) > 3
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_everything_survives_when_all_lose_power() -> None:
+    with World() as world:
+        world.fill(world.leader(), 40)
+        expected = world.values(world.leader())
+        for number in (1, 2, 3):
+            world.crash(number, power=True)
+        for number in (1, 2, 3):
+            world.start(number)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert all(world.values(number) == [*expected, b"afterwards"] for number in (1, 2, 3))
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_a_large_append_is_synced_in_its_segment_and_survives() -> None:
+    with World() as world:
+        leader = world.leader()
+        before = world.drivers[leader].journal.live_bytes
+        values = [bytes([65 + number]) * 20_000 for number in range(10)]
+        for value in values:
+            world.commit(leader, value)
+        assert world.drivers[leader].journal.live_bytes - before < 150_000  # blocks of 4 KiB, not the bytes
+        for number in (1, 2, 3):
+            world.crash(number, power=True)
+            world.start(number)
+        world.leader()
+        world.converge()
+        assert world.values(1) == world.values(2) == world.values(3) == values
+
+
+def test_a_checkpoint_lets_the_journal_go() -> None:
+    with World() as world:
+        leader = world.leader()
+        for _ in range(3):
+            world.fill(leader, 30)
+            world.run(3)
+        assert world.drivers[leader].journal.live_bytes < 64 * 1024
+        expected = world.values(leader)
+        for number in (1, 2, 3):
+            world.crash(number, power=True)
+            world.start(number)
+        world.leader()
+        world.converge()
+        assert world.values(2) == expected
+
+
+def test_a_deposed_leader_loses_what_nobody_else_has() -> None:
+    with World() as world:
+        old = world.leader()
+        world.fill(old, 5)
+        world.converge()
+        others = [number for number in (1, 2, 3) if number != old]
+        for number in others:
+            world.network.cut(world.nodes[old - 1], world.nodes[number - 1])
+            world.network.cut(world.nodes[number - 1], world.nodes[old - 1])
+        lost = [world.propose(old, b"lost %d" % number + bytes(500)) for number in range(20)]
+        world.run_until(lambda: any(world.group(number).core.role is Role.LEADER for number in others))
+        new = next(number for number in others if world.group(number).core.role is Role.LEADER)
+        world.commit(new, b"kept")
+        world.network.heal()
+        world.converge()
+        assert not lost[-1].done()  # nothing is committed in its place yet
+        world.fill(new, 20)
+        world.converge()
+        assert all(isinstance(future.exception(), NotLeader) for future in lost)
+        assert b"kept" in world.values(old)
+        assert not any(value.startswith(b"lost") for value in world.values(old))
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_a_cut_reaches_the_files_only_once_it_is_durable() -> None:
+    with World() as world:
+        old = world.leader()
+        others = [number for number in (1, 2, 3) if number != old]
+        for number in others:
+            world.network.cut(world.nodes[old - 1], world.nodes[number - 1])
+            world.network.cut(world.nodes[number - 1], world.nodes[old - 1])
+        for number in range(20):
+            world.propose(old, b"lost %d" % number + bytes(500))
+        world.run_until(lambda: any(world.group(number).core.role is Role.LEADER for number in others))
+        world.commit(next(n for n in others if world.group(n).core.role is Role.LEADER), b"kept")
+        written = world.files(old)
+        log = world.group(old).log
+        seen: list[bool] = []
+
+        def look() -> None:
+            if log.is_cut_waiting:
+                seen.append(world.files(old) == written)
+
+        world.loop.after_step = look
+        world.network.heal()
+        world.converge()
+        assert seen
+        assert all(seen)
+        assert world.files(old) != written
+
+
+def test_a_proposal_elsewhere_is_told_who_leads() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.run(1)
+        follower = next(number for number in (1, 2, 3) if number != leader)
+        error = world.propose(follower, b"value").exception()
+        assert isinstance(error, NotLeader)
+        assert error.leader == world.ids[leader - 1]
+
+
+def test_a_follower_behind_the_log_start_gets_the_leaders_log() -> None:
+    with World() as world:
+        leader = world.leader()
+        behind = next(number for number in (1, 2, 3) if number != leader)
+        world.crash(behind)
+        world.fill(leader, 80)
+        for number in world.drivers:
+            world.do(number, lambda number=number: world.group(number).trim(world.group(number).high_watermark - 5))
+        world.run(1)
+        assert world.group(leader).log.boundary.index > 50
+        world.start(behind)
+        world.run_until(lambda: world.group(behind).log.boundary.index > 50)
+        world.converge()
+        assert world.files(behind) == world.files(leader)
+        world.crash(behind, power=True)
+        world.start(behind)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert world.files(behind) == world.files(leader)
+        assert not world.failures
+
+
+def test_damage_quarantines_one_replica_until_the_others_repaired_it() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 40)
+        world.run(5)
+        hurt = next(number for number in (1, 2, 3) if number != leader)
+        group = world.group(hurt)
+        whole = world.files(hurt)
+        path = f"{group.path}/{sorted(whole)[1]}"
+        world.disks[hurt - 1].flip_bit(path, 700, 3)
+        world.crash(hurt)
+        world.start(hurt)
+        world.run(1)
+        with pytest.raises(CorruptBatch, match=f"{path}.*position"):
+            world.values(hurt)
+        assert world.group(hurt).core.status().is_quarantined
+        assert not world.do(hurt, world.group(hurt).core.campaign)[0]
+        world.commit(world.leader(), b"it still acknowledges")
+        world.run_until(lambda: world.group(hurt).damage is None)
+        world.converge()
+        assert not world.group(hurt).core.status().is_quarantined
+        assert world.files(hurt) == world.files(world.leader())
+
+
+def test_a_leader_that_meets_damage_gives_its_leadership_up() -> None:
+    with World() as world:
+        leader = world.leader()
+        behind = next(number for number in (1, 2, 3) if number != leader)
+        world.crash(behind)
+        world.fill(leader, 60)
+        world.run(5)
+        path = f"{world.group(leader).path}/{sorted(world.files(leader))[2]}"
+        world.disks[leader - 1].flip_bit(path, 700, 3)
+        group, led = world.group(leader), []
+
+        def look() -> None:
+            if group.damage is not None:
+                led.append(group.core.role is Role.LEADER)
+
+        world.loop.after_step = look
+        world.start(behind)
+        world.run_until(lambda: bool(led))
+        world.run_until(lambda: group.damage is None)
+        assert not any(led)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_a_full_disk_refuses_and_loses_nothing() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        for disk in world.disks:
+            disk.capacity_bytes = 1 << 40
+            disk.capacity_bytes -= disk.free_bytes("/data") - 3000
+        futures = [world.propose(leader, b"%d" % number + bytes(900)) for number in range(12)]
+        world.run(3)
+        refused = [future for future in futures if future.done() and isinstance(future.exception(), StorageFull)]
+        assert refused
+        for disk in world.disks:
+            disk.capacity_bytes = None
+        world.run_until(lambda: all(future.done() for future in futures))
+        world.run_until(lambda: not any(world.group(number).is_disk_full for number in (1, 2, 3)))
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        taken = sum(1 for future in futures if future.exception() is None)
+        assert len(world.values(1)) == 5 + taken + 1
+        assert world.files(1) == world.files(2) == world.files(3)
+        assert not world.failures
+
+
+def test_a_failed_sync_ends_the_process_and_leaves_outcomes_open() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        world.run(1)
+        world.disks[leader - 1].fail_sync()
+        future = world.propose(leader, b"unknown")
+        world.run(1)
+        assert [number for number, _ in world.failures] == [leader]
+        assert isinstance(world.failures[0][1], SyncFailed)
+        assert isinstance(future.exception(), OutcomeUnknown)
+        world.crash(leader)
+        world.start(leader)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+
+
+def test_a_new_member_is_filled_and_votes() -> None:
+    with World(4, voters=3) as world:
+        leader = world.leader()
+        world.fill(leader, 30)
+        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        core = world.group(leader).core
+        change = ConfigurationChange(tuple(world.ids), (), core.configuration.index)
+        (future,) = world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_until(future.done)  # type: ignore[attr-defined]
+        world.run_until(lambda: len(core.configuration.voters) == 4 and not core.configuration.is_joint)
+        world.converge()
+        assert world.files(4) == world.files(leader)
+        world.crash(4, power=True)
+        world.start(4)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert len(world.group(4).core.configuration.voters) == 4
+
+
+def test_a_removed_group_is_gone_after_a_restart() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        follower = next(number for number in (1, 2, 3) if number != leader)
+        path = world.group(follower).path
+        world.do(follower, lambda: world.drivers[follower].remove_group(GROUP.bytes))
+        world.run(1)
+        assert not world.disks[follower - 1].exists(path)
+        world.crash(follower)
+        world.start(follower)
+        assert not world.drivers[follower].groups
+
+
+def test_a_read_index_on_a_follower_covers_what_was_acknowledged() -> None:
+    with World() as world:
+        leader = world.leader()
+        done = world.commit(leader, b"value")
+        follower = next(number for number in (1, 2, 3) if number != leader)
+        (future,) = world.do(follower, world.group(follower).read_index)
+        world.run_until(future.done)  # type: ignore[attr-defined]
+        assert future.result() >= done.last_index  # type: ignore[attr-defined]
+        assert world.group(follower).high_watermark >= done.next_offset
+
+
+def test_a_stalled_disk_moves_leadership_on() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        disk = world.disks[leader - 1]
+        disk.complete_next = lambda: False  # type: ignore[method-assign]  # nothing returns any more
+        world.propose(leader, b"waits")
+        world.run_until(lambda: world.leader() != leader)
+        world.commit(world.leader(), b"goes on")
