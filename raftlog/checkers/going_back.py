@@ -4,7 +4,8 @@
   talks to one server, or to any that promise this together. Linearizable lists are judged across processes by
   `OffsetOrder`.
 - `committed-went-back`: a committed offset was read below one that was acknowledged or read before the read began.
-  Only for groups whose commits move forward; `phantom-commit`: it is one that nobody ever committed.
+  Only for groups whose commits move forward; `phantom-commit`: it is one that nobody ever committed, or whose commits
+  all definitely failed, before the read or after it.
 
 `NeverBack` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
 """
@@ -88,6 +89,7 @@ class CommittedOffsets(Judge):
         self._floors: dict[GroupPartition, tuple[Offset, Op]] = {}
         self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # not known to have failed
         self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
+        self._shown: dict[GroupPartition, dict[Offset, Op]] = {}  # the first read of each offset
 
     def invoked(self, op: Op) -> None:
         payload = op.payload
@@ -108,11 +110,19 @@ class CommittedOffsets(Judge):
         elif op.type == FAIL:
             for partition, offset in payload.offsets:
                 if offset is not None:
-                    self._attempts[payload.group, partition][offset] -= 1
+                    self._commit_failed((payload.group, partition), offset, op)
         elif op.type == OK:
             for partition, offset in payload.offsets:
                 if offset is not None:
                     self._raise_floor((payload.group, partition), offset, op)
+
+    def _commit_failed(self, key: GroupPartition, offset: Offset, op: Op) -> None:
+        attempts = self._attempts[key]
+        attempts[offset] -= 1
+        shown = self._shown.get(key, {}).get(offset)
+        if not attempts[offset] and shown is not None:
+            what = f"group {key[0]} {key[1]} was at {offset}, and every commit of that definitely failed"
+            self.findings.report("phantom-commit", what, (shown, op))
 
     def _read(self, op: Op, payload: GroupOffsets) -> None:
         floors = self._reads.pop(op.process, {})
@@ -129,6 +139,7 @@ class CommittedOffsets(Judge):
             if not self._attempts.get(key, {}).get(offset):
                 what = f"group {payload.group} {partition} is at {offset}, which nobody committed"
                 self.findings.report("phantom-commit", what, (op,))
+            self._shown.setdefault(key, {}).setdefault(offset, op)
             self._raise_floor(key, offset, op)
 
     def _raise_floor(self, key: GroupPartition, offset: Offset, op: Op) -> None:

@@ -3,35 +3,50 @@
 When a poll was invoked, the consumer stood before offset p + 1 of a partition. Its lag there is the time since the
 first acknowledgement of any offset above p, counted from its `assign` at the earliest. A consumer that is stuck lags
 more and more; one that reads from the beginning starts with a lag of its own making, so the bound is the test's to
-choose. Reported once per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the
-greatest lag of all.
+choose. After `subscribe` a rebalance may take a partition away at any time, so only partitions that a poll returned
+are judged; after an `assign` of unknown outcome nobody knows where the consumer stands until it polls. Reported once
+per process and partition (`realtime-lag`), when the bound is first passed; `worst_ns` has the greatest lag of all.
 """
 
 from bisect import bisect_right
 from typing import ClassVar
 
-from raftlog.checkers.history import ASSIGN, OK, POLL, SEND, SUBSCRIBE, Assign, Kind, Op, Poll, Send
+from raftlog.checkers.history import (
+    ASSIGN,
+    FAIL,
+    INFO,
+    OK,
+    POLL,
+    SEND,
+    SUBSCRIBE,
+    Assign,
+    Kind,
+    Op,
+    Poll,
+    Send,
+    Subscribe,
+)
 from raftlog.checkers.judge import Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
 
 class Acknowledged:
-    """When each greatest acknowledged offset was reached: both lists rise."""
+    """When each greatest acknowledged offset was reached: both lists rise. Made with the first one."""
 
     __slots__ = ("offsets", "ops")
 
-    def __init__(self) -> None:
-        self.offsets: list[Offset] = []
-        self.ops: list[Op] = []
+    def __init__(self, offset: Offset, op: Op) -> None:
+        self.offsets = [offset]
+        self.ops = [op]
 
     def add(self, offset: Offset, op: Op) -> None:
-        if not self.offsets or offset > self.offsets[-1]:
+        if offset > self.offsets[-1]:
             self.offsets.append(offset)
             self.ops.append(op)
 
     def first_above(self, offset: Offset) -> Op | None:
         """The first acknowledgement of an offset above this one."""
-        if not self.offsets or self.offsets[-1] <= offset:
+        if self.offsets[-1] <= offset:
             return None
         return self.ops[bisect_right(self.offsets, offset)]
 
@@ -39,11 +54,12 @@ class Acknowledged:
 class Reader:
     """Where a process stands in each of its partitions (the last offset that it had), and since when it reads."""
 
-    __slots__ = ("last", "since_ns")
+    __slots__ = ("is_subscribed", "last", "since_ns")
 
-    def __init__(self, since_ns: int) -> None:
+    def __init__(self, since_ns: int, *, is_subscribed: bool = False) -> None:
         self.last: dict[TopicPartition, Offset] = {}
         self.since_ns = since_ns
+        self.is_subscribed = is_subscribed
 
 
 class RealtimeLag(Judge):
@@ -60,19 +76,29 @@ class RealtimeLag(Judge):
         self._reported: set[tuple[int, TopicPartition]] = set()
 
     def completed(self, invocation: Op, op: Op) -> None:
-        if op.type != OK:
-            return
         payload = op.payload
-        if isinstance(payload, Send):
+        if isinstance(payload, Assign | Subscribe):
+            self._moved(op, payload)
+        elif op.type != OK:
+            return
+        elif isinstance(payload, Send):
             known = self._acknowledged.get(payload.partition)
             if known is None:
-                known = self._acknowledged[payload.partition] = Acknowledged()
-            known.add(max(payload.offsets), op)
+                self._acknowledged[payload.partition] = Acknowledged(max(payload.offsets), op)
+            else:
+                known.add(max(payload.offsets), op)
         elif isinstance(payload, Poll):
             self._polled(invocation, op, payload)
-        else:
-            reader = self._readers[op.process] = Reader(op.time_ns)
-            for partition, offset in payload.positions if isinstance(payload, Assign) else ():
+
+    def _moved(self, op: Op, payload: Assign | Subscribe) -> None:
+        if op.type == FAIL:
+            return
+        before = self._readers.get(op.process)
+        still_subscribed = op.type == INFO and before is not None and before.is_subscribed
+        is_subscribed = still_subscribed or isinstance(payload, Subscribe)
+        reader = self._readers[op.process] = Reader(op.time_ns, is_subscribed=is_subscribed)
+        if op.type == OK and isinstance(payload, Assign):
+            for partition, offset in payload.positions:
                 reader.last[partition] = self._newest(partition) if offset is None else Offset(offset - 1)
 
     def crashed(self, op: Op) -> None:
@@ -87,16 +113,15 @@ class RealtimeLag(Judge):
         reader = self._readers.get(op.process)
         if reader is None:
             reader = self._readers[op.process] = Reader(invocation.time_ns)
-        last = reader.last
+        last = {} if reader.is_subscribed else reader.last
         for partition, offsets, _ in poll.fetched:
             if offsets:
                 last[partition] = max(offsets)
         for partition, offset in last.items():
             known = self._acknowledged.get(partition)
-            if known is None or known.offsets[-1] <= offset:
+            missed = None if known is None else known.first_above(offset)
+            if missed is None:
                 continue
-            missed = known.first_above(offset)
-            assert missed is not None, (partition, offset)
             lag_ns = invocation.time_ns - max(missed.time_ns, reader.since_ns)
             self.worst_ns = max(self.worst_ns, lag_ns)
             if self._bound_ns is not None and lag_ns > self._bound_ns:

@@ -6,7 +6,8 @@ linearizable list that was asked after a record was known ends above it, otherwi
 total order and values are unique, these pairwise checks are all that linearizability of appends asks for.
 
 One pass: per partition the greatest offset that is known so far is a *floor*; a send remembers the floor of its
-invocation and must end above it. Sends of unknown outcome are judged when a poll shows their values.
+invocation, and that of its own process's sends, and must end above both. Sends of unknown outcome are judged when a
+poll shows their values.
 """
 
 from typing import ClassVar, NamedTuple
@@ -24,10 +25,12 @@ class Floor(NamedTuple):
 
 
 class OpenSend(NamedTuple):
-    """A send that has no offset yet; its offset has to be above the floor."""
+    """A send that has no offset yet; its offset has to be above the floor, and above its process's own."""
 
     invocation: Op
     floor: Floor | None
+    own: Floor | None
+    """The greatest offset that the same process was told for a send; at most the floor."""
 
 
 class OffsetOrder(Judge):
@@ -39,6 +42,7 @@ class OffsetOrder(Judge):
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._floors: dict[TopicPartition, Floor] = {}
+        self._own_floors: dict[tuple[int, TopicPartition], Floor] = {}
         self._open: dict[TopicPartition, dict[Value, OpenSend]] = {}
         self._lists: dict[int, dict[TopicPartition, Floor]] = {}
 
@@ -48,11 +52,15 @@ class OffsetOrder(Judge):
             sends = self._open.get(payload.partition)
             if sends is None:
                 sends = self._open[payload.partition] = {}
-            send = OpenSend(op, self._floors.get(payload.partition))
+            own = self._own_floors.get((op.process, payload.partition))
+            send = OpenSend(op, self._floors.get(payload.partition), own)
             for value in payload.values:
                 sends[value] = send
         elif isinstance(payload, ListOffsets) and payload.linearizable:
             self._lists[op.process] = self._floors.copy()
+
+    def crashed(self, op: Op) -> None:
+        self._lists.pop(op.process, None)
 
     def completed(self, invocation: Op, op: Op) -> None:
         payload = op.payload
@@ -80,6 +88,9 @@ class OffsetOrder(Judge):
         if send is not None and send.floor is not None and min(offsets) <= send.floor.offset:
             self._report(payload.partition, min(offsets), send, op)
         self._raise_floor(payload.partition, max(offsets), op)
+        own = self._own_floors.get((op.process, payload.partition))
+        if own is None or max(offsets) > own.offset:
+            self._own_floors[op.process, payload.partition] = Floor(max(offsets), op)
 
     def _check_inside(self, op: Op, payload: Send) -> None:
         for last, first in zip(payload.offsets, payload.offsets[1:], strict=False):
@@ -117,8 +128,9 @@ class OffsetOrder(Judge):
 
     def _report(self, partition: TopicPartition, offset: Offset, send: OpenSend, shown: Op) -> None:
         assert send.floor is not None, send
+        kind: AnomalyKind = "offset-order"
         before = send.floor
-        same = before.op.kind == SEND and before.op.process == send.invocation.process
-        kind: AnomalyKind = "nonmonotonic-send" if same else "offset-order"
+        if send.own is not None and offset <= send.own.offset:
+            kind, before = "nonmonotonic-send", send.own
         what = f"{partition} offset {before.offset} was known before a send that got offset {offset}"
         self.findings.report(kind, what, (before.op, send.invocation, shown))

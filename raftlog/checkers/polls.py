@@ -3,7 +3,8 @@
 Within one poll (`int-nonmonotonic-poll`, `int-poll-skip`), and from one poll of a process to its next
 (`nonmonotonic-poll`, `poll-skip`). An `assign` begins anew, at its offset where it names one. After `subscribe` only
 polls by themselves are judged: a rebalance may move a consumer anywhere. A poll that ended unknown may have moved the
-consumer on: the next one may skip, but not go back.
+consumer on: the next one may skip, but not go back. An `assign` that ended unknown leaves open where the consumer
+stands, and whether it is still subscribed.
 
 Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
 Without it a skip is a step over an offset that somebody, somewhere, saw; that is known at the end, from the book.
@@ -66,7 +67,10 @@ class Polls(Judge):
         if op.kind == POLL:
             self._poll_completed(op)
         elif op.type == OK or op.type == INFO:
-            consumer = self._consumers[op.process] = Consumer(subscribed=op.kind == SUBSCRIBE)
+            before = self._consumers.get(op.process)
+            still_subscribed = op.type == INFO and before is not None and before.subscribed
+            subscribed = still_subscribed or op.kind == SUBSCRIBE
+            consumer = self._consumers[op.process] = Consumer(subscribed=subscribed)
             if op.type == OK and isinstance(op.payload, Assign):
                 for partition, offset in op.payload.positions:
                     if offset is not None:

@@ -45,16 +45,16 @@ class PartitionBook:
         self.offsets: dict[Value, Offset] = {}
         self.witnesses: dict[Offset, Op] = {}  # the first entry that showed the offset
         self.polled: set[Offset] = set()
-        self.polled_elsewhere: set[Value] = set()  # polled at an offset that `values` gives to another value
+        self.polled_elsewhere: set[Value] = set()  # polled anywhere but at `offsets[value]`
         self.polled_end = Offset(0)
         self.polled_op: Op | None = None
         self.start = Offset(0)  # greatest log start that was listed
         self.end = Offset(0)  # greatest end that was listed
 
-    def was_polled(self, value: Value, offset: Offset) -> bool:
-        """Whether a poll showed the value: at this offset, where it was first seen, or anywhere."""
-        places = (offset, self.offsets[value])
-        return value in self.polled_elsewhere or any(p in self.polled and self.values[p] == value for p in places)
+    def was_polled(self, value: Value) -> bool:
+        """Whether a poll showed the value, at whatever offset."""
+        offset = self.offsets[value]
+        return value in self.polled_elsewhere or (offset in self.polled and self.values[offset] == value)
 
 
 class RecordBook(Judge):
@@ -76,6 +76,8 @@ class RecordBook(Judge):
 
     def invoked(self, op: Op) -> None:
         assert isinstance(op.payload, Send), op
+        if not op.payload.values:
+            raise InvalidArgument(f"a send has no value: {op}")
         sent = self.book(op.payload.partition).sent
         for value in op.payload.values:
             if sent.setdefault(value, op) is not op:
@@ -133,7 +135,7 @@ class RecordBook(Judge):
                 self._place(book, offset, value, op)
             if book.values[offset] == value:
                 book.polled.add(offset)
-            else:
+            if book.values[offset] != value or book.offsets[value] != offset:
                 book.polled_elsewhere.add(value)
 
     def _check_origin(self, book: PartitionBook, value: Value, op: Op) -> None:
@@ -178,7 +180,7 @@ class RecordBook(Judge):
 
     def _finish_send(self, book: PartitionBook, op: Op, send: Send) -> None:
         for offset, value in zip(send.offsets, send.values, strict=True):
-            if offset < book.start or book.was_polled(value, offset):
+            if offset < book.start or book.was_polled(value):
                 continue
             if offset < book.polled_end:
                 what = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"

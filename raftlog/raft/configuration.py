@@ -108,6 +108,12 @@ class ConfigurationHistory:
             )
             self._known.append(configuration)
 
+    def restore(self, known: Sequence[Configuration]) -> None:
+        """Take what the stored log says, ascending, and keep what came behind it."""
+        last = known[-1].index if known else NOBODY.index
+        later = [configuration for configuration in self._known if configuration.index > last]
+        self._known = ConfigurationHistory([*known, *later])._known
+
     @property
     def current(self) -> Configuration:
         """The latest one in the log, committed or not: the one that holds."""

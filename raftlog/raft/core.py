@@ -127,6 +127,13 @@ class RaftCore:
         """The damage is repaired. A voting position stays until the durable log has reached it."""
         self._replica.is_quarantined = False
 
+    def restore_configurations(self, configurations: Sequence[Configuration]) -> None:
+        """Entries that say who belongs to the group were damaged, and can be read again; as in `Restart`."""
+        assert not isinstance(self._role, Leader), "a leader whose log was damaged"
+        self._happened()
+        self._replica.history.restore(configurations)
+        self._replica.history.commit_to(self._replica.committed)
+
     def wants_install(self, boundary: EntryId) -> bool:
         """Whether files that begin behind `boundary` are of use; ask directly before they take the log's place."""
         replica = self._replica

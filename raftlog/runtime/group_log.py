@@ -248,6 +248,10 @@ class GroupLog(LogView):
         del self._recent[:dropped]
         self._recent_first = Index(self._recent_first + dropped)
 
+    def note_repaired(self) -> None:
+        """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
+        self._boundary = _boundary_of(self.segments)
+
     def replace(self, segments: SegmentedLog) -> None:
         """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
         self._adopt(segments)

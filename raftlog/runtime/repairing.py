@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.runtime.bulk import EntriesAsked, EntriesFound
+from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.group import Group
 from raftlog.storage.healing import heal_row
 from raftlog.storage.segment import Segment
@@ -54,6 +55,11 @@ class Repair:
         if left is not None:
             group.damage = left
             raise Unavailable(f"no other replica has it yet: {left}")
+        if group.log.written_index < group.log.last_index:
+            raise Unavailable("entries wait for their files")
+        group.log.note_repaired()
+        known = configurations(group.log.segments, None, group.core.committed_index)
+        group.core.restore_configurations(known)
         _logger.warning("%s is repaired: %s", group.path, group.damage)
         group.damage = None
         group.core.lift_quarantine()
@@ -96,11 +102,11 @@ class Repair:
         return False
 
     def _sources(self) -> list[NodeId]:
-        """The other members, the leader first."""
+        """The other members, the leader first, who is known even where the members stood in what is damaged."""
         core, me = self._group.core, self._driver.me.node_id
-        nodes = [member.node_id for member in core.configuration.all_members() if member.node_id != me]
         leader = core.leader.node_id if core.leader else None
-        return sorted(set(nodes), key=lambda node: (node != leader, node))
+        nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
+        return sorted(nodes - {me}, key=lambda node: (node != leader, node))
 
     async def _sync(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""

@@ -4,88 +4,27 @@ passes the look-alike that is no error."""
 import pytest
 
 from raftlog.checkers import (
-    Assign,
     Fetched,
     GroupOffsets,
     ListOffsets,
     NeverBack,
-    OffsetRange,
     Op,
     Panel,
     Poll,
-    Recorder,
     Rules,
-    Send,
     Subscribe,
     Verdict,
     judge_history,
     judge_with,
 )
 from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets
-from raftlog.checkers.history import Payload
-from raftlog.checkers.judge import Findings, Judge
 from raftlog.checkers.lag import RealtimeLag
 from raftlog.checkers.offset_order import OffsetOrder
 from raftlog.checkers.polls import Polls
 from raftlog.checkers.records import RecordBook
 from raftlog.errors import InvalidArgument
-from raftlog.types import Offset, TopicPartition
-
-T0 = TopicPartition("t", 0)
-SECOND = 1_000_000_000
-
-
-class Story:
-    """A history told operation by operation; one second passes between entries."""
-
-    def __init__(self) -> None:
-        self.ops: list[Op] = []
-        self.recorder = Recorder(lambda: len(self.ops) * SECOND, self.ops.append)
-
-    def begin_send(self, process: int, *values: int) -> Op:
-        return self.recorder.invoke(process, "send", Send(T0, values))
-
-    def end_send(self, invocation: Op, *offsets: int) -> Op:
-        assert isinstance(invocation.payload, Send)
-        return self.recorder.ok(invocation, invocation.payload._replace(offsets=tuple(map(Offset, offsets))))
-
-    def send(self, process: int, value: int, offset: int) -> Op:
-        return self.end_send(self.begin_send(process, value), offset)
-
-    def poll(self, process: int, *records: tuple[int, int]) -> Op:
-        """Offsets with their values."""
-        offsets = tuple(Offset(offset) for offset, _ in records)
-        fetched = (Fetched(T0, offsets, tuple(value for _, value in records)),) if records else ()
-        return self.recorder.ok(self.recorder.invoke(process, "poll", Poll()), Poll(fetched))
-
-    def do(self, process: int, kind: str, payload: Payload, result: Payload = None) -> Op:
-        return self.recorder.ok(self.recorder.invoke(process, kind, payload), result)
-
-    def assign(self, process: int, offset: int | None) -> Op:
-        return self.do(process, "assign", Assign(((T0, None if offset is None else Offset(offset)),)))
-
-    def list_offsets(self, process: int, start: int, end: int, *, linearizable: bool = False) -> Op:
-        asked = ListOffsets((), linearizable)
-        return self.do(
-            process, "list", asked, ListOffsets((OffsetRange(T0, Offset(start), Offset(end)),), linearizable)
-        )
-
-    def commit(self, process: int, offset: int) -> Op:
-        return self.do(process, "commit", GroupOffsets("g", ((T0, Offset(offset)),)))
-
-    def committed(self, process: int, offset: int | None) -> Op:
-        read = GroupOffsets("g", ((T0, None if offset is None else Offset(offset)),))
-        return self.do(process, "committed", GroupOffsets("g"), read)
-
-    def kinds(self, judge: Judge) -> list[str]:
-        return list(judge_with(judge, self.ops).kinds())
-
-    def only(self, judge: Judge, kind: str, *proof: Op) -> str:
-        """The one anomaly that the judge finds has this kind and this proof; returns its sentence."""
-        findings: Findings = judge_with(judge, self.ops)
-        assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies
-        assert findings.anomalies[0].ops == proof
-        return findings.anomalies[0].what
+from raftlog.types import Offset
+from tests.checkers.story import SECOND, T0, Story
 
 
 @pytest.fixture
@@ -398,6 +337,14 @@ def malformed(story: Story, case: str) -> list[Op]:
         story.begin_send(1, 70)
     elif case == "more offsets than values":
         story.end_send(story.begin_send(1, 70), 1, 2)
+    elif case == "a send of nothing":
+        story.begin_send(1)
+    elif case == "an entry that comes twice":
+        story.ops.append(story.begin_send(1, 70))
+        story.ops[-1] = story.ops[-1]._replace(process=2, kind="poll", payload=Poll())
+    elif case == "a completion of another kind":
+        invocation = story.recorder.invoke(1, "poll", Poll())
+        story.recorder.ok(invocation._replace(kind="list"), ListOffsets())
     elif case == "more offsets than values in a poll":
         poll = Poll((Fetched(T0, (Offset(1), Offset(2)), (70,)),))
         story.do(1, "poll", Poll(), poll)
@@ -413,6 +360,9 @@ def malformed(story: Story, case: str) -> list[Op]:
         "a value sent twice",
         "more offsets than values",
         "more offsets than values in a poll",
+        "a send of nothing",
+        "an entry that comes twice",
+        "a completion of another kind",
     ],
 )
 def test_a_history_that_is_none_is_refused(story: Story, case: str) -> None:

@@ -1,0 +1,73 @@
+"""A history written by hand, one line for each operation."""
+
+from raftlog.checkers import (
+    Assign,
+    Fetched,
+    GroupOffsets,
+    ListOffsets,
+    OffsetRange,
+    Op,
+    Poll,
+    Recorder,
+    Send,
+    judge_with,
+)
+from raftlog.checkers.history import Payload
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+T0 = TopicPartition("t", 0)
+SECOND = 1_000_000_000
+
+
+class Story:
+    """A history told operation by operation; one second passes between entries."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.recorder = Recorder(lambda: len(self.ops) * SECOND, self.ops.append)
+
+    def begin_send(self, process: int, *values: int) -> Op:
+        return self.recorder.invoke(process, "send", Send(T0, values))
+
+    def end_send(self, invocation: Op, *offsets: int) -> Op:
+        assert isinstance(invocation.payload, Send)
+        return self.recorder.ok(invocation, invocation.payload._replace(offsets=tuple(map(Offset, offsets))))
+
+    def send(self, process: int, value: int, offset: int) -> Op:
+        return self.end_send(self.begin_send(process, value), offset)
+
+    def poll(self, process: int, *records: tuple[int, int]) -> Op:
+        """Offsets with their values."""
+        offsets = tuple(Offset(offset) for offset, _ in records)
+        fetched = (Fetched(T0, offsets, tuple(value for _, value in records)),) if records else ()
+        return self.recorder.ok(self.recorder.invoke(process, "poll", Poll()), Poll(fetched))
+
+    def do(self, process: int, kind: str, payload: Payload, result: Payload = None) -> Op:
+        return self.recorder.ok(self.recorder.invoke(process, kind, payload), result)
+
+    def assign(self, process: int, offset: int | None) -> Op:
+        return self.do(process, "assign", Assign(((T0, None if offset is None else Offset(offset)),)))
+
+    def list_offsets(self, process: int, start: int, end: int, *, linearizable: bool = False) -> Op:
+        asked = ListOffsets((), linearizable)
+        return self.do(
+            process, "list", asked, ListOffsets((OffsetRange(T0, Offset(start), Offset(end)),), linearizable)
+        )
+
+    def commit(self, process: int, offset: int) -> Op:
+        return self.do(process, "commit", GroupOffsets("g", ((T0, Offset(offset)),)))
+
+    def committed(self, process: int, offset: int | None) -> Op:
+        read = GroupOffsets("g", ((T0, None if offset is None else Offset(offset)),))
+        return self.do(process, "committed", GroupOffsets("g"), read)
+
+    def kinds(self, judge: Judge) -> list[str]:
+        return list(judge_with(judge, self.ops).kinds())
+
+    def only(self, judge: Judge, kind: str, *proof: Op) -> str:
+        """The one anomaly that the judge finds has this kind and this proof; returns its sentence."""
+        findings: Findings = judge_with(judge, self.ops)
+        assert [anomaly.kind for anomaly in findings.anomalies] == [kind], findings.anomalies
+        assert findings.anomalies[0].ops == proof
+        return findings.anomalies[0].what

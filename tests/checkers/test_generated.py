@@ -1,0 +1,218 @@
+"""Generated histories: every judge passes the clean ones, and names what a mutation plants in them."""
+
+from collections import Counter
+from random import Random
+from typing import get_args
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from raftlog.checkers import (
+    AnomalyKind,
+    Assign,
+    NeverBack,
+    Op,
+    Poll,
+    Recorder,
+    ReplicaComparison,
+    Rules,
+    Send,
+    judge_history,
+    judge_with,
+    read_lines,
+    write_lines,
+)
+from raftlog.checkers.lag import RealtimeLag
+from raftlog.types import TopicPartition
+from tests.checkers.model_log import CLEAN_HISTORIES, DRAIN, PARTITIONS, clean_history
+from tests.checkers.mutations import MUTATIONS
+from tests.checkers.telling import acknowledged, known_offsets, pairs, renumbered
+
+RULES = (Rules(), Rules(dense=False), Rules(forward_only_commits=False), Rules(dense=False, forward_only_commits=False))
+LENIENT: dict[str, tuple[str, ...]] = {
+    "gap": ("dense",),
+    "committed-went-back": ("forward_only_commits",),
+}
+"""Rules without which a kind is no anomaly."""
+AS_WELL = {"int-poll-skip", "poll-skip"}
+"""Without density these need a record that somebody saw between."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(history=CLEAN_HISTORIES)
+def test_a_clean_history_is_clean_under_all_rules(history: list[Op]) -> None:
+    for rules in RULES:
+        verdict = judge_history(history, rules)
+        assert verdict.is_clean(), str(verdict)
+        assert verdict.operations == sum(op.type == "invoke" for op in history)
+        strict = rules._replace(lag_bound_ns=verdict.worst_lag_ns)
+        assert judge_history(history, strict).is_clean(), "nobody lagged more than the worst"
+
+
+@settings(max_examples=100, deadline=None)
+@given(history=CLEAN_HISTORIES, data=st.data())
+def test_the_beginning_of_a_clean_history_is_clean_but_for_what_nobody_read_yet(
+    history: list[Op], data: st.DataObject
+) -> None:
+    beginning = history[: data.draw(st.integers(0, len(history)))]
+    verdict = judge_history(beginning)
+    assert verdict.is_clean(["unseen", "lost-write"]), str(verdict)
+
+
+@settings(max_examples=50, deadline=None)
+@given(history=CLEAN_HISTORIES)
+def test_a_history_comes_back_from_its_lines(history: list[Op]) -> None:
+    assert list(read_lines(write_lines(history))) == history
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@settings(max_examples=40, deadline=None)
+@given(history=CLEAN_HISTORIES.filter(lambda history: len(history) > 60), seed=st.integers(0, 2**32))
+def test_what_is_planted_is_found_by_its_name(name: str, history: list[Op], seed: int) -> None:
+    mutation = MUTATIONS[name]
+    planted = mutation.plant(history, Random(seed))
+    assume(planted is not None)
+    for rules in RULES:
+        if mutation.kind in AS_WELL and not rules.dense:
+            continue
+        verdict = judge_history(planted, rules)
+        expected = all(getattr(rules, rule) for rule in LENIENT.get(mutation.kind, ()))
+        assert (mutation.kind in verdict.counts) == expected, str(verdict)
+        proofs = [anomaly.ops for anomaly in verdict.anomalies if anomaly.kind == mutation.kind]
+        assert all(proof and set(proof) <= set(planted) for proof in proofs)
+
+
+def test_every_kind_that_a_history_can_show_is_planted_and_every_mutation_finds_its_place() -> None:
+    kinds = {mutation.kind for mutation in MUTATIONS.values()}
+    assert set(get_args(AnomalyKind)) - kinds == {"realtime-lag", "replicas-differ"}, "these two are planted below"
+    histories = [clean_history(seed, 200) for seed in range(40)]
+    found: Counter[str] = Counter()
+    for name, mutation in MUTATIONS.items():
+        found[name] = sum(mutation.plant(history, Random(1)) is not None for history in histories)
+    assert min(found.values()) >= 15, found
+
+
+# skips in a log that is not dense
+
+
+@pytest.mark.parametrize("name", ["a_consumer_skips_between_polls", "a_poll_leaves_records_out"])
+@settings(max_examples=60, deadline=None)
+@given(history=CLEAN_HISTORIES, seed=st.integers(0, 2**32))
+def test_without_density_a_skip_over_a_record_that_somebody_saw_is_found(
+    name: str, history: list[Op], seed: int
+) -> None:
+    kind, plant = MUTATIONS[name]
+    planted = plant(history, Random(seed))
+    assume(planted is not None)
+    is_all_still_seen = all(known_offsets(planted, p) == known_offsets(history, p) for p in PARTITIONS)
+    assert kind in judge_history(planted, Rules(dense=False)).counts or not is_all_still_seen
+
+
+# lag
+
+
+def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
+    """The lag of one poll (its places in the history), found by reading everything before it again."""
+    process, acknowledged = history[invoked].process, list[tuple[int, TopicPartition, int]]()
+    last: dict[TopicPartition, int] = {}
+    since_ns, is_subscribed = 0, False
+    for op in history[: completed + 1]:
+        if op.type == "ok" and isinstance(op.payload, Send):
+            acknowledged += [(op.time_ns, op.payload.partition, offset) for offset in op.payload.offsets]
+        elif op.process == process and op.kind == "crash":
+            last, since_ns, is_subscribed = {}, 0, False
+        elif op.process == process and op.kind in ("assign", "subscribe") and op.type in ("ok", "info"):
+            is_subscribed = op.kind == "subscribe" or (op.type == "info" and is_subscribed)
+            last, since_ns = {}, op.time_ns
+            for partition, offset in op.payload.positions if op.kind == "assign" and op.type == "ok" else ():
+                newest = max((at for _, p, at in acknowledged if p == partition), default=-1)
+                last[partition] = newest if offset is None else offset - 1
+        elif op.process == process and op.type == "ok" and isinstance(op.payload, Poll):
+            last = {} if is_subscribed else last
+            last |= {fetched.partition: fetched.offsets[-1] for fetched in op.payload.fetched if fetched.offsets}
+    lags = [0]
+    for partition, offset in last.items():
+        missed = [time_ns for time_ns, p, at in acknowledged if p == partition and at > offset]
+        lags += [history[invoked].time_ns - max(min(missed), since_ns)] if missed else []
+    return max(lags)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
+def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
+    history = clean_history(seed, steps)
+    judge = RealtimeLag()
+    assert not judge_with(judge, history).counts
+    answered = [(i, at) for i, at in pairs(history, "poll") if at is not None and history[at].type == "ok"]
+    assert judge.worst_ns == max((naive_lag_ns(history, *poll) for poll in answered), default=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=CLEAN_HISTORIES, spare_ns=st.integers(0, 1000))
+def test_a_reader_that_gets_nothing_is_condemned_when_it_passes_the_bound_and_not_before(
+    history: list[Op], spare_ns: int
+) -> None:
+    acked = [(sent.partition, offset) for sent, offset in acknowledged(history)]
+    assume(acked)
+    bound_ns = judge_history(history).worst_lag_ns + spare_ns
+    now_ns, later_ns = history[-1].time_ns, history[-1].time_ns + bound_ns
+    times = iter((now_ns, now_ns, later_ns, later_ns, later_ns + 1, later_ns + 1))
+    told: list[Op] = []
+    recorder = Recorder(lambda: next(times), told.append)
+    recorder.ok(recorder.invoke(DRAIN, "assign", Assign((acked[0],))))
+    for _ in range(2):
+        recorder.ok(recorder.invoke(DRAIN, "poll", Poll()))
+    stuck = renumbered([*history, *told])
+    assert judge_history(stuck[:-2], Rules(lag_bound_ns=bound_ns)).is_clean()
+    verdict = judge_history(stuck, Rules(lag_bound_ns=bound_ns))
+    assert verdict.counts == {"realtime-lag": 1}
+    assert verdict.worst_lag_ns == bound_ns + 1
+    assert verdict.anomalies[0].ops[-1] == stuck[-1]
+
+
+# what is not in a history
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=40), data=st.data())
+def test_numbers_that_rise_pass_and_any_one_that_falls_is_found(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    guard = NeverBack()
+    reached: dict[str, int] = {}
+    for key, step in steps:
+        reached[key] = reached.get(key, 0) + step
+        assert guard.observe(key, reached[key]) is None
+    fallible = [key for key, number in reached.items() if number > 0]
+    assume(fallible)
+    key = data.draw(st.sampled_from(fallible))
+    lower = data.draw(st.integers(0, reached[key] - 1))
+    anomaly = guard.observe(key, lower)
+    assert anomaly is not None
+    assert (anomaly.kind, anomaly.what) == ("end-went-back", f"{key} went back from {reached[key]} to {lower}")
+    assert guard.observe(key, reached[key] - 1) is not None, "what fell once must not lower the bar"
+
+
+@settings(deadline=None)
+@given(log=st.lists(st.binary(max_size=6), min_size=1, max_size=20), seed=st.integers(0, 2**32))
+def test_replicas_that_commit_the_same_pass_and_one_that_does_not_is_found(log: list[bytes], seed: int) -> None:
+    """In any interleaving, with restarts that commit anew, and trims behind the slowest."""
+    random = Random(seed)
+    comparison = ReplicaComparison()
+    reached = dict.fromkeys(("n1", "n2", "n3"), 0)
+    while (behind := [name for name, index in reached.items() if index < len(log)]) and random.random() < 0.98:
+        name = random.choice(behind)
+        assert comparison.feed(name, reached[name], log[reached[name]]) is None
+        reached[name] += 1
+        if random.random() < 0.1:
+            comparison.trim(min(reached.values()))
+        if random.random() < 0.1:
+            reached[name] = random.randint(min(reached.values()), reached[name])
+    slowest, fastest = min(reached.values()), max(reached.values())
+    comparison.trim(slowest)
+    for index in range(slowest, fastest):
+        other = bytes(byte ^ 1 for byte in log[index]) or b"!"
+        anomaly = comparison.feed("n4", index, other)
+        assert anomaly is not None
+        assert anomaly.kind == "replicas-differ"
+    assert comparison.feed("n4", slowest - 1, b"forgotten") is None
