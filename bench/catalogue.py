@@ -1,6 +1,17 @@
 """All measures, in the order in which they run."""
 
-from bench import footprint, group_commit, http_batches, http_fetch, http_produce, library_append, library_read, reopen
+from bench import (
+    footprint,
+    group_commit,
+    http_batches,
+    http_fetch,
+    http_produce,
+    journal,
+    library_append,
+    library_read,
+    raft_core,
+    reopen,
+)
 from bench.measure import Measure
 
 MEASURES: tuple[Measure, ...] = (
@@ -8,6 +19,8 @@ MEASURES: tuple[Measure, ...] = (
     *group_commit.MEASURES,
     *library_read.MEASURES,
     *reopen.MEASURES,
+    *raft_core.MEASURES,
+    *journal.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,
     *http_fetch.MEASURES,

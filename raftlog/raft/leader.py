@@ -205,8 +205,6 @@ class Leader:
     def wake(self) -> None:
         """A fresh period of CheckQuorum: nobody was expected to answer a leader that slept."""
         replica = self._replica
-        for progress in self.replication.progress.values():
-            progress.is_active = True
         self._quorum_tick = replica.ticks + replica.settings.election_ticks_min
         self._active_tick = replica.ticks
         self._bedtime.disturb()

@@ -1,23 +1,68 @@
 """Whether entries that another process sent are what they say: checked before the core hears of them.
 
 Each must be one whole record batch with a matching CRC, stamped with the entry's term, and follow the one before it in
-offset. What the network or a peer's disk spoiled never reaches a log.
+offset; what the log itself reads of an entry (rolls, configurations) must be readable. What the network or another disk
+spoiled never reaches a log.
 """
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Sequence
 
-from raftlog.raft import Entry
-from raftlog.records import HEADER_SIZE, crc_matches, read_header
+from raftlog.errors import FormatError, InvalidBatch
+from raftlog.raft import Entry, EntryId
+from raftlog.raft.messages import AppendRequest
+from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
+from raftlog.runtime.control_entries import entry_of, is_control
+from raftlog.runtime.group_log import GroupLog
+from raftlog.storage.roll import decode_roll
+from raftlog.types import Index, Offset
 
 
-def are_sound(entries: Iterable[Entry]) -> bool:
-    """Whether every entry holds together, and they hold together."""
+class Admission:
+    """What a group takes. It remembers where admitted entries end that the log does not have yet."""
+
+    def __init__(self, group_id: uuid.UUID) -> None:
+        self._group_id = group_id
+        self._ahead: dict[EntryId, Offset] = {}
+        """Offsets that follow the last entries of messages of this turn."""
+
+    def admits(self, request: AppendRequest, log: GroupLog) -> bool:
+        """Whether the entries hold together and follow what is before them, as far as that is here.
+
+        Where it is not, the core refuses the entries anyway. Raises `CorruptBatch` where the log itself is damaged.
+        """
+        entries = request.entries
+        next_offset = end_of_entries(entries, self._group_id)
+        if next_offset is None:
+            return False
+        expected = self._offset_after(request.previous, log)
+        if expected is not None and read_header(entries[0].payload).base_offset != expected:
+            return False
+        last = entries[-1]
+        self._ahead[EntryId(last.index, last.term)] = next_offset
+        return True
+
+    def end_turn(self) -> None:
+        """The log has what was admitted."""
+        self._ahead.clear()
+
+    def _offset_after(self, previous: EntryId, log: GroupLog) -> Offset | None:
+        ahead = self._ahead.get(previous)
+        if ahead is not None:
+            return ahead
+        if not log.boundary.index <= previous.index <= log.last_index or log.term_at(previous.index) != previous.term:
+            return None
+        return log.offset_of(Index(previous.index + 1))
+
+
+def end_of_entries(entries: Sequence[Entry], group_id: uuid.UUID) -> Offset | None:
+    """The offset that follows entries which hold together; `None` when they do not."""
     next_offset = -1
     for entry in entries:
         batch = entry.payload
         if len(batch) < HEADER_SIZE:
-            return False
+            return None
         header = read_header(batch)
         is_next = header.base_offset == next_offset if next_offset >= 0 else header.base_offset >= 0
         if not (
@@ -28,6 +73,22 @@ def are_sound(entries: Iterable[Entry]) -> bool:
             and header.last_offset_delta >= -1
             and crc_matches(batch, header)
         ):
-            return False
+            return None
+        if is_control(batch) and not _is_readable(entry, header, group_id):
+            return None
         next_offset = header.base_offset + header.last_offset_delta + 1
-    return True
+    return Offset(next_offset)
+
+
+def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool:
+    """Whether a control entry is what the message says, and one that the log can act upon."""
+    try:
+        if entry_of(entry.index, entry.term, entry.payload).kind is not entry.kind:
+            return False
+        kind, payload = read_control(entry.payload, header)
+        if kind is not ControlKind.ROLL:
+            return True
+        roll = decode_roll(payload)
+    except (InvalidBatch, FormatError):
+        return False
+    return roll.base_index == entry.index and roll.group_id == group_id

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
+_DOUBLINGS_MAX = 6
+"""Each failure in a row doubles the pause, up to 32 times the first one."""
 
 
 class CatchUp:
@@ -30,6 +32,8 @@ class CatchUp:
     def __init__(self, driver: "Driver") -> None:
         self._driver = driver
         self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
+        self._failures: dict[GroupKey, int] = {}
+        """How often in a row a group's task was given up."""
 
     # tasks of this process
 
@@ -43,6 +47,13 @@ class CatchUp:
         if group.key not in self._tasks:
             self._begin(group, Repair(self._driver, group).run, "repair")
 
+    def forget(self, group: Group) -> None:
+        """The group is gone: nobody waits for its task any more."""
+        task = self._tasks.pop(group.key, None)
+        if task is not None:
+            task.cancel()
+        self._failures.pop(group.key, None)
+
     def stop(self) -> None:
         for task in self._tasks.values():
             task.cancel()
@@ -52,13 +63,19 @@ class CatchUp:
         self._tasks[group.key] = self._driver.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
 
     async def _run(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        key = group.key
         try:
             await run()
+            self._failures.pop(key, None)
+            if group.damage is not None:
+                await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
         except (RaftlogError, OSError, TimeoutError) as error:
             _logger.warning("%s of %s was given up for now: %s", what, group.path, error)
-            await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
+            failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
+            await asyncio.sleep(self._driver.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
         finally:
-            self._tasks.pop(group.key, None)
+            if self._tasks.get(key) is asyncio.current_task():
+                del self._tasks[key]
         if group.damage is not None and not group.is_closed and self._driver.failure is None:
             self.repair(group)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from raftlog.errors import RaftlogError
-from raftlog.runtime.control_entries import member_of
+from raftlog.raft import HardState
+from raftlog.runtime.control_entries import member_of, replica_of
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -19,16 +20,19 @@ from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.operations import GroupKey, GroupState, Mark
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
-from raftlog.types import Index, Offset
+from raftlog.types import Index, Offset, Term
 
 
 class Checkpoints:
     """Makes them. The driver asks at every tick whether it is time."""
 
-    def __init__(self, disk: Disk, journal: Journal, files_max: int, fail: Callable[[OSError], None]) -> None:
+    def __init__(
+        self, disk: Disk, journal: Journal, files_max: int, interval_s: float, fail: Callable[[OSError], None]
+    ) -> None:
         self._disk = disk
         self._journal = journal
         self._files_max = files_max
+        self._interval_s = interval_s
         self._fail = fail
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
@@ -54,9 +58,16 @@ class Checkpoints:
             configuration_index=Index(0), voting_position=None,
         )  # fmt: skip
 
-    def maybe_begin(self, groups: Collection[Group], now: float, interval_s: float) -> bool:
+    def forget_removed(self, key: GroupKey) -> HardState:
+        """The group comes back: its mark goes, and its term and vote are where its next life begins."""
+        removed = self._removed.pop(key, None)
+        if removed is None:
+            return HardState(Term(0), None)
+        return HardState(removed.term, replica_of(removed.vote) if removed.vote else None)
+
+    def maybe_begin(self, groups: Collection[Group], now: float) -> bool:
         """Begin when the journal has grown enough, or some time went by; true when one was begun."""
-        is_time = self._journal.is_checkpoint_due or now - self._last_at >= interval_s
+        is_time = self._journal.is_checkpoint_due or now - self._last_at >= self._interval_s
         if not is_time or self._number is not None or self._journal.failure is not None:
             return False
         if any(group.is_deaf or group.log.written_index < group.log.last_index for group in groups):

@@ -8,7 +8,7 @@ import uuid
 
 from raftlog.errors import FormatError
 from raftlog.raft import HardState, Restart
-from raftlog.records import HEADER_SIZE, read_header
+from raftlog.records import HEADER_SIZE, crc_matches, read_header
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import configuration_of_roll
 from raftlog.runtime.group_log import GroupLog
@@ -55,9 +55,18 @@ def _check_left_over(disk: Disk, path: str) -> None:
         return
     file = disk.open(f"{path}/{bases[0]:020d}.log", read_only=True)
     try:
-        head = file.read(0, HEADER_SIZE)
-        is_first_roll = bases == [0] and (len(head) < HEADER_SIZE or file.size() <= max(read_header(head).size, _BLOCK))
+        data = file.read(0, _BLOCK + 1)
+        is_first_roll = bases == [0] and len(data) <= _first_roll_size(data)
     finally:
         file.close()
     if not is_first_roll:
         raise FormatError(f"{path} holds a log that the journal does not know of; move it away before it is made anew")
+
+
+def _first_roll_size(data: bytes) -> int:
+    """How long a file may be that holds nothing but a first roll, whole or torn."""
+    if len(data) < HEADER_SIZE:
+        return HEADER_SIZE
+    header = read_header(data)
+    is_whole = HEADER_SIZE <= header.size <= len(data) and crc_matches(data[: header.size], header)
+    return header.size if is_whole else _BLOCK

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from random import Random
 from typing import Self
 
-from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, NotLeader, RaftlogError, StorageFull, Unavailable
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart, Role
 from raftlog.raft.messages import AppendRequest
-from raftlog.runtime.admission import are_sound
 from raftlog.runtime.catch_up import CatchUp
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import BatchPayloads
@@ -94,7 +93,7 @@ class Driver:
         self._is_started = False
         self._is_turn_due = False
         self._is_members_changed = True
-        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._tick, self._give_leadership_up)
+        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._give_leadership_up)
         silence = config.raft.election_ticks_min
         self._peers = Peers(transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change = self._process_changed
@@ -146,7 +145,9 @@ class Driver:
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
-        group = Group(self, group_id, path, core, log)
+        group = Group(self, group_id, path, core, log, restart.hard_state)
+        for node in self._peers.alive_nodes():
+            core.hear_from_process(node, True)
         self.groups[group.key] = self._awake[group.key] = group
         self._is_members_changed = True
         self.mark_dirty(group)
@@ -181,22 +182,28 @@ class Driver:
         Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
         """
         path = f"{self.data_dir}/{name or roll.group_id}"
-        with self._making(path):
+        with self._making(path, roll.group_id):
             log, restart = create_log(self.disk, path, roll, self.config)
+        restart = restart._replace(hard_state=self.persister.checkpoints.forget_removed(roll.group_id.bytes))
         self.persister.append([Created(roll.group_id.bytes, Offset(0), log.end())])
         return self._add(roll.group_id, path, log, restart)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
         path = f"{self.data_dir}/{name or group_id}"
-        with self._making(path):
+        with self._making(path, group_id):
             log, restart = empty_log(self.disk, path, group_id, self.config)
+        restart = restart._replace(hard_state=self.persister.checkpoints.forget_removed(group_id.bytes))
         self.persister.append([Created(group_id.bytes, Offset(0), None)])
         return self._add(group_id, path, log, restart)
 
     @contextmanager
-    def _making(self, path: str) -> Iterator[None]:
+    def _making(self, path: str, group_id: uuid.UUID) -> Iterator[None]:
         """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
+        if group_id.bytes in self.groups:
+            raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
+        if self.persister.is_leaving(group_id.bytes):
+            raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
         try:
             yield
         except OSError as error:
@@ -210,6 +217,7 @@ class Driver:
         group = self.groups.pop(key)
         self._awake.pop(key, None)
         group.end(LogClosed(f"{group.path}: this replica was removed"))
+        self._catch_up.forget(group)
         self.persister.remove(group)
         self._is_members_changed = True
 
@@ -217,17 +225,19 @@ class Driver:
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         """Messages of another process arrived. Those of unknown groups are nobody's."""
-        if self.failure:
-            return
+        if self.failure is None:
+            self._fatal(self._receive, node, envelopes)
+
+    def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         for key, message in envelopes:
             group = self.groups.get(key)
             if group is None or group.is_deaf or message.sender.node_id != node:
                 self.messages_refused += 1
                 continue
-            if type(message) is AppendRequest and message.entries and not self._admits(group, message):
-                self.messages_refused += 1
-                continue
             try:
+                if type(message) is AppendRequest and message.entries and not self._admits(group, message):
+                    self.messages_refused += 1
+                    continue
                 group.core.step(message)
             except CorruptBatch as error:
                 group.note_damage(error)
@@ -235,7 +245,7 @@ class Driver:
 
     def _admits(self, group: Group, message: AppendRequest) -> bool:
         size = sum(entry.size_bytes for entry in message.entries)
-        if group.is_disk_full or self.why_refused(size) is not None or not are_sound(message.entries):
+        if group.is_disk_full or self.why_refused(size) is not None or not group.admission.admits(message, group.log):
             return False
         self._admitted_bytes += size
         return True
@@ -280,7 +290,7 @@ class Driver:
     def _want_turn(self) -> None:
         if not self._is_turn_due and self._is_started:
             self._is_turn_due = True
-            self.loop.call_soon(self._turn)
+            self.loop.call_soon(self._fatal, self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -296,7 +306,7 @@ class Driver:
                     taken.append((group, ready))
                     self._outbox.post(group.key, ready.messages_now)
                     self.persister.persist(group, ready)
-            self.persister.flush()
+            self.persister.end_turn()
         except RaftlogError as error:
             self.persister.stop_with(error)  # a Ready was taken and is lost
             return
@@ -311,6 +321,7 @@ class Driver:
         if group.is_closed or group.is_deaf:
             return None
         ready = group.take_ready()
+        group.admission.end_turn()
         if group.core.is_asleep:
             self._awake.pop(group.key, None)
         else:
@@ -336,7 +347,15 @@ class Driver:
 
     def _journal_durable(self, _: JournalSequence) -> None:
         self._ticker.note_disk_moved()
-        self.persister.settle()
+        self._fatal(self.persister.settle)
+
+    def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
+        """Do it; an error that nobody foresaw leaves groups in a state that nobody knows, so it ends the process."""
+        try:
+            work(*arguments)
+        except Exception as error:
+            self.persister.stop_with(error)
+            raise
 
     def _fail(self, failure: RaftlogError) -> None:
         """The disk failed, or something else that only a new start can mend."""
@@ -355,25 +374,28 @@ class Driver:
 
     # time
 
+    def _ticked(self, now: float) -> None:
+        self._fatal(self._tick, now)
+
     def _tick(self, now: float) -> None:
-        if self.journal.is_idle:
+        if self.persister.is_idle:
             self._ticker.note_disk_moved()
         if self._is_members_changed:
             self._is_members_changed = False
             self._peers.set_nodes(self._shared_nodes())
-        self._peers.tick(ProcessBeat(self._boot_epoch, self.journal.durable_sequence))
+        self._peers.tick(ProcessBeat(self.me.disk_uuid, self._boot_epoch, self.journal.durable_sequence))
         for group in self._awake.values():
             if not group.is_deaf and group.core.tick():
                 self.mark_dirty(group)
         self.persister.write_again()
+        self.persister.empty_trash()
         checkpoints = self.persister.checkpoints
-        if not checkpoints.is_under_way:
-            self.persister.trash.empty()
         try:
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
             self.persister.stop_with(error)
-        checkpoints.maybe_begin(self.groups.values(), now, self.config.checkpoint_interval_ms / 1000)
+        if self.persister.has_news and checkpoints.maybe_begin(self.groups.values(), now):
+            self.persister.has_news = False
         self.persister.flush()
 
     def _shared_nodes(self) -> list[NodeId]:

@@ -40,6 +40,7 @@ from raftlog.raft import (
 )
 from raftlog.raft.ready import IndexRange
 from raftlog.records import ControlKind, build_control_batch
+from raftlog.runtime.admission import Admission
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.group_log import GroupLog
@@ -113,14 +114,16 @@ class _Open(NamedTuple):
 class Group:
     """See the module. Made by the driver."""
 
-    def __init__(self, host: Host, group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog) -> None:
+    def __init__(
+        self, host: Host, group_id: uuid.UUID, path: str, core: RaftCore, log: GroupLog, hard_state: HardState
+    ) -> None:
         self._host = host
         self.group_id = group_id
         self.key: GroupKey = group_id.bytes
         self.path = path
         self.core = core
         self.log = log
-        self.hard_state: HardState = HardState(core.term, None)
+        self.hard_state = hard_state
         """What was handed to the journal last."""
         self.parts: deque[Part] = deque()
         """Readys that are not durable, oldest first."""
@@ -135,10 +138,15 @@ class Group:
         self.applied_index = core.committed_index
         self.damage: CorruptBatch | None = None
         """What is wrong in the files, until it is repaired; the group is quarantined while it is set."""
+        self.damage_count = 0
+        """How often damage was met: a repair that began before the last time does not lift the quarantine."""
+        self.admission = Admission(group_id)
         self.is_dirty = False
         self.is_closed = False
         self.is_disk_full = False
         """Entries wait for room on the disk: nothing more is taken."""
+        self.is_gone = False
+        """Removed, and the journal says so durably."""
         self.is_deaf = False
         """Another log is taking the place of this one: nothing may happen to it."""
         self.pinned_until = 0.0
@@ -147,6 +155,8 @@ class Group:
         """A trim that is on its way to the journal."""
         self._open: deque[_Open] = deque()
         """Ascending by last index."""
+        self._reads: set[asyncio.Future[Index]] = set()
+        """Reads that the core has not answered."""
         self._roll_index = Index(0)
         """The newest roll that was proposed here."""
 
@@ -164,9 +174,7 @@ class Group:
             self._maybe_roll(size)
             self._host.note_admitted(size)
             return self._ask(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
-        future: asyncio.Future[Committed] = self._host.loop.create_future()
-        future.set_exception(refusal)
-        return future
+        return self._refuse(refusal)
 
     def change_members(self, change: ConfigurationChange) -> "asyncio.Future[Committed]":
         """Change who belongs to the group; done when the first configuration of the change is committed.
@@ -174,19 +182,29 @@ class Group:
         A change of voters goes on from there by itself, through the joint configuration (thesis 4.3). Fails like
         `propose`, and with `ChangeRefused` and `InvalidArgument`.
         """
+        if self.is_closed:
+            return self._refuse(LogClosed(f"{self.path} is closed"))
         return self._ask(self.core.propose_configuration(change))
 
     def read_index(self) -> "asyncio.Future[Index]":
         """Done when what is delivered here is at least as new as everything acknowledged before the call."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
+        if self.is_closed:
+            future.set_exception(LogClosed(f"{self.path} is closed"))
+            return future
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
         if refused:
             future.set_exception(self._error(refused))
+        else:
+            self._reads.add(future)
+            future.add_done_callback(self._reads.discard)
         return future
 
     def transfer_leadership(self, target: ReplicaId) -> None:
-        """Begin to hand over; raises `NotLeader`, `Overloaded` or `InvalidArgument`."""
+        """Begin to hand over; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
+        if self.is_closed:
+            raise LogClosed(f"{self.path} is closed")
         refused = self.core.transfer_leadership(target)
         self._host.mark_dirty(self)
         if refused:
@@ -210,8 +228,9 @@ class Group:
         is_pinned = self._host.loop.time() < self.pinned_until
         if self.damage or self.is_deaf or is_pinned or self.trim_to is not None or self.log.is_cut_waiting:
             return
-        if self.log.trim_target(offset):
-            self._host.trim(self, Offset(offset))
+        target = self.log.trim_target(offset, self.applied_index)
+        if target is not None:
+            self._host.trim(self, target)
 
     @property
     def log_start_offset(self) -> Offset:
@@ -229,6 +248,11 @@ class Group:
         if self.is_deaf:
             return NotLeader(f"{self.path}: another log is being installed", self.core.leader)
         return self._host.why_refused(size)
+
+    def _refuse(self, error: RaftlogError) -> "asyncio.Future[Committed]":
+        future: asyncio.Future[Committed] = self._host.loop.create_future()
+        future.set_exception(error)
+        return future
 
     def _ask(self, answer: Accepted | Refused) -> "asyncio.Future[Committed]":
         future: asyncio.Future[Committed] = self._host.loop.create_future()
@@ -296,6 +320,7 @@ class Group:
 
     def note_damage(self, error: CorruptBatch) -> None:
         """Something in the files is not what was written: no campaigns, no trims, until it is repaired."""
+        self.damage_count += 1
         if self.damage is None:
             self.damage = error
             self.core.quarantine()
@@ -345,9 +370,10 @@ class Group:
         """The trim is durable: the files go."""
         offset, self.trim_to = self.trim_to, None
         assert offset is not None, f"{self.path} trims nothing"
-        boundary = self.log.trim_target(offset)
-        if boundary is not None:
-            self.log.trim(offset, boundary)
+        try:
+            self.log.trim(offset)
+        except CorruptBatch as error:
+            self.note_damage(error)
 
     def restart_at(self, applied: Index) -> None:
         """The log was replaced by one that was fetched, delivered up to `applied`."""
@@ -365,3 +391,5 @@ class Group:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self.path}: {why}"))
         self._open.clear()
+        for read in list(self._reads):
+            read.set_exception(LogClosed(f"{self.path}: {why}"))

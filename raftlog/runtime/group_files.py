@@ -28,6 +28,10 @@ class GroupFiles:
         self._disk = disk
         self._path = path
 
+    def before(self, base: int) -> Offset | None:
+        """The file before the one at `base`."""
+        return next((older for older in reversed(self.bases) if older < base), None)
+
     def after(self, base: int) -> Offset | None:
         """The file behind the one at `base`."""
         return next((newer for newer in self.bases if newer > base), None)

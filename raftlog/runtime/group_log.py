@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
+from raftlog.errors import CorruptBatch
 from raftlog.raft import Entry, EntryId, LogView
 from raftlog.raft.entry import ORIGIN
 from raftlog.raft.memory_log import within_bytes
@@ -25,7 +26,7 @@ from raftlog.runtime.journal.operations import LogEnd
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
-from raftlog.types import Index, Offset, Term
+from raftlog.types import Index, Offset, Position, Term
 
 _ROWS_WAITING_MAX: Final = 4096
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -84,7 +85,10 @@ class GroupLog(LogView):
         if start >= 0:
             return within_bytes(self._recent[start : start + max_entries], max_bytes)
         last = Index(min(first + max_entries, self._recent_first) - 1)
-        stored = self.segments.read_entries(first, last, max_bytes)
+        try:
+            stored = self.segments.read_entries(first, last, max_bytes)
+        except OSError as error:
+            raise self._unreadable(first, error) from None
         return [entry_of(Index(row.index), Term(row.term), batch) for row, batch in stored]
 
     # changing
@@ -226,20 +230,37 @@ class GroupLog(LogView):
     def _stored_term(self, index: Index) -> Term:
         if index == self._boundary.index:
             return self._boundary.term
-        return Term(self.segments.checked_row_at(index).term)
+        try:
+            return Term(self.segments.checked_row_at(index).term)
+        except OSError as error:
+            raise self._unreadable(index, error) from None
+
+    def _unreadable(self, index: Index, error: OSError) -> CorruptBatch:
+        """What the disk will not give is as good as damaged."""
+        path = self.segments.segment_of_index(index).files.log.path
+        return CorruptBatch(path, Position(0), Offset(-1), f"entry {index} cannot be read: {error}")
 
     # trimming
 
-    def trim_target(self, offset: int) -> EntryId | None:
-        """The boundary after a trim at `offset`; `None` when no closed segment lies wholly below."""
+    def trim_target(self, offset: int, applied: Index) -> Offset | None:
+        """Where a trim at `offset` moves the log start to; `None` when no closed segment lies wholly below.
+
+        Never into a segment whose roll is not committed: a cut of that roll would leave no log at all.
+        """
+        segments = self.segments.segments
+        doomed = self.segments.segments_below(offset)
+        while doomed and segments[len(doomed)].base_index > applied:
+            doomed = doomed[:-1]
+            offset = min(offset, segments[len(doomed)].base_offset)
+        return Offset(offset) if doomed else None
+
+    def trim(self, offset: int) -> None:
+        """Delete the segments below `offset`; the new log start is durable. Raises `CorruptBatch`: nothing changed."""
         doomed = self.segments.segments_below(offset)
         if not doomed:
-            return None
+            return
         last = Index(doomed[-1].next_index - 1)
-        return EntryId(last, self.term_at(last))
-
-    def trim(self, offset: int, boundary: EntryId) -> None:
-        """Delete the segments below `offset`; the new log start is durable."""
+        boundary = EntryId(last, self.term_at(last))
         self.segments.log_start_offset = Offset(max(offset, self.segments.log_start_offset))
         self.segments.drop_below(offset)
         self._boundary = boundary

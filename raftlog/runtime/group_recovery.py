@@ -16,7 +16,6 @@ it appends anything: otherwise the journal would name entries twice.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,13 +23,13 @@ from raftlog.raft import EntryId
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.group_files import GroupFiles
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
-from raftlog.runtime.replay import JournalEntry, Replay, journal_entries, last_term
-from raftlog.storage.adoption import Adopted, Adoption, Damage, Start, damage_of
+from raftlog.runtime.replay import JournalEntry, Replay, first_roll, journal_entries, last_term
+from raftlog.runtime.synced_segments import SyncedSegments
+from raftlog.storage.adoption import Adopted, Damage, damage_of
 from raftlog.storage.disk import Disk
-from raftlog.storage.recovery import read_roll
-from raftlog.storage.rows import ROW_SIZE, unpack_row
+from raftlog.storage.rows import unpack_row
 from raftlog.storage.segment import Segment
-from raftlog.storage.segment_files import LOG_SUFFIX, open_segment_files, segment_stem
+from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Buffer, Index, Offset, Position, Term
 
@@ -91,151 +90,43 @@ class GroupRecovery:
     """One recovery of one directory; `run` it once."""
 
     def __init__(self, disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> None:
-        self.segments: list[Segment] = []
         self._disk = disk
         self._path = path
         self._folded = folded
         self._fold = fold
         self._report = GroupReport()
         self._files = GroupFiles(disk, path)
+        self._synced = SyncedSegments(disk, path, folded, self._files)
+        self.segments = self._synced.segments
+        """All that are open; those of the checkpoint first."""
         self._damage: list[Damage] = []
-        self._pending: Adopted | None = None
-        """When entry `keep_to` is damaged, and the offset behind it is yet to be known."""
         self._lost: Damage | None = None
 
     def run(self) -> RecoveredGroup:
-        self._adopt_synced()
-        first = self._folded.keep_to + 1
-        start = self._trimmed_to()
+        """Do it; blocking. Raises as `recover_group`."""
+        self._synced.adopt()
+        start = self._start_behind_checkpoint()
         if start is not None:
-            first = start.index
-            self._forget_synced()
+            self._synced.forget()
+        self._report.segments_adopted = len(self.segments)
+        self._report.indexes_rebuilt = self._synced.rebuilt
+        self._damage += self._synced.damage
         self._remove_leftovers(start)
         replay = Replay(self._disk, self._path, self.segments)
-        if self._lost is None:
-            self._replay(replay, self._entries(first))
+        if self._synced.broken:
+            self._lose(*self._synced.broken)
+        else:
+            self._replay(replay, self._entries(start.index if start else self._folded.keep_to + 1))
         return self._finish(replay)
 
-    # what the checkpoint synced
-
-    def _adopt_synced(self) -> None:
-        """The segments up to the one with `keep_to`, in order."""
-        if self._folded.keep_to == 0:
-            return
-        base = self._first_base()
-        if base is None:
-            self._lose(self._folded.log_start_offset, "the file with the log start is missing, or its first entry is")
-            return
-        while self._lost is None:
-            segment = self._open(base)
-            adopted = self._adopt(segment)
-            if adopted.is_rebuilt:
-                self._report.indexes_rebuilt.append(segment.files.index.path)
-            if adopted.pending:
-                self._pending = adopted
-                break
-            if adopted.broken or segment.next_index > self._folded.keep_to:
-                if adopted.broken:
-                    self._lose(base, adopted.broken)
-                break
-            if segment.next_offset == base:
-                self._lose(base, "it was closed, and holds no offset")
-            base = Offset(segment.next_offset)
-            if self._lost is None and base not in self._files.bases:
-                self._lose(base, "the file is missing")
-        self._report.segments_adopted = len(self.segments)
-
-    def _first_base(self) -> Offset | None:
-        """The file that holds the log start: the last one at or below it that is no newer than `keep_to`.
-
-        A newer one may have been left by entries that were cut: their offsets were given out again since.
-        """
-        for base in reversed(self._files.bases):
-            if base <= self._folded.log_start_offset:
-                index = self._stored_base_index(base)
-                if index is not None and index <= self._folded.keep_to:
-                    return base
-        return None
-
-    def _stored_base_index(self, base: Offset) -> Index | None:
-        if base == 0:
-            return Index(1)  # no segment without an offset is rolled
-        segment = Segment(base, 0, open_segment_files(self._disk, self._path, base))
-        try:
-            if roll := read_roll(segment):
-                return Index(roll.base_index)
-            packed = segment.files.index.read(0, ROW_SIZE)
-            row = unpack_row(packed) if len(packed) == ROW_SIZE else None
-            return Index(row.index) if row and (row.position, row.offset) == (0, base) else None
-        finally:
-            segment.close()
-
-    def _start_behind(self, base: int) -> Start | None:
-        """Where the next file begins. It may hold entries that were cut: what stood before them is the same."""
-        following = self._files.after(base)
-        index = None if following is None else self._stored_base_index(following)
-        return Start(index, following) if following is not None and index is not None else None
-
-    def _open(self, base: Offset) -> Segment:
-        before = self.segments[-1] if self.segments else None
-        index = before.next_index if before else self._stored_base_index(base)
-        assert index is not None, f"{self._path}: nobody knows where segment {base} begins"
-        segment = Segment(base, index, open_segment_files(self._disk, self._path, base))
-        self.segments.append(segment)
-        return segment
-
-    def _adopt(self, segment: Segment) -> Adopted:
-        end, keep_to = self._folded.end, self._folded.keep_to
-        assert end is not None, f"{self._path}: entries up to {keep_to} without a last one"
-        holds_end = end.segment == segment.base_offset and keep_to == end.id.index
-        roll = read_roll(segment)
-        if roll and roll.base_index != segment.base_index:
-            return Adopted(broken=f"it begins at index {roll.base_index}, where {segment.base_index} follows")
-        segment.created_ms = roll.created_ms if roll else 0
-        found: list[Damage] = []
-        adopted = Adoption(
-            segment,
-            keep_to,
-            end_row=end.row if holds_end else None,
-            following=partial(self._start_behind, segment.base_offset),
-            term_min=self._term_before(segment),
-            term_max=Term(end.id.term),
-            damage=found,
-        ).run()
-        if roll is None and segment.rows and not any(each.index == segment.base_index for each in found):
-            found.append(damage_of(segment.files.log, segment.row(0), "the roll cannot be read"))
-        self._damage += found
-        return adopted
-
-    def _term_before(self, segment: Segment) -> Term:
-        if len(self.segments) < 2 or self.segments[-2].rows == 0:
-            return Term(0)
-        before = self.segments[-2]
-        return Term(before.row(before.rows - 1).term)
-
-    # trims
-
-    def _trimmed_to(self) -> JournalEntry | None:
-        """The last roll behind the checkpoint at or below the log start: all before it was given up."""
+    def _start_behind_checkpoint(self) -> JournalEntry | None:
+        """The roll with which the log begins, when all that the checkpoint synced lies below the log start."""
         start = self._folded.log_start_offset
-        if self.segments and self._lost is None and start < self.segments[-1].next_offset:
+        is_held = bool(self.segments) and self._synced.broken is None
+        if start == 0 or (is_held and start < self.segments[-1].next_offset):
             return None
-        found = None
-        for entry in self._entries(0) if start else ():
-            if entry.offset > start:
-                break
-            if entry.is_roll:
-                found = entry
-        return found
-
-    def _forget_synced(self) -> None:
-        """All segments of the checkpoint lie below the log start: whatever is left of them does not count."""
-        for segment in self.segments:
-            segment.close()
-        self.segments.clear()
-        self._damage.clear()
-        self._pending = self._lost = None
-        self._report.indexes_rebuilt.clear()
+        held = self._files.bases
+        return first_roll(self._entries(0), start, self._folded.commit_hint, held, is_begun=is_held)
 
     def _remove_leftovers(self, start: JournalEntry | None) -> None:
         """Delete what lies before the first segment, whose records are all below the log start."""
@@ -252,8 +143,8 @@ class GroupRecovery:
         return journal_entries(self._folded, self._fold, first)
 
     def _replay(self, replay: Replay, entries: Iterator[JournalEntry]) -> None:
-        if self._pending:
-            entries = self._settle_pending(self._pending, entries)
+        if self._synced.pending:
+            entries = self._settle_pending(self._synced.pending, entries)
             if self._lost:
                 return
         why = replay.run(entries)

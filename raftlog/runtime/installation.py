@@ -14,7 +14,7 @@ from raftlog.errors import RaftlogError, Unavailable
 from raftlog.raft import Installed
 from raftlog.raft.messages import InstallOffer
 from raftlog.records import ControlKind, crc_matches, read_control, read_header
-from raftlog.runtime.admission import are_sound
+from raftlog.runtime.admission import end_of_entries
 from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import entry_of, is_control
@@ -75,7 +75,7 @@ class Installation:
                 raise Unavailable(f"node {self._source} has no entry {next_index}")
             for index, term, batch in answer.entries:
                 entry = entry_of(index, term, batch)
-                if index != next_index or not are_sound((entry,)):
+                if index != next_index or end_of_entries((entry,), group.group_id) is None:
                     raise Unavailable(f"node {self._source} sent something else than entry {next_index}")
                 self._append(segments, batch)
                 next_index = Index(next_index + 1)
@@ -108,6 +108,8 @@ class Installation:
     def _may_change_places(self) -> bool:
         """Whether nothing is on its way to the old log, and no checkpoint needs its files where they are."""
         group = self._group
+        if group.is_closed or self._driver.failure is not None:
+            return True  # to find out that there is nothing to do
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._driver.persister.checkpoints.is_under_way
 

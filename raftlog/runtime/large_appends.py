@@ -10,6 +10,7 @@ they would stand behind the cut. A failed sync ends the process.
 from collections.abc import Callable
 from functools import partial
 
+from raftlog.errors import Unavailable
 from raftlog.runtime.group import Group, Part
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -45,6 +46,10 @@ class LargeAppends:
         self._journaled = journaled
         self._fail = fail
         self._under_way: dict[GroupKey, list[_Large]] = {}
+        self._syncing: dict[GroupKey, int] = {}
+        """Syncs that were submitted and have not returned."""
+        self._refused: list[tuple[Group, _Large]] = []
+        """Synced ones whose ids the journal had no room for."""
 
     def take(self, group: Group, part: Part, first: Index, last: Index) -> None:
         """Entries were appended to the log; `start` follows once they are written."""
@@ -59,9 +64,17 @@ class LargeAppends:
         """The group is gone."""
         self._under_way.pop(group.key, None)
 
+    def is_syncing(self, key: GroupKey) -> bool:
+        """Whether a sync of this group's files and directory is under way."""
+        return key in self._syncing
+
+    @property
+    def is_any_syncing(self) -> bool:
+        return bool(self._syncing)
+
     def start(self, group: Group) -> None:
         """Sync what is written of the group and not under way."""
-        for large in self._under_way.get(group.key, ()):
+        for large in list(self._under_way.get(group.key, ())):
             if large.is_started or large.last > group.log.written_index:
                 continue
             large.is_started = True
@@ -69,24 +82,40 @@ class LargeAppends:
                 self._settle(group, large)
             else:
                 changed = group.log.segments.unsynced_entries(large.first, large.last)
+                self._syncing[group.key] = self._syncing.get(group.key, 0) + 1
                 synced = partial(self._synced, group, large, changed)
                 self._disk.submit_sync(changed.files, changed.directories, synced)
 
     def _synced(self, group: Group, large: _Large, changed: ChangedFiles, error: OSError | None) -> None:
+        self._syncing[group.key] -= 1
+        if not self._syncing[group.key]:
+            del self._syncing[group.key]
         if error:
             self._fail(error)
         elif not group.is_closed and self._journal.failure is None:
             changed.note_synced()
             self._settle(group, large)
 
+    def journal_again(self) -> None:
+        """Try to journal the ids again for which there was no room."""
+        refused, self._refused = self._refused, []
+        for group, large in refused:
+            if not group.is_closed and self._journal.failure is None:
+                self._settle(group, large)
+
     def _settle(self, group: Group, large: _Large) -> None:
         """Journal the ids of what is left of it."""
-        waiting = self._under_way[group.key]
-        waiting.remove(large)
-        if not waiting:
-            del self._under_way[group.key]
         operations = []
         if large.first <= large.last:
             rows = group.log.rows(large.first, large.last)
             operations = [AppendIds(group.key, large.first, rows)]
-        self._journaled(group, large.part, self._journal.append(operations, may_use_reserve=True))
+        try:
+            sequence = self._journal.append(operations, may_use_reserve=True)
+        except Unavailable:
+            self._refused.append((group, large))  # the journal is full for now, and nothing of it was promised
+            return
+        waiting = self._under_way[group.key]
+        waiting.remove(large)
+        if not waiting:
+            del self._under_way[group.key]
+        self._journaled(group, large.part, sequence)

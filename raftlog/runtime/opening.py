@@ -22,7 +22,7 @@ from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd, Mark
-from raftlog.runtime.replica_directory import delete_tree, find_replicas, installing_path, move_to_trash
+from raftlog.runtime.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import ROW_SIZE
@@ -58,6 +58,8 @@ def open_groups(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> 
     paths = find_replicas(disk, data_dir)
     for folded in fold.groups.values():
         group_id = uuid.UUID(bytes=folded.group)
+        if folded.mark is Mark.REMOVED:
+            _finish_removal(disk, data_dir, group_id, paths.get(group_id))
         if folded.mark is not Mark.CREATED:
             continue
         path = _finish_installation(disk, data_dir, group_id, paths.get(group_id), folded)
@@ -75,6 +77,8 @@ def _open_group(
 ) -> OpenedGroup:
     if path is None:
         path = f"{data_dir}/{group_id}"
+        if disk.exists(path):
+            _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
         _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
         empty_log(disk, path, group_id, config)
     recovered = recover_group(disk, path, folded, fold)
@@ -103,6 +107,13 @@ def _first_damage(recovered: RecoveredGroup) -> CorruptBatch | None:
     for damage in recovered.damage:
         return CorruptBatch(damage.file, damage.position, damage.offset, damage.why)
     return None
+
+
+def _finish_removal(disk: Disk, data_dir: str, group_id: uuid.UUID, path: str | None) -> None:
+    if path is not None:
+        move_to_trash(disk, data_dir, path, group_id)
+    if disk.exists(installing_path(data_dir, group_id)):
+        delete_tree(disk, installing_path(data_dir, group_id))
 
 
 def _finish_installation(

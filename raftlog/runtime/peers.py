@@ -5,7 +5,7 @@ groups they share). A process that was silent for `silence_ticks` is taken for d
 and came back. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported, and not
 taken for alive.
 
-    beats go to `nodes` only; silence is counted for them only
+    beats go to the nodes set, and silence is counted for them, only;   epoch and sequence are those of one disk uuid
 """
 
 from collections.abc import Callable, Iterable
@@ -37,6 +37,10 @@ class Peers:
         self.stale_beats = 0
         """Beats of processes that run on an old copy of their disk."""
 
+    def alive_nodes(self) -> list[NodeId]:
+        """Those that were heard in time."""
+        return [node for node, peer in self._peers.items() if peer.is_alive]
+
     def set_nodes(self, nodes: Iterable[NodeId]) -> None:
         """Whom groups are shared with, in a fixed order; what is known of those who stay is kept."""
         self._peers = {node: self._peers.get(node) or _Peer() for node in nodes}
@@ -58,6 +62,9 @@ class Peers:
         if peer is None:
             return
         last = peer.beat
+        if last is not None and beat.disk_uuid != last.disk_uuid:
+            last = None  # another disk took this node's place; whether it may is not a question of heartbeats
+            self._end_life(node, peer)
         if last is not None and beat.boot_epoch < last.boot_epoch:
             self.stale_beats += 1
             return
@@ -68,9 +75,13 @@ class Peers:
         peer.heard_tick = self._tick
         if last is None or is_new_life or beat.journal_sequence > last.journal_sequence:
             peer.beat = beat
-        if is_new_life and peer.is_alive:
-            peer.is_alive = False
-            self.on_change(node, False)
+        if is_new_life:
+            self._end_life(node, peer)
         if not peer.is_alive:
             peer.is_alive = True
             self.on_change(node, True)
+
+    def _end_life(self, node: NodeId, peer: _Peer) -> None:
+        if peer.is_alive:
+            peer.is_alive = False
+            self.on_change(node, False)

@@ -51,7 +51,9 @@ class Persister:
         fail: Callable[[RaftlogError], None],
     ) -> None:
         self.journal = journal
-        self.checkpoints = Checkpoints(disk, journal, config.checkpoint_files_max, self._disk_failed)
+        self.checkpoints = Checkpoints(
+            disk, journal, config.checkpoint_files_max, config.checkpoint_interval_ms / 1000, self._disk_failed
+        )
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
@@ -59,6 +61,16 @@ class Persister:
         self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
         self._full: dict[GroupKey, Group] = {}
         """Groups with entries that wait for room on the disk."""
+        self._leaving: dict[GroupKey, Group] = {}
+        """Groups whose directories are still there."""
+        self._gathered: list[Operation] = []
+        """Operations of the turn that is under way."""
+        self._parts: list[tuple[Group, Part]] = []
+        """Its parts, which are in the journal once these are."""
+        self._cuts: list[Group] = []
+        """Groups whose logs it cut."""
+        self.has_news = True
+        """Something was journaled since a checkpoint was begun."""
         self._last_sequence = journal.durable_sequence
         """Of the newest operation."""
         journal.on_failure = fail
@@ -68,6 +80,7 @@ class Persister:
     def append(self, operations: Sequence[Operation]) -> None:
         """Journal operations that nobody waits for; they go with the next turn."""
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
+        self.has_news = True
         self._want_turn()
 
     def flush(self) -> None:
@@ -76,9 +89,9 @@ class Persister:
             self.journal.flush()
 
     def persist(self, group: Group, ready: Ready) -> None:
-        """Steps 1 and 2 of a Ready: everything into the log and the journal, in memory."""
+        """Steps 1 and 2 of a Ready, in memory: everything into the log, and into what `end_turn` journals."""
         key, log, entries = group.key, group.log, ready.entries
-        operations: list[Operation] = []
+        operations = self._gathered
         if ready.hard_state is not None:
             group.hard_state = term, vote = ready.hard_state
             operations.append(HardState(key, term, member_of(vote) if vote else None))
@@ -89,10 +102,8 @@ class Persister:
         is_large = bool(entries) and log.append(entries) >= self._config.large_append_bytes
         if entries and not is_large:
             operations.append(Append(key, entries[0].index, entries[-1].index, [each.payload for each in entries]))
-        if operations:
-            self._last_sequence = self.journal.append(operations, may_use_reserve=True)
-            if ready.cut_to is not None:
-                group.cut_sequence = self._last_sequence
+        if ready.cut_to is not None:
+            self._cuts.append(group)
         if not ready.must_sync and not group.parts:
             self._outbox.post(key, ready.messages_once_durable)
         elif ready.must_sync or ready.messages_once_durable:
@@ -101,7 +112,20 @@ class Persister:
             if is_large:
                 self._larges.take(group, part, entries[0].index, entries[-1].index)
             else:
-                self._journaled(group, part, self._last_sequence)
+                self._parts.append((group, part))
+
+    def end_turn(self) -> None:
+        """Journal what the turn gathered, with one call for all groups, and let it be written."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.append(gathered)
+        for group in self._cuts:
+            group.cut_sequence = self._last_sequence
+        self._cuts.clear()
+        parts, self._parts = self._parts, []
+        for group, part in parts:
+            self._journaled(group, part, self._last_sequence)
+        self.flush()
 
     def _journaled(self, group: Group, part: Part, sequence: JournalSequence) -> None:
         """A part is in the journal, all of it."""
@@ -129,7 +153,8 @@ class Persister:
             self._full[group.key] = group
 
     def write_again(self) -> None:
-        """Try the groups again for which there was no room."""
+        """Try again what there was no room for."""
+        self._larges.journal_again()
         for group in list(self._full.values()):
             self.write(group)
 
@@ -174,6 +199,7 @@ class Persister:
     def remove(self, group: Group) -> None:
         """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
         self._full.pop(group.key, None)
+        self._leaving[group.key] = group
         self._larges.forget(group)
         self.append([Removed(group.key)])
         self.checkpoints.note_removed(group)
@@ -181,7 +207,26 @@ class Persister:
 
     def _settle_removal(self, group: Group, _: JournalSequence) -> None:
         group.log.segments.close()
-        self.trash.add(group.path, group.group_id)
+        group.is_gone = True
+
+    def is_leaving(self, key: GroupKey) -> bool:
+        """Whether a removal of the group is under way."""
+        return key in self._leaving
+
+    def empty_trash(self) -> None:
+        """Throw away the directories of removed groups, unless a sync that was submitted still needs them there."""
+        if self.checkpoints.is_under_way:
+            return
+        for key, group in list(self._leaving.items()):
+            if group.is_gone and not self._larges.is_syncing(key):
+                self.trash.add(group.path, group.group_id)
+                del self._leaving[key]
+        self.trash.empty()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for the disk."""
+        return self.journal.is_idle and not self._larges.is_any_syncing
 
     async def append_durably(self, operations: Sequence[Operation]) -> None:
         """Journal operations and wait until they are durable; raises what ended the journal."""

@@ -43,7 +43,7 @@ class Repair:
         left: CorruptBatch | None = None
         is_changed = True
         while is_changed:
-            is_changed = False
+            is_changed, met = False, group.damage_count
             left = None
             async for index, error in self._bad_entries():
                 if await self._mend(index):
@@ -55,8 +55,8 @@ class Repair:
         if left is not None:
             group.damage = left
             raise Unavailable(f"no other replica has it yet: {left}")
-        if group.log.written_index < group.log.last_index:
-            raise Unavailable("entries wait for their files")
+        if group.log.written_index < group.log.last_index or group.damage_count != met:
+            raise Unavailable("it changed meanwhile, and is looked at again")
         group.log.note_repaired()
         known = configurations(group.log.segments, None, group.core.committed_index)
         group.core.restore_configurations(known)

@@ -8,7 +8,7 @@ that the right bytes can be put there. A roll begins the next file. Nothing is s
     entries are taken in order of index,   each at the position and offset where the one before ends
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from raftlog.errors import FormatError, InvalidBatch
@@ -75,6 +75,29 @@ def last_term(folded: FoldedGroup, fold: Fold | None) -> Term | None:
     if last.is_ids:
         return Term(unpack_row(fold.rows(last)[-ROW_SIZE:]).term)
     return Term(read_header(fold.batches(last)[-1]).leader_epoch)
+
+
+def first_roll(
+    entries: Iterable[JournalEntry], log_start: int, commit_hint: int, held: Container[int], *, is_begun: bool
+) -> JournalEntry | None:
+    """The roll with which a log begins that was trimmed past its checkpoint; `None` when it does not begin with one.
+
+    `held` are the base offsets of the files that are there, `is_begun` says whether the log that the checkpoint synced
+    is. A roll below the log start is committed. One just at the log start may not be, and can still be cut: then what
+    stands before it was not given up, and is there, or is here with its bytes.
+    """
+    certain = possible = None
+    is_gone = not is_begun
+    for entry in entries:
+        if entry.offset > log_start:
+            break
+        if not entry.is_roll:
+            is_gone = is_gone or (entry.batch is None and certain is not None and certain.offset not in held)
+        elif entry.offset < log_start or entry.index <= commit_hint:
+            certain, possible, is_gone = entry, None, entry.batch is None and entry.offset not in held
+        else:
+            possible = entry
+    return possible if possible is not None and is_gone else certain
 
 
 class Replay:

@@ -3,35 +3,60 @@
     {data_dir}/{name}/                      segments, and `.raftlog/meta` with the group id
     {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
     {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
+    {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that stood where a replica had to be made; kept
 
 Directories are opened by the group id in their meta file, never by name. What is not known is left alone.
 """
 
+import logging
 import uuid
 from collections.abc import Iterator
 
 from raftlog.errors import FormatError
-from raftlog.storage.directory import INTERNAL, internal, make_directory, read_meta, write_meta
+from raftlog.storage.directory import CHECKPOINT, INTERNAL, internal, make_directory, read_meta, write_meta
 from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import read_roll, segment_bases
+from raftlog.storage.segment import open_for_reading
 
+_logger = logging.getLogger(__name__)
 REPLICA = "replica"
 """Kind of directory, as its meta file says."""
 _INSTALLING = "installing"
 _TRASH = "trash"
+_UNKNOWN = "unknown"
 
 
 def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
     """The paths of all replicas' directories below `data_dir`, by group id; raises `FormatError`."""
     found: dict[uuid.UUID, str] = {}
     for path in _candidates(disk, data_dir):
-        meta = read_meta(disk, path, REPLICA)
-        if meta is None:
+        group_id = _group_of(disk, path)
+        if group_id is None:
             continue
-        group_id = uuid.UUID(meta["group_id"])
         if group_id in found:
             raise FormatError(f"{path} and {found[group_id]} both belong to group {group_id}; move one of them away")
         found[group_id] = path
     return found
+
+
+def _group_of(disk: Disk, path: str) -> uuid.UUID | None:
+    """The group whose replica a directory is; a meta file that was lost is written again from the first roll."""
+    meta = read_meta(disk, path, REPLICA)
+    if meta is not None:
+        return uuid.UUID(meta["group_id"])
+    bases = segment_bases(disk, path)
+    if not bases:
+        return None
+    segment = open_for_reading(disk, path, bases[0])
+    try:
+        roll = read_roll(segment)
+    finally:
+        segment.close()
+    if roll is None or disk.exists(internal(path, CHECKPOINT)):
+        return None
+    _logger.warning("%s has lost its meta file; its first entry says that it belongs to group %s", path, roll.group_id)
+    make_replica_directory(disk, path, roll.group_id)
+    return roll.group_id
 
 
 def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
@@ -68,6 +93,19 @@ def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> 
         target = f"{trash}/{group_id}-{number}"
     disk.rename(path, target)
     disk.sync([], [path.rpartition("/")[0], trash])
+    return target
+
+
+def move_aside(disk: Disk, data_dir: str, path: str) -> str:
+    """Rename a directory that nobody knows out of the way, durably; it is kept. Returns its new path."""
+    unknown = internal(data_dir, _UNKNOWN)
+    make_directory(disk, unknown)
+    name = path.rpartition("/")[2]
+    number = 0
+    while disk.exists(target := f"{unknown}/{name}-{number}"):
+        number += 1
+    disk.rename(path, target)
+    disk.sync([], [path.rpartition("/")[0], unknown])
     return target
 
 

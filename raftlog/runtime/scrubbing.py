@@ -13,6 +13,8 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.storage.scrub import Scrub
 
 SLICE_BYTES: Final = 256 * 1024
+_SHARE_MAX: Final = 1 / 256
+"""No pause takes more of a round, however little there is to read now: it may grow."""
 
 
 class Scrubbing:
@@ -23,7 +25,6 @@ class Scrubbing:
         self._waiting: list[GroupKey] = []
         """Groups that this round has still to come to, the next one last."""
         self._current: tuple[Group, Scrub] | None = None
-        self._round_bytes = 1
         self._next_at: float | None = None
 
     def tick(self, groups: Mapping[GroupKey, Group], now: float) -> None:
@@ -34,14 +35,13 @@ class Scrubbing:
             return
         if self._current is None and not self._waiting:
             self._waiting = list(groups)[::-1]
-            self._round_bytes = 1 + sum(group.log.segments.size_bytes for group in groups.values())
         scrub = self._scrub(groups)
         if scrub is None:
-            self._next_at = now + (self._interval_s if not self._waiting and not groups else 0)
             return
         group, reader = scrub
         progress = reader.run_slice(SLICE_BYTES)
-        self._next_at = now + self._interval_s * (progress.bytes_read + 1) / self._round_bytes
+        total = sum(each.log.segments.size_bytes for each in groups.values())
+        self._next_at = now + self._interval_s * min(progress.bytes_read / max(total, 1), _SHARE_MAX)
         if progress.damage is not None:
             group.note_damage(progress.damage)
         if progress.damage is not None or progress.has_finished:
@@ -54,11 +54,13 @@ class Scrubbing:
             if group is None or not group.log.segments.segments:
                 return None
             self._current = group, Scrub(group.log.segments)
-        if self._current is not None and not _is_readable(self._current[0]):
+        if self._current is not None and not _is_readable(*self._current):
             self._current = None
         return self._current
 
 
-def _is_readable(group: Group) -> bool:
-    """Not while its files change places, lose a cut, or are being repaired."""
-    return not (group.is_closed or group.is_deaf or group.damage is not None or group.log.is_cut_waiting)
+def _is_readable(group: Group, reader: Scrub) -> bool:
+    """Not while its files change places, lose a cut, or are being repaired, nor once others took their place."""
+    return reader.reads(group.log.segments) and not (
+        group.is_closed or group.is_deaf or group.damage is not None or group.log.is_cut_waiting
+    )

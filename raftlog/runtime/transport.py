@@ -7,6 +7,7 @@ Nothing here is trusted to arrive: messages may be lost, doubled, late and out o
 changed by anybody once it was sent.
 """
 
+import uuid
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -23,8 +24,9 @@ class Envelope(NamedTuple):
 
 
 class ProcessBeat(NamedTuple):
-    """A process is there. `boot_epoch` counts its starts, `journal_sequence` its synced journal blocks."""
+    """A process is there. `boot_epoch` counts its starts, `journal_sequence` its synced journal blocks, per disk."""
 
+    disk_uuid: uuid.UUID
     boot_epoch: int
     journal_sequence: int
 

@@ -13,7 +13,6 @@ power loss can tear are exactly those of one flush, at the end of the log.
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from raftlog.config import LogConfig
@@ -24,7 +23,6 @@ from raftlog.errors import (
     OffsetOutOfRange,
     RaftlogError,
     RecordTooLarge,
-    StorageFull,
     SyncFailed,
 )
 from raftlog.records import read_header
@@ -33,10 +31,10 @@ from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.creation import OpenedLog, open_or_create
 from raftlog.storage.directory import SYNC_FAILED, internal
 from raftlog.storage.disk import Disk
+from raftlog.storage.flushing import Flusher
 from raftlog.storage.retention import retained_from
 from raftlog.storage.roll import Roll
 from raftlog.storage.scrub import Scrub, ScrubProgress
-from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 _logger = logging.getLogger(__name__)
@@ -79,18 +77,8 @@ class LoneLog:
         self._log = opened.log
         self._lock = opened.lock
         self._checkpoints = Checkpointer(disk, opened.log, opened.checkpoint, self._checkpoint_failed)
+        self._flusher = Flusher(disk, path, opened.log, self._checkpoints, self)
         self._scrub = Scrub(opened.log)
-        self._appended_records = 0
-        """Records since the last flush began, for the flush policy."""
-        self._written_index = self._log.last_index
-        self._syncing: Index | None = None
-        """Last index that the flush under way covers."""
-        self._flush_run = 0
-        """Number of the newest flush; the completion of an older one is void."""
-        self._flush_again = False
-        self._pending_bytes = 0
-        self._unwritten_bytes = 0
-        self._flushing_bytes = 0
 
     @classmethod
     def open(
@@ -140,7 +128,7 @@ class LoneLog:
     @property
     def acknowledged_index(self) -> Index:
         """Appends up to this may be answered: durable ones, or written ones under a relaxed flush policy."""
-        return self.durable_index if self.config.flush_messages == 1 else self._written_index
+        return self.durable_index if self.config.flush_messages == 1 else self._flusher.written_index
 
     @property
     def last_index(self) -> Index:
@@ -149,7 +137,7 @@ class LoneLog:
     @property
     def pending_bytes(self) -> int:
         """Bytes appended and not yet durable."""
-        return self._pending_bytes
+        return self._flusher.pending_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -161,7 +149,7 @@ class LoneLog:
 
     @property
     def is_flushing(self) -> bool:
-        return self._syncing is not None
+        return self._flusher.is_flushing
 
     # appending
 
@@ -183,9 +171,7 @@ class LoneLog:
             assert header.size == len(batch), f"{len(batch)} bytes are not one batch of {header.size}"
             self._maybe_roll(len(batch))
             log.append(batch, header, NO_TERM)
-            self._appended_records += header.record_count
-            self._pending_bytes += len(batch)
-            self._unwritten_bytes += len(batch)
+            self._flusher.note_appended(header.record_count, len(batch))
         return Appended(base_offset, log.next_offset, log.last_index)
 
     def check_writable(self) -> None:
@@ -226,93 +212,22 @@ class LoneLog:
 
     def maybe_flush(self) -> bool:
         """Do what the flush policy asks for now: a flush, or only a write. True when a flush was started or is due."""
-        if self._appended_records >= self.config.flush_messages:
-            self.flush()
-            return True
-        if self._syncing is None and self._log.last_index > self._written_index and self._write():
-            self.on_progress()
-        return False
+        return self._flusher.maybe_flush()
 
     def flush(self) -> None:
         """Start to write and sync everything appended; while a flush is under way, the next one follows it."""
-        if self._syncing is not None:
-            self._flush_again = True
-            return
-        if self.failure or (not self._write() and self.failure) or self._log.last_index == self._log.durable_index:
-            return
-        self._syncing = self._log.last_index
-        self._flushing_bytes, self._appended_records = self._pending_bytes, 0
-        files, directories = self._log.sync_targets()
-        self._flush_run += 1
-        self.disk.submit_sync(files, directories, partial(self._flushed, self._flush_run))
-        if self.config.flush_messages > 1:
-            self.on_progress()
+        self._flusher.flush()
 
-    def _write(self) -> bool:
-        """Bring everything appended to the files, or take back all that was appended since the last write."""
-        try:
-            self._log.write()
-        except OSError as error:
-            self._write_failed(error)
-            return False
-        self._written_index, self._unwritten_bytes = self._log.last_index, 0
-        return True
-
-    def _write_failed(self, error: OSError) -> None:
-        """Take back what was to be written, so that a refusal is a definite one; if that fails too, stop."""
-        try:
-            self._log.take_back(self._written_index)
-        except OSError as second:
-            self._fail(SyncFailed(f"{self.path}: a write failed ({error}) and could not be taken back ({second})"))
-            return
-        self._pending_bytes -= self._unwritten_bytes
-        self._unwritten_bytes = self._appended_records = 0
-        if error.errno in FULL_ERRORS:
-            refusal: RaftlogError = StorageFull(
-                f"{self.path}: {error.strerror}; free some space (lower retention.ms or retention.bytes), "
-                "or where files are short, raise ulimit -n"
-            )
-        else:
-            refusal = self.failure = SyncFailed(
-                f"{self.path}: writing failed: {error}; the log takes nothing more until it is reopened"
-            )
-        self.on_refused(Index(self._written_index + 1), refusal)
-        self.on_progress()
-
-    def _flushed(self, run: int, error: OSError | None) -> None:
-        if error is not None:
-            self._sync_failed(error)
-            return
-        target = self._syncing
-        if run != self._flush_run or target is None:
-            return  # `_settle` made a sync of its own meanwhile
-        self._syncing = None
-        try:
-            self._log.mark_durable(target)
-        except OSError as failed:
-            self._fail(SyncFailed(f"{self.path}: the index cannot be written: {failed}"))
-            return
-        self._pending_bytes -= self._flushing_bytes
-        self._checkpoints.note_durable(self._flushing_bytes)
-        self._flushing_bytes = 0
-        again, self._flush_again = self._flush_again, False
-        if again:
-            self.flush()
-        elif self._log.last_index > self._written_index:
-            self.maybe_flush()  # a relaxed policy answers what was appended meanwhile once it is written
-        self.on_progress()
-        if self.failure is None:
-            self._checkpoints.maybe_start()
-
-    def _sync_failed(self, error: OSError) -> SyncFailed:
+    def sync_failed(self, error: OSError) -> SyncFailed:
+        """A sync failed: what the disk holds is unknown, and the log takes nothing more."""
         failure = SyncFailed(
             f"{self.path}: a sync failed: {error}; what the disk holds is unknown, so the log stops. "
             "Check the disk, then open the log again"
         )
         if not isinstance(self.failure, LogClosed):
-            self._syncing = None
+            self._flusher.stop()
             self._mark_sync_failed()
-            self._fail(failure)
+            self.fail(failure)
         return failure
 
     def _mark_sync_failed(self) -> None:
@@ -326,9 +241,10 @@ class LoneLog:
 
     def _checkpoint_failed(self, what: str, error: OSError) -> None:
         self._mark_sync_failed()
-        self._fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
+        self.fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
 
-    def _fail(self, failure: RaftlogError) -> None:
+    def fail(self, failure: RaftlogError) -> None:
+        """Take nothing more, for this reason."""
         self.failure = failure
         self.on_progress()
 
@@ -337,7 +253,7 @@ class LoneLog:
         try:
             return self._checkpoints.take()
         except OSError as error:
-            raise self._sync_failed(error) from error
+            raise self.sync_failed(error) from error
 
     # reading
 
@@ -378,7 +294,7 @@ class LoneLog:
         self._log.check_cut(offset)
         if offset == self.log_end_offset:
             return
-        self._settle()
+        self._flusher.settle()
         self._log.check_cut(offset)  # what could not be written on a full disk is gone already
         if offset == self.log_end_offset:
             return
@@ -389,8 +305,8 @@ class LoneLog:
                 self._checkpoints.store(self._checkpoints.at(segment, rows, offset))
             self._log.cut(segment, rows)
         except OSError as error:
-            raise self._sync_failed(error) from error
-        self._written_index = self._log.last_index
+            raise self.sync_failed(error) from error
+        self._flusher.note_cut()
 
     def trim(self, offset: int) -> Offset:
         """Raise the log start to `offset` and delete the segments that lie wholly below. Returns the log start.
@@ -422,27 +338,13 @@ class LoneLog:
 
     # ending
 
-    def _settle(self) -> None:
-        """Write and sync everything appended, and wait; what a full disk refuses is taken back. Raises `SyncFailed`."""
-        self._write()
-        if self.failure:
-            raise self.failure
-        try:
-            self.disk.sync(*self._log.sync_targets())
-            self._log.mark_durable(self._log.last_index)
-        except OSError as error:
-            raise self._sync_failed(error) from error
-        self._syncing, self._flush_again = None, False
-        self._pending_bytes = self._flushing_bytes = self._appended_records = 0
-        self.on_progress()
-
     def close(self) -> None:
         """Flush, checkpoint, release the directory; nothing the second time. Closed even if it raises `SyncFailed`."""
         if isinstance(self.failure, LogClosed):
             return
         try:
             if self.failure is None:
-                self._settle()
+                self._flusher.settle()
             if self.failure is None and self.damage is None:
                 self.checkpoint()
         finally:

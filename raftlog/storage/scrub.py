@@ -31,6 +31,10 @@ class Scrub:
         """Base offset of the segment that is being read."""
         self._row = 0
 
+    def reads(self, log: SegmentedLog) -> bool:
+        """Whether this is the log that it reads."""
+        return self._log is log
+
     def run_slice(self, max_bytes: int) -> ScrubProgress:
         """Read at least one batch and about `max_bytes`; raises `OSError` when the disk cannot be read."""
         segment = self._log.segment_of_offset(max(self._offset, self._log.log_start_offset))

@@ -1,8 +1,8 @@
 """One segment: a `.log` of batches, its `.index` of rows, its `.timeindex`.
 
 A segment knows rows and bytes; which of them are durable, committed or visible is the log's business. Batches wait in
-memory until `write`, rows until `publish` (the log publishes rows only of batches that are durable, so a row on disk
-proves that its batch was synced).
+memory until `write`, rows until `publish` (a lone log publishes only rows of batches that are durable, so there a row
+on disk proves that its batch was synced; for a replica its journal does).
 
     rows published ≤ rows, written position ≤ end position
 """
@@ -174,10 +174,6 @@ class Segment:
                 yield number, row
                 number += 1
 
-    def header(self, row: Row) -> BatchHeader:
-        """The header that the file holds where `row` points; raises `struct.error` beyond the end of the file."""
-        return read_header(self.files.log.read(row.position, HEADER_SIZE))
-
     def cut_index(self, rows: int) -> Row:
         """Drop the index rows from `rows` on and return the first of them; `cut_log` follows once that is synced."""
         first = self.row(rows)
@@ -216,7 +212,7 @@ class Segment:
         """
         assert 0 < rows < self.rows, f"keep {rows} of {self.rows} rows"
         published, waiting = self._waiting
-        if rows < published:
+        if self.files.index.size() > rows * ROW_SIZE:  # recovery leaves old rows where new ones wait to be written
             self.index_changes.note()
             self.files.index.truncate(rows * ROW_SIZE)
         self._waiting = WaitingRows(min(published, rows), waiting[: max(0, rows - published)])

@@ -10,12 +10,13 @@ its journal says what is durable, and are published at a checkpoint. Not thread-
 import errno
 from typing import NamedTuple
 
-from raftlog.errors import NotAtBatchBorder, OffsetOutOfRange
+from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange
 from raftlog.records import BatchHeader, ControlKind, build_control_batch, read_header, stamp
 from raftlog.storage.changes import ChangedFiles, Changes, changed_files
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.reading import ReadableLog
 from raftlog.storage.roll import Roll, encode_roll
+from raftlog.storage.rows import Row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import SUFFIXES, create_segment_files, segment_stem
 from raftlog.types import Buffer, Index, Offset, Term
@@ -243,7 +244,7 @@ class SegmentedLog(ReadableLog):
         assert index <= self.last_index, f"cut to index {index} behind the last entry {self.last_index}"
         kept = [segment for segment in self.segments if segment.base_index <= index]
         inside = kept and index < kept[-1].next_index - 1
-        row = self.checked_row_at(Index(index + 1)) if inside else None
+        row = self._row_behind(index) if inside else None
         self.generation += 1
         try:
             while len(self.segments) > len(kept):
@@ -253,6 +254,14 @@ class SegmentedLog(ReadableLog):
             self._settle_cut()
         finally:
             self.generation += 1
+
+    def _row_behind(self, index: Index) -> Row:
+        """Where the entry behind `index`, in the same segment, begins: by its own row, or by where `index` ends."""
+        try:
+            return self.checked_row_at(Index(index + 1))
+        except CorruptBatch:
+            ((row, batch),) = self.read_entries(index, index, 1)
+            return row._replace(index=index + 1, offset=read_header(batch).next_offset, position=row.end, length=0)
 
     def _drop_newest(self) -> None:
         newest = self.active

@@ -1,6 +1,6 @@
 """The `.timeindex` of a segment: sparse and disposable.
 
-Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps rise
+Each entry says: up to row `row` of the segment, the greatest record timestamp is `timestamp`. Timestamps never fall
 from entry to entry, so the first batch that reaches a time lies behind the last entry below it. A closed segment's
 last entry stands for all of its rows; whoever finds the file short or damaged builds it again from the batches. It is
 synced with each checkpoint: an entry that a power loss brought back could speak of a batch that is no longer there.
@@ -52,12 +52,13 @@ class TimeIndex:
         return self._file
 
     def observe(self, timestamp: int, row: int, position: int) -> None:
-        """A batch was appended at `position`; an entry is due when it raised the maximum far enough on."""
-        if timestamp <= self.max_timestamp:
-            return
-        self.max_timestamp = timestamp
+        """A batch was appended at `position`; an entry is due far enough behind the last one.
+
+        Also where the maximum has not risen: the reopening reads the headers behind the last entry.
+        """
+        self.max_timestamp = max(timestamp, self.max_timestamp)
         if position >= self._next_position:
-            self._note(timestamp, row)
+            self._note(self.max_timestamp, row)
             self._next_position = position + SPACING_BYTES
 
     def close(self, last_row: int) -> None:

@@ -5,13 +5,11 @@ from random import Random
 import pytest
 
 from raftlog.raft.core import RaftCore
-from raftlog.raft.entry import TERM_MAX, Entry, EntryId, EntryKind, Proposal
+from raftlog.raft.entry import TERM_MAX, EmptyPayloads, Entry, EntryId, EntryKind, Proposal
 from raftlog.raft.memory_log import MemoryLog
-from raftlog.raft.messages import (
-    AppendRequest,
-    VoteRequest,
-)
+from raftlog.raft.messages import AppendRequest, Heartbeat, PreVoteRequest, TimeoutNow, VoteRequest
 from raftlog.raft.ready import Accepted, HardState, Refusal, Restart, Role
+from raftlog.raft.replica import Replica
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
@@ -50,6 +48,10 @@ def test_bounds_of_what_a_leader_takes() -> None:
     cluster.elect(1)
     assert isinstance(cluster.core(1).propose([Proposal("x", 200)]), Accepted)
     assert why_refused(cluster.propose(1, "y")) is Refusal.OVERLOADED
+    cluster[1].work()
+    for _ in range(4):
+        cluster.settle()
+        assert isinstance(cluster.propose(1, "z", size_bytes=60), Accepted), "what is committed does not count"
 
 
 def test_bounds_of_confirmed_reads_that_wait_for_a_slow_state_machine() -> None:
@@ -82,6 +84,9 @@ def test_terms_end_at_the_largest_that_the_format_can_hold() -> None:
     follower.core.step(VoteRequest(ONE, TWO, Term(TERM_MAX + 1), 1, entry_id(9, 1)))
     assert follower.core.messages_refused == 1
     assert follower.core.term == 1
+    for campaign in (1, TERM_MAX + 1):
+        follower.core.step(PreVoteRequest(ONE, TWO, Term(1), 1, Term(campaign), entry_id(9, 1)))
+    assert follower.core.messages_refused == 3
     last = LoneFollower(term=TERM_MAX)
     assert not last.core.campaign()
     for _ in range(100):
@@ -93,6 +98,7 @@ def test_terms_end_at_the_largest_that_the_format_can_hold() -> None:
     ("previous", "terms", "term"),
     [
         (entry_id(1, 1), [(3, 1)], 1),
+        (entry_id(1, 1), [(3, 1), (3, 1)], 1),
         (entry_id(1, 1), [(2, 1), (4, 1)], 1),
         (entry_id(1, 1), [(2, 2)], 1),
         (entry_id(1, 1), [(2, 0)], 1),
@@ -122,3 +128,58 @@ def test_a_late_member_goes_back_to_knowing_nobody() -> None:
     core = RaftCore(TWO, RaftSettings(), Random(0), log, Restart(HardState(Term(1), None), (added,)))
     core.step(AppendRequest(ONE, TWO, Term(2), 1, entry_id(1, 1), (entry(2, 2),), Index(0)))
     assert core.configuration.voters == ()
+
+
+def test_a_candidate_of_the_last_term_gives_up() -> None:
+    follower = LoneFollower(term=TERM_MAX - 1)
+    follower.core.step(TimeoutNow(ONE, TWO, Term(TERM_MAX - 1)))
+    assert (follower.core.role, follower.core.term) == (Role.CANDIDATE, TERM_MAX)
+    for _ in range(100):
+        follower.core.tick()
+        follower.work()
+    assert follower.core.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize("request_is", ["read", "propose"])
+def test_what_came_before_a_tick_is_in_its_ready(request_is: str) -> None:
+    """A tick of a quiet leader has a short way to its Ready; it must not be taken when there is more to tell."""
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    core = cluster.core(1)
+    if request_is == "read":
+        core.read_index("r")
+    else:
+        core.propose([Proposal("x", 1)])
+    for _ in range(RaftSettings().heartbeat_ticks):
+        core.tick()
+    cluster[1].work()
+    sent = [type(message) for message in cluster.network if message.to == TWO]
+    assert sent == [Heartbeat, Heartbeat if request_is == "read" else AppendRequest], "one of them is the tick's own"
+
+
+def test_an_older_boundary_than_that_of_the_own_log_is_of_no_use() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.propose(1, *"abc")
+    cluster.settle()
+    cluster[2].trim(Index(3))
+    assert not cluster.core(2).wants_install(entry_id(2, 1))
+
+
+def test_bounds_of_reads_that_a_follower_forwards() -> None:
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(pending_reads_max=2))
+    cluster.elect(1)
+    reads = [cluster.core(2).read_index(request) for request in range(3)]
+    assert [why_refused(read) for read in reads] == [None, None, Refusal.OVERLOADED]
+    cluster[2].work()
+    cluster.settle()
+    assert cluster.core(2).read_index(3) is None
+
+
+def test_what_a_quorum_had_written_ends_with_a_cut() -> None:
+    log = MemoryLog([entry(1, 1), entry(2, 1), entry(3, 1)])
+    restart = Restart(HardState(Term(1), None), (configuration([1, 2, 3]),), Index(1))
+    replica = Replica(TWO, RaftSettings(), Random(0), log, EmptyPayloads(), restart)
+    replica.written_quorum = Index(3)
+    replica.cut_to(Index(2))
+    assert replica.written_quorum == 2

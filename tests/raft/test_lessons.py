@@ -33,22 +33,18 @@ from pathlib import Path
 from random import Random
 
 from raftlog.raft.core import RaftCore
-from raftlog.raft.entry import EntryId
 from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
     Heartbeat,
-    InstallOffer,
     Message,
     PreVoteRequest,
     PreVoteResponse,
-    ReadIndexRequest,
-    ReadIndexResponse,
     VoteRequest,
     VoteResponse,
 )
-from raftlog.raft.ready import Accepted, HardState, Installed, Refusal, Refused, Restart, Role
+from raftlog.raft.ready import Accepted, HardState, Refusal, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
@@ -88,6 +84,9 @@ def test_r1_r2_nothing_of_a_new_term_is_said_before_it_is_durable() -> None:
 
 
 def test_r3_the_term_never_falls_below_the_log() -> None:
+    log = MemoryLog([entry(1, 1), entry(2, 5)])
+    restart = Restart(HardState(Term(2), THREE), (configuration([1, 2, 3]),))
+    assert RaftCore(TWO, RaftSettings(), Random(0), log, restart).status().vote is None, "that vote was of another term"
     follower = LoneFollower(1, 1, 5, term=2)
     assert follower.core.term == 5
     assert follower.core.status().vote is None
@@ -115,6 +114,10 @@ def test_r7_answers_to_pre_votes_are_not_votes() -> None:
     first = cluster.take(PreVoteRequest)[0]
     assert cluster.core(1).status().vote is None
     granted = PreVoteResponse(TWO, ONE, Term(0), first.sequence, Term(1), True)
+    for other in (granted._replace(campaign_term=Term(2)), granted._replace(sequence=first.sequence - 1)):
+        cluster.core(1).step(other)
+        cluster[1].work()
+        assert cluster.core(1).role is Role.PRE_CANDIDATE
     cluster.core(1).step(granted)
     cluster[1].work()
     assert cluster.core(1).role is Role.CANDIDATE
@@ -150,9 +153,10 @@ def test_r9_a_doubled_vote_counts_once() -> None:
     cluster.core(1).step(vote._replace(sender=TWO._replace(disk_uuid=FOUR.disk_uuid)))
     cluster[1].work()
     assert cluster.core(1).role is Role.CANDIDATE, "another disk of that node is no voter"
+    cluster.core(1).step(vote._replace(is_granted=False))
     cluster.core(1).step(vote._replace(sender=THREE))
     cluster[1].work()
-    assert cluster.core(1).role is Role.LEADER
+    assert cluster.core(1).role is Role.LEADER, "a vote that was given cannot be taken back"
 
 
 # log replication
@@ -224,6 +228,37 @@ def test_r16_late_refusals_and_answers_move_nothing_back() -> None:
         cluster.core(1).step(refusal._replace(is_accepted=True))
     cluster.core(1).step(AppendResponse(TWO, ONE, Term(1), 10**9, True, Index(99), Index(99), Index(99)))
     assert progress_of(cluster, TWO) == before
+
+
+def test_r16_a_refusal_that_an_acknowledgement_overtook_moves_nothing_back() -> None:
+    cluster = replicating()
+    cluster.propose(1, "d")
+    (append,) = cluster.take(AppendRequest, to=2)
+    cluster.core(2).step(append)
+    cluster[2].work()
+    cluster.settle()
+    before = progress_of(cluster, TWO)
+    nothing = Index(0)
+    late = AppendResponse(TWO, ONE, Term(1), append.sequence, False, nothing, nothing, nothing, entry_id(4, 1))
+    cluster.core(1).step(late)
+    assert progress_of(cluster, TWO) == before == ("replicate", 5, 6)
+
+
+def test_r16_many_refusals_of_one_loss_are_answered_by_one_probe() -> None:
+    cluster = replicating()
+    cluster.propose(1, "lost")
+    cluster.take(AppendRequest, to=2)
+    for payload in "xyz":
+        cluster.propose(1, payload)
+    for append in cluster.take(AppendRequest, to=2):
+        cluster.core(2).step(append)
+        cluster[2].work()
+    refusals = cluster.take(AppendResponse)
+    assert [answer.is_accepted for answer in refusals if answer.sender == TWO] == [False] * 3
+    for answer in refusals:
+        cluster.core(1).step(answer)
+        cluster[1].work()
+    assert [append.is_probe for append in cluster.take(AppendRequest, to=2)] == [True]
 
 
 def test_r16_a_lost_append_is_found_out_by_the_next_heartbeat() -> None:
@@ -301,122 +336,3 @@ def test_r19_a_lost_leadership_is_no_failure() -> None:
     assert cluster.data(1) == ["a"]
     refused = cluster.propose(1, "b")
     assert refused == Refused(Refusal.NOT_LEADER, TWO)
-
-
-# files in place of appends
-
-
-def _behind() -> Cluster:
-    cluster = replicating()
-    cluster[3].crash()
-    cluster.propose(1, *"defgh")
-    cluster.settle()
-    return cluster
-
-
-def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
-    cluster = _behind()
-    cluster[1].trim(Index(7))
-    cluster[3].start()
-    cluster.tick(6)
-    assert cluster[3].log.boundary == entry_id(7, 1)
-    assert cluster.core(3).committed_index == 9
-    offer = InstallOffer(ONE, THREE, Term(1), 10**6, entry_id(8, 1), Index(9))
-    cluster.core(3).step(offer)
-    ready = cluster.core(3).ready()
-    assert ready is not None
-    assert ready.install_offer is None, "the boundary is in the log: there is nothing to fetch"
-    assert not cluster.core(3).wants_install(entry_id(8, 1))
-
-
-def test_r21_the_boundary_keeps_its_term_and_a_trim_never_breaks_replication() -> None:
-    cluster = replicating()
-    cluster.propose(1, "d")
-    cluster.network.clear()
-    cluster[1].trim(Index(4))
-    assert cluster[1].log.term_at(Index(4)) == 1
-    cluster.tick(4)
-    assert cluster.data(2) == ["a", "b", "c", "d"]
-    assert cluster[2].log.boundary.index == 0
-
-
-def test_r22_a_follower_behind_the_start_of_the_log_gets_there() -> None:
-    cluster = _behind()
-    cluster[1].trim(Index(9))
-    cluster[2].trim(Index(5))
-    cluster[3].start()
-    cluster.tick(6)
-    cluster.propose(1, "z")
-    cluster.settle()
-    assert cluster[3].log.last_index == 10
-    assert progress_of(cluster, THREE) == ("replicate", 10, 11)
-
-
-def test_r25_every_committed_index_is_a_legal_point_to_resume_from() -> None:
-    cluster = replicating()
-    log = cluster[2].log
-    for applied in range(log.last_index + 1):
-        restart = Restart(cluster[2].disk.hard_state, cluster[2].disk.configurations(), Index(4), Index(applied))
-        core = RaftCore(TWO, RaftSettings(), Random(0), log, restart)
-        ready = core.ready()
-        assert ready is not None
-        assert ready.apply == ((applied + 1, 4) if applied < 4 else None)
-
-
-def _install(core: RaftCore, log: MemoryLog, boundary: EntryId, *terms: int, applied: int | None = None) -> None:
-    """Files that begin behind `boundary`, with entries of these terms, take the log's place."""
-    assert core.wants_install(boundary)
-    while core.ready() is not None:
-        pass
-    log.replace(boundary, [entry(boundary.index + at, term) for at, term in enumerate(terms, 1)])
-    end = Index(boundary.index + len(terms))
-    core.install(Installed((configuration([1, 2, 3]),), end, boundary.index if applied is None else Index(applied)))
-
-
-def test_r22_reads_that_wait_for_what_was_installed_are_answered() -> None:
-    follower = LoneFollower(1)
-    follower.append(1, entry_id(1, 1))
-    assert follower.core.read_index("r") is None
-    follower.work()
-    (asked,) = (said for said in follower.said if isinstance(said, ReadIndexRequest))
-    follower.core.step(ReadIndexResponse(ONE, TWO, Term(1), asked.sequence, Index(7)))
-    follower.work()
-    assert not any(ready.reads for ready in follower.readys)
-    _install(follower.core, follower.log, entry_id(6, 1), 1, applied=7)
-    follower.work()
-    assert [read for ready in follower.readys for read in ready.reads] == [("r", 7)]
-
-
-def test_r22_an_installed_log_takes_the_place_of_a_lost_entry() -> None:
-    follower = LoneFollower(1)
-    follower.core.quarantine(entry_id(2, 1))
-    _install(follower.core, follower.log, entry_id(6, 1), 1)
-    assert follower.core.voting_position is None
-    follower.core.lift_quarantine()
-    assert follower.core.campaign()
-
-
-def test_r22_files_of_a_later_term_bring_their_term_but_not_its_leader() -> None:
-    """Their source went on to a later term while they were fetched. It is persisted; the old leader leads no more."""
-    follower = LoneFollower(1)
-    follower.append(1, entry_id(1, 1))
-    assert follower.core.leader == ONE
-    _install(follower.core, follower.log, entry_id(6, 1), 3)
-    assert (follower.core.term, follower.core.leader) == (3, None)
-    follower.work()
-    assert follower.readys[-1].hard_state == HardState(Term(3), None)
-    follower.core.step(Heartbeat(THREE, TWO, Term(3), 1, Index(7)))
-    assert follower.core.leader == THREE
-
-
-def test_r22_what_was_installed_is_durable_committed_and_given_out_from_the_boundary_on() -> None:
-    follower = LoneFollower(1, 1, 1, committed=1)
-    follower.append(1, entry_id(3, 1), 1)
-    _install(follower.core, follower.log, entry_id(6, 1), 1, 1)
-    status = follower.core.status()
-    assert (status.durable_index, status.committed_index, status.applied_index) == (8, 8, 6)
-    assert follower.core.leader == ONE
-    follower.work()
-    assert [ready.apply for ready in follower.readys if ready.apply][-1] == (7, 8)
-    assert not follower.core.wants_install(entry_id(8, 1))
-    assert follower.core.wants_install(entry_id(9, 1))

@@ -9,6 +9,7 @@ from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     AppendRequest,
     AppendResponse,
+    Heartbeat,
     HeartbeatResponse,
     PreVoteRequest,
     PreVoteResponse,
@@ -124,6 +125,17 @@ def test_r32_a_learner_votes_only_for_who_may_know_that_it_is_none() -> None:
     assert cluster.core(2).configuration.learners == (TWO,)
     cluster.elect(1)
     assert cluster.core(2).configuration.voters == (ONE, TWO)
+
+
+def test_r32_a_learner_refuses_a_voter_that_knows_no_more_than_itself() -> None:
+    cluster = Cluster([1, 2], [3])
+    cluster.elect(1)
+    last = cluster.core(3).status().last
+    for _ in range(30):
+        cluster.core(3).tick()
+    cluster.core(3).step(VoteRequest(TWO, THREE, Term(2), 1, last))
+    cluster[3].work()
+    assert [answer.is_granted for answer in cluster.take(VoteResponse)] == [False]
 
 
 def test_r33_a_message_for_another_disk_of_this_node_is_refused() -> None:
@@ -249,6 +261,8 @@ def test_r46_a_quarantined_member_votes_by_what_it_lost() -> None:
     )
     core = RaftCore(TWO, RaftSettings(), Random(0), log, restart)
     assert not core.campaign()
+    core.step(VoteRequest(THREE, TWO, Term(1), 1, entry_id(2, 1)))
+    assert core.status().vote is None
     core.step(PreVoteRequest(THREE, TWO, Term(1), 1, Term(2), entry_id(2, 1)))
     core.step(PreVoteRequest(ONE, TWO, Term(1), 1, Term(2), entry_id(3, 1)))
     ready = core.ready()
@@ -291,11 +305,13 @@ def test_r46_the_voting_position_ends_with_what_is_durable_and_not_with_what_is_
     cluster = Cluster([1, 2, 3], syncs_at_once=False)
     cluster.elect(1)
     cluster.core(2).quarantine(entry_id(3, 1))
-    cluster.propose(1, "a", "b")
-    (append,) = cluster.take(AppendRequest, to=2)
-    cluster.core(2).step(append)
-    cluster[2].work()
-    assert cluster[2].log.last_index == 3
+    for payload, at in (("a", 2), ("b", 3)):
+        cluster.propose(1, payload)
+        (append,) = cluster.take(AppendRequest, to=2)
+        cluster.core(2).step(append)
+        cluster[2].work()
+        assert cluster[2].log.last_index == at
+    cluster[2].sync(1)
     assert cluster.core(2).voting_position == entry_id(3, 1)
     cluster[2].sync()
     assert cluster.core(2).voting_position is None
@@ -347,3 +363,51 @@ def test_a_leader_outside_of_the_voters_leads_on_until_the_change_is_committed()
     cluster.tick(20)
     assert cluster.core(1).role is not Role.LEADER
     assert cluster[1].reads_failed == ["s"]
+
+
+def test_r40_what_is_written_is_told_only_from_the_own_term_on() -> None:
+    """Else a later leader could cut what somebody was told of: an old entry on a quorum may still be replaced (R10)."""
+    settings = RaftSettings(acknowledges_written=True, entries_per_message_max=1)
+    cluster = Cluster([1, 2, 3], settings=settings)
+    cluster.elect(1)
+    cluster.cut = lambda message: message.to == THREE or message.sender != ONE
+    cluster.propose(1, "a")
+    cluster.settle()
+    cluster[1].crash()
+    cluster.isolate()
+    for _ in range(200):
+        cluster.tick(settles=False)
+        cluster.core(2).campaign()
+        cluster[2].work()
+        while cluster.network and cluster.core(2).role is not Role.LEADER:
+            cluster.deliver()
+        if cluster.core(2).role is Role.LEADER:
+            break
+    told = []
+    while cluster.network:
+        message = cluster.deliver()
+        if isinstance(message, AppendResponse):
+            told.append((message.written, cluster.core(2)._replica.written_quorum))
+    assert told[-1] == (3, 3)
+    assert (2, 1) in told
+
+
+def test_a_read_of_another_replica_is_not_told_to_our_own_clients() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.core(2).read_index("r")
+    cluster[2].work()
+    cluster.deliver()
+    cluster.core(1).step_down("stalled")
+    cluster[1].work()
+    assert cluster[1].reads_failed == []
+
+
+def test_a_forwarded_read_fails_when_its_leader_is_another_ones_past() -> None:
+    cluster = Cluster([1, 2, 3])
+    cluster.elect(1)
+    cluster.core(2).read_index("r")
+    cluster[2].work()
+    cluster.core(2).step(Heartbeat(THREE, TWO, Term(2), 1, Index(1)))
+    cluster[2].work()
+    assert cluster[2].reads_failed == ["r"]

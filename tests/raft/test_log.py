@@ -62,6 +62,16 @@ def test_the_tail_reads_like_one_list(steps: list[tuple[str, int, int]]) -> None
             assert tail.last_index_of_term(tail.last_index, Term(wanted)) == expected
 
 
+def test_between_a_cut_and_its_hand_over_the_tail_hides_what_is_still_stored() -> None:
+    stored = MemoryLog([_entry(index, 1) for index in range(1, 6)])
+    tail = LogTail(stored)
+    tail.cut_to(Index(2))
+    tail.append([_entry(3, 2), _entry(4, 2), _entry(5, 3)])
+    assert [tail.term_at(Index(index)) for index in range(1, 6)] == [1, 1, 2, 2, 3]
+    assert [entry.term for entry in tail.entries(Index(3), 10, 100)] == [2, 2, 3]
+    assert stored.term_at(Index(3)) == 1
+
+
 def _check_read(read: list[Entry], expected: list[Entry], other: int) -> None:
     """A read may stop early (at the hand-over), but it brings something, in order, and within its bounds."""
     assert read

@@ -74,6 +74,17 @@ def test_3_4_one_vote_per_term_first_come_first_served() -> None:
         assert [answer.is_granted for answer in answers if isinstance(answer, VoteResponse)] == [is_expected]
 
 
+def test_3_4_giving_a_vote_leaves_the_candidate_its_time() -> None:
+    patient, twin = _alone(_ONE, term=2), _alone(_ONE, term=2)
+    while twin.role is Role.FOLLOWER:
+        patient.step(VoteRequest(_TWO, _ONE, Term(2), 1, EntryId(Index(0), Term(0))))
+        patient.tick()
+        twin.tick()
+    for _ in range(9):
+        patient.tick()
+        assert patient.role is Role.FOLLOWER
+
+
 def test_3_4_a_split_vote_ends_with_new_timeouts() -> None:
     cluster = Cluster([1, 2, 3, 4])
     for number in (1, 2):
@@ -181,6 +192,31 @@ def test_3_10_a_transfer_that_does_not_happen_is_given_up() -> None:
         assert outcome.why is Refusal.TRANSFERRING
         cluster.tick()
     assert isinstance(cluster.propose(1, "x"), Accepted)
+
+
+def test_3_10_a_joint_configuration_is_not_left_while_leadership_goes_over_but_after_it_was_given_up() -> None:
+    """The entry that leaves it would put the target behind again."""
+    cluster = Cluster([1, 2, 3], [4], syncs_at_once=False)
+    cluster.elect(1)
+    cluster.tick(4)
+    assert isinstance(cluster.change(1, [1, 2, 4]), Accepted)
+    while cluster.network or cluster[2].held:
+        while cluster.network:
+            cluster.deliver()
+        cluster[2].sync()
+    assert cluster.core(1).transfer_leadership(_TWO) is None
+    cluster[1].work()
+    cluster[1].sync()
+    joint = cluster.core(1).configuration
+    assert joint.is_joint
+    assert cluster.core(1).committed_index == joint.index
+    cluster.cut = lambda message: isinstance(message, TimeoutNow)
+    cluster.network = [message for message in cluster.network if not isinstance(message, TimeoutNow)]
+    cluster.tick(9)
+    assert cluster.core(1).configuration == joint
+    cluster.tick_one(1)
+    assert not cluster.core(1).configuration.is_joint
+    assert cluster.core(1).role is Role.LEADER
 
 
 def test_4_1_a_configuration_holds_from_its_append_on() -> None:
@@ -296,8 +332,9 @@ def test_6_4_a_read_needs_an_answer_to_something_sent_after_it_was_asked() -> No
         cluster[heartbeat.to.node_id].work()
     for answer in cluster.take(HeartbeatResponse):
         leader.core.step(answer)
+    leader.core.step(HeartbeatResponse(_TWO, _ONE, Term(1), 10**6, Index(1), Index(1)))
     leader.work()
-    assert leader.reads == []
+    assert leader.reads == [], "not by an answer to what was never asked either"
     cluster.settle()
     assert [read.request for read in leader.reads] == ["r"]
 

@@ -7,19 +7,22 @@ from random import Random
 
 import pytest
 
+from raftlog.raft.core import RaftCore
+from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import (
     Heartbeat,
     HeartbeatResponse,
     PreVoteRequest,
     PreVoteResponse,
     ReadIndexRequest,
+    VoteRequest,
     Wake,
     WakeResponse,
 )
-from raftlog.raft.ready import Refusal, Refused, Role
+from raftlog.raft.ready import HardState, Refusal, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index, NodeId, Term
-from tests.raft.cluster import Cluster, replica_id
+from tests.raft.cluster import Cluster, configuration, replica_id
 
 _ONE, _TWO, _THREE = (replica_id(number) for number in (1, 2, 3))
 
@@ -79,6 +82,13 @@ def test_a_wake_is_sent_again_until_it_is_answered() -> None:
     cluster.tick(3, settles=False)
     assert not cluster.take(Wake, to=2)
     assert cluster.take(Wake, to=3)
+    cluster.core(1).step(Heartbeat(_TWO, _ONE, Term(2), 1, Index(1)))
+    cluster.tick_one(1, 3)
+    assert not cluster.take(Wake), "the new leader's heartbeats wake whoever still sleeps"
+    cluster.tick_one(1, 10)
+    cluster.core(1).step(VoteRequest(_THREE, _ONE, Term(3), 1, cluster.core(1).status().last))
+    cluster.tick_one(1, 3)
+    assert not cluster.take(Wake), "that is over, whoever leads next"
 
 
 def test_whoever_was_heard_awake_since_the_last_lullaby_is_not_told_to_wake() -> None:
@@ -236,6 +246,70 @@ def test_a_group_of_one_sleeps_too() -> None:
     cluster.settle()
     assert cluster.data(1) == ["x"]
     _fall_asleep(cluster)
+
+
+def test_a_leader_that_does_not_see_a_voters_process_stays_awake() -> None:
+    """Nobody would tell it that the voter is gone. Here the voter sees the leader all the same."""
+    cluster = _sleeping()
+    cluster.processes(alive=False, nodes=[3], seen_by=[1])
+    cluster.tick(100)
+    assert not cluster.core(1).is_asleep
+
+
+def test_a_sleeping_leader_is_woken_by_whoever_is_awake() -> None:
+    for message in (
+        HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)),
+        ReadIndexRequest(_TWO, _ONE, Term(1), 1),
+    ):
+        cluster = _sleeping()
+        cluster.core(1).step(message._replace(is_asleep=True) if isinstance(message, HeartbeatResponse) else message)
+        assert cluster.core(1).is_asleep == isinstance(message, HeartbeatResponse)
+        cluster.core(1).step(message)
+        assert not cluster.core(1).is_asleep
+        cluster[1].work()
+        assert len(cluster.take(Heartbeat, to=3)) >= 1
+
+
+def test_a_late_answer_from_before_the_lullaby_does_not_end_it() -> None:
+    cluster = Cluster([1, 2, 3], settings=RaftSettings(sleep_after_ticks=4))
+    cluster.processes(alive=True)
+    cluster.elect(1)
+    for _ in range(40):
+        cluster.settle()
+        cluster.tick(settles=False)
+        if any(isinstance(message, Heartbeat) and message.is_lullaby for message in cluster.network):
+            break
+    cluster.core(1).step(HeartbeatResponse(_TWO, _ONE, Term(1), 1, Index(1), Index(1)))
+    cluster.settle()
+    assert _sleepers(cluster) == [1, 2, 3]
+
+
+def test_a_group_that_is_written_to_now_and_then_stays_awake() -> None:
+    cluster = _sleeping()
+    for _ in range(20):
+        cluster.propose(1, "x")
+        cluster.tick(3)
+        assert not cluster.core(1).is_asleep
+    _fall_asleep(cluster)
+
+
+def test_a_leader_that_has_not_applied_everything_stays_awake() -> None:
+    log = MemoryLog()
+    restart = Restart(HardState(Term(0), None), (configuration([1]),))
+    core = RaftCore(_ONE, RaftSettings(sleep_after_ticks=2), Random(0), log, restart)
+    core.campaign()
+    for _ in range(40):
+        ready = core.ready()
+        if ready is not None:
+            log.append(ready.entries)
+            core.advance(durable=ready.number)
+        core.tick()
+    assert core.committed_index == 1
+    assert not core.is_asleep
+    core.advance(applied=Index(1))
+    for _ in range(4):
+        core.tick()
+    assert core.is_asleep
 
 
 @pytest.mark.parametrize("seed", range(60))

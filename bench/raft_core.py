@@ -1,0 +1,220 @@
+"""The Raft core by itself: three replicas of each group in one process, logs in memory, messages passed by reference.
+
+Nothing is written and nothing travels: a Ready's entries are durable as soon as they are handed over. So the figures
+are what the protocol costs in Python, and a bound on what anything built upon it can reach. Times are CPU times of the
+process.
+"""
+
+import gc
+import statistics
+from collections import deque
+from random import Random
+from time import process_time
+from uuid import UUID
+
+from bench.child import run_in_child
+from bench.measure import Figure, Measure, Values, Workspace, require
+from raftlog.raft import Configuration, HardState, Proposal, RaftCore, RaftSettings, Ready, ReplicaId, Restart, Role
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.types import Index, NodeId, Term
+
+MEMBERS = tuple(ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3))
+HERE = MEMBERS[0]
+TICK_MS = 50
+"""The driver's default."""
+GROUPS_AWAKE = 5_000
+GROUPS_ASLEEP = 1_000
+PROPOSALS_PER_READY = 64
+PAYLOAD = bytes(100)
+_ROUNDS = 3_000
+_TICKS = 40
+
+
+class Group:
+    """Three replicas, driven as plainly as can be."""
+
+    def __init__(self, seed: int, settings: RaftSettings) -> None:
+        restart = Restart(HardState(Term(0), None), (Configuration(Index(0), MEMBERS),))
+        self.logs = {me: MemoryLog() for me in MEMBERS}
+        self.cores = {
+            me: RaftCore(me, settings, Random(f"{seed}/{me.node_id}"), log, restart) for me, log in self.logs.items()
+        }
+
+    def work(self) -> None:
+        """Until nothing is left to do; one Ready of one replica at a time, in turn."""
+        dirty = deque(self.cores)
+        while dirty:
+            me = dirty.popleft()
+            ready = self.cores[me].ready()
+            if ready is None:
+                continue
+            self.do(me, ready)
+            dirty.append(me)
+            for message in ready.messages_now + ready.messages_once_durable:
+                if message.to in self.cores and message.to not in dirty:
+                    dirty.append(message.to)
+
+    def do(self, me: ReplicaId, ready: Ready) -> None:
+        """What a driver does with a Ready; messages to replicas that are gone are lost."""
+        log, cores = self.logs[me], self.cores
+        if ready.cut_to is not None:
+            log.cut_to(ready.cut_to)
+        log.append(ready.entries)
+        cores[me].advance(durable=ready.number, applied=ready.apply.last if ready.apply else None)
+        for message in ready.messages_now + ready.messages_once_durable:
+            core = cores.get(message.to)
+            if core is not None:
+                core.step(message)
+
+    def elect(self, me: ReplicaId) -> RaftCore:
+        core = self.cores[me]
+        core.campaign()
+        self.work()
+        require(core.role is Role.LEADER, f"{me} was not elected: {core.status()}")
+        return core
+
+    def fall_asleep(self) -> None:
+        """Let the processes see each other, and time pass."""
+        for me, core in self.cores.items():
+            for other in MEMBERS:
+                if other != me:
+                    core.hear_from_process(other.node_id, True)
+        for _ in range(100):
+            if all(core.is_asleep for core in self.cores.values()):
+                return
+            for core in self.cores.values():
+                core.tick()
+            self.work()
+        require(False, "a group did not fall asleep")
+
+    def has_working_leader(self) -> bool:
+        return any(core.has_own_term_commit for core in self.cores.values())
+
+
+def commit(per_ready: int, rounds: int) -> dict[str, float]:
+    """Entries committed and applied on all three replicas; in a child."""
+    group = Group(0, RaftSettings())
+    leader = group.elect(HERE)
+    before = leader.committed_index
+    proposals = [Proposal(PAYLOAD, len(PAYLOAD))] * per_ready
+    begin = process_time()
+    for _ in range(rounds):
+        leader.propose(proposals)
+        group.work()
+    elapsed = process_time() - begin
+    applied = min(core.status().applied_index for core in group.cores.values())
+    return {"entries_per_s": per_ready * rounds / elapsed, "applied": applied - before, "proposed": per_ready * rounds}
+
+
+def tick(groups: int, led_here: bool) -> dict[str, float]:
+    """Ticks of so many awake replicas of one process, and the Readys of those that have something to say; in a child.
+
+    The other two replicas of each group run outside of the time that is taken.
+    """
+    everyone = [Group(number, RaftSettings()) for number in range(groups)]
+    for group in everyone:
+        group.elect(HERE if led_here else MEMBERS[1])
+    pairs = [(group, group.cores[HERE]) for group in everyone]
+    gc.collect()
+    gc.freeze()
+    times, heartbeats = [], 0
+    for _ in range(_TICKS):
+        begin = process_time()
+        said = [(group, ready) for group, core in pairs if core.tick() and (ready := core.ready())]
+        times.append((process_time() - begin) * 1000)
+        for group, ready in said:
+            heartbeats += len(ready.messages_now)
+            group.do(HERE, ready)
+        for group in everyone:
+            for me in MEMBERS[1:]:
+                group.cores[me].tick()
+            group.work()
+    led = sum(core.role is Role.LEADER for _, core in pairs)
+    return {"median_ms": statistics.median(times), "worst_ms": max(times), "led": led, "messages": heartbeats}
+
+
+def wake(groups: int) -> dict[str, float]:
+    """Sleeping groups whose leader's process dies, until each has a leader with a commit of its term; in a child."""
+    everyone = [Group(number, RaftSettings(sleep_after_ticks=2)) for number in range(groups)]
+    for group in everyone:
+        group.elect(HERE)
+        group.fall_asleep()
+    gc.collect()
+    ticks, begin = 0, process_time()
+    for group in everyone:
+        del group.cores[HERE]
+        for core in group.cores.values():
+            core.hear_from_process(HERE.node_id, False)
+    waiting = everyone
+    while waiting:
+        ticks += 1
+        for group in waiting:
+            for core in group.cores.values():
+                core.tick()
+            group.work()
+        waiting = [group for group in waiting if not group.has_working_leader()]
+    return {"virtual_s": ticks * TICK_MS / 1000, "real_s": process_time() - begin, "ticks": ticks}
+
+
+def run_commit(workspace: Workspace) -> Values:
+    alone = run_in_child(commit, per_ready=1, rounds=_ROUNDS)
+    done = run_in_child(commit, per_ready=PROPOSALS_PER_READY, rounds=_ROUNDS)
+    for values in (alone, done):
+        require(values["applied"] == values["proposed"], f"{values['proposed']} proposed, {values['applied']} applied")
+    return {**done, "single_per_s": alone["entries_per_s"]}
+
+
+def run_tick(workspace: Workspace) -> Values:
+    leaders = run_in_child(tick, groups=GROUPS_AWAKE, led_here=True)
+    followers = run_in_child(tick, groups=GROUPS_AWAKE, led_here=False)
+    require(leaders["led"] == GROUPS_AWAKE, f"{leaders['led']} of {GROUPS_AWAKE} groups are led here")
+    require(followers["led"] == 0, f"{followers['led']} groups are led here")
+    expected = 2 * GROUPS_AWAKE * _TICKS // RaftSettings().heartbeat_ticks
+    require(leaders["messages"] >= expected * 0.9, f"{leaders['messages']} heartbeats, expected about {expected}")
+    return {**leaders, "followers_ms": followers["median_ms"]}
+
+
+def run_wake(workspace: Workspace) -> Values:
+    return run_in_child(wake, groups=GROUPS_ASLEEP)
+
+
+MEASURES = (
+    Measure(
+        "raft-commit",
+        "Raft core: three nodes in one process",
+        f"Three cores with logs in memory; the leader takes {PROPOSALS_PER_READY} proposals of {len(PAYLOAD)} bytes, "
+        f"all Readys are done until none is left, {_ROUNDS:,} times. An entry counts when all three applied it.",
+        (
+            Figure(
+                "entries_per_s", f"committed, {PROPOSALS_PER_READY} proposals per Ready", "entries/s", at_least=50_000
+            ),
+            Figure("single_per_s", "… one proposal per Ready", "entries/s"),
+        ),
+        run_commit,
+    ),
+    Measure(
+        "raft-tick",
+        f"Raft core: one tick of {GROUPS_AWAKE:,} awake groups",
+        f"The replicas of one process, each the leader of a group of three; the median of {_TICKS} ticks, each with "
+        "the Readys that follow from it (a third of the groups send their heartbeats). The other replicas run outside "
+        "of the time, and the heartbeats are counted.",
+        (
+            Figure("median_ms", "all are leaders with 2 followers", "ms", at_most=15),
+            Figure("worst_ms", "… worst tick (CheckQuorum of all groups at once)", "ms"),
+            Figure("followers_ms", "all are followers", "ms"),
+        ),
+        run_tick,
+    ),
+    Measure(
+        "raft-wake",
+        f"Raft core: {GROUPS_ASLEEP:,} sleeping groups lose their leader",
+        "All groups of three sleep; the process that leads all of them dies, and the two others notice at once. "
+        f"Counted are the ticks of {TICK_MS} ms until the last group has a leader that committed in its own term, and "
+        "the CPU time of both processes for it.",
+        (
+            Figure("virtual_s", "virtual time until all have a leader", "s", at_most=2),
+            Figure("real_s", "CPU time for it", "s", at_most=1),
+        ),
+        run_wake,
+    ),
+)

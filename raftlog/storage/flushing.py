@@ -1,0 +1,171 @@
+"""How a lone log brings what was appended to its disk: at most one flush at a time, and what a failed write takes back.
+
+    durable index ≤ written index ≤ last index,   flushing bytes + unwritten bytes ≤ pending bytes
+
+What is appended while a flush is under way waits in memory and goes with the next one. So the bytes that a power loss
+can tear are exactly those of one flush, at the end of the log. A write that failed is taken back, so that its refusal
+is definite; a sync that failed ends the log. Called by the lone log alone, in its thread.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from raftlog.config import LogConfig
+from raftlog.errors import RaftlogError, StorageFull, SyncFailed
+from raftlog.storage.checkpointer import Checkpointer
+from raftlog.storage.disk import Disk
+from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.types import Index
+
+
+class FlushOwner(Protocol):
+    """The log whose appends are flushed, as far as flushing asks it."""
+
+    config: LogConfig
+    failure: RaftlogError | None
+    on_progress: Callable[[], None]
+    on_refused: Callable[[Index, RaftlogError], None]
+
+    def fail(self, failure: RaftlogError) -> None: ...
+
+    def sync_failed(self, error: OSError) -> SyncFailed: ...
+
+
+class Flusher:
+    """See the module."""
+
+    def __init__(self, disk: Disk, path: str, log: SegmentedLog, checkpoints: Checkpointer, owner: FlushOwner) -> None:
+        self.written_index = log.last_index
+        """Moved by writes and cuts."""
+        self.pending_bytes = 0
+        """Bytes appended and not yet durable."""
+        self._disk = disk
+        self._path = path
+        self._log = log
+        self._checkpoints = checkpoints
+        self._owner = owner
+        self._appended_records = 0
+        """Records since the last flush began, for the flush policy."""
+        self._syncing: Index | None = None
+        """Last index that the flush under way covers."""
+        self._run = 0
+        """Number of the newest flush; the completion of an older one is void."""
+        self._flush_again = False
+        self._unwritten_bytes = 0
+        self._flushing_bytes = 0
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._syncing is not None
+
+    def note_appended(self, records: int, size_bytes: int) -> None:
+        """A batch was appended to the log."""
+        self._appended_records += records
+        self.pending_bytes += size_bytes
+        self._unwritten_bytes += size_bytes
+
+    def note_cut(self) -> None:
+        """The log was cut, with nothing pending."""
+        self.written_index = self._log.last_index
+
+    def stop(self) -> None:
+        """The flush under way failed."""
+        self._syncing = None
+
+    def maybe_flush(self) -> bool:
+        """Do what the flush policy asks for now: a flush, or only a write. True when a flush was started or is due."""
+        if self._appended_records >= self._owner.config.flush_messages:
+            self.flush()
+            return True
+        if self._syncing is None and self._log.last_index > self.written_index and self._write():
+            self._owner.on_progress()
+        return False
+
+    def flush(self) -> None:
+        """Start to write and sync everything appended; while a flush is under way, the next one follows it."""
+        owner = self._owner
+        if self._syncing is not None:
+            self._flush_again = True
+            return
+        if owner.failure or (not self._write() and owner.failure) or self._log.last_index == self._log.durable_index:
+            return
+        self._syncing = self._log.last_index
+        self._flushing_bytes, self._appended_records = self.pending_bytes, 0
+        files, directories = self._log.sync_targets()
+        self._run += 1
+        self._disk.submit_sync(files, directories, partial(self._flushed, self._run))
+        if owner.config.flush_messages > 1:
+            owner.on_progress()
+
+    def _write(self) -> bool:
+        """Bring everything appended to the files, or take back all that was appended since the last write."""
+        try:
+            self._log.write()
+        except OSError as error:
+            self._write_failed(error)
+            return False
+        self.written_index, self._unwritten_bytes = self._log.last_index, 0
+        return True
+
+    def _write_failed(self, error: OSError) -> None:
+        """Take back what was to be written, so that a refusal is a definite one; if that fails too, stop."""
+        path, owner = self._path, self._owner
+        try:
+            self._log.take_back(self.written_index)
+        except OSError as second:
+            owner.fail(SyncFailed(f"{path}: a write failed ({error}) and could not be taken back ({second})"))
+            return
+        self.pending_bytes -= self._unwritten_bytes
+        self._unwritten_bytes = self._appended_records = 0
+        if error.errno in FULL_ERRORS:
+            refusal: RaftlogError = StorageFull(
+                f"{path}: {error.strerror}; free some space (lower retention.ms or retention.bytes), "
+                "or where files are short, raise ulimit -n"
+            )
+        else:
+            refusal = owner.failure = SyncFailed(
+                f"{path}: writing failed: {error}; the log takes nothing more until it is reopened"
+            )
+        owner.on_refused(Index(self.written_index + 1), refusal)
+        owner.on_progress()
+
+    def _flushed(self, run: int, error: OSError | None) -> None:
+        owner = self._owner
+        if error is not None:
+            owner.sync_failed(error)
+            return
+        target = self._syncing
+        if run != self._run or target is None:
+            return  # `settle` made a sync of its own meanwhile
+        self._syncing = None
+        try:
+            self._log.mark_durable(target)
+        except OSError as failed:
+            owner.fail(SyncFailed(f"{self._path}: the index cannot be written: {failed}"))
+            return
+        self.pending_bytes -= self._flushing_bytes
+        self._checkpoints.note_durable(self._flushing_bytes)
+        self._flushing_bytes = 0
+        again, self._flush_again = self._flush_again, False
+        if again:
+            self.flush()
+        elif self._log.last_index > self.written_index:
+            self.maybe_flush()  # a relaxed policy answers what was appended meanwhile once it is written
+        owner.on_progress()
+        if owner.failure is None:
+            self._checkpoints.maybe_start()
+
+    def settle(self) -> None:
+        """Write and sync everything appended, and wait; what a full disk refuses is taken back. Raises `SyncFailed`."""
+        self._write()
+        if self._owner.failure:
+            raise self._owner.failure
+        try:
+            self._disk.sync(*self._log.sync_targets())
+            self._log.mark_durable(self._log.last_index)
+        except OSError as error:
+            raise self._owner.sync_failed(error) from error
+        self._syncing, self._flush_again = None, False
+        self.pending_bytes = self._flushing_bytes = self._appended_records = 0
+        self._owner.on_progress()

@@ -1,0 +1,91 @@
+"""What a leader knows of one follower: windows, lost probes, lost appends."""
+
+import pytest
+
+from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.settings import RaftSettings
+from raftlog.types import Index
+from tests.raft.lone import TWO
+
+
+def _replicating(match: int = 10, sequence: int = 5) -> Progress:
+    progress = Progress(TWO, Index(match + 1), 0)
+    progress.acknowledge(Index(match), Index(match), sequence)
+    progress.become_replicate(Index(match), sequence)
+    return progress
+
+
+def test_a_probe_goes_alone_until_it_is_answered_or_lost() -> None:
+    progress = Progress(TWO, Index(4), 0)
+    assert progress.room(RaftSettings()) != (0, 0)
+    progress.note_probe(7)
+    assert progress.room(RaftSettings()) == (0, 0)
+    assert not progress.has_lost_probe(7), "the answer to the probe itself is on its way"
+    assert progress.has_lost_probe(8)
+
+
+def test_the_window_counts_entries_and_bytes_that_are_not_durable_there() -> None:
+    settings = RaftSettings(in_flight_entries_max=10, in_flight_bytes_max=100)
+    progress = _replicating()
+    progress.note_append(Index(14), 60)
+    progress.note_append(Index(16), 30)
+    assert progress.room(settings) == (4, 10)
+    assert progress.acknowledge(Index(14), Index(16), 9)
+    assert progress.room(settings) == (8, 70)
+    assert not progress.acknowledge(Index(14), Index(16), 9)
+
+
+def test_what_is_acknowledged_is_never_sent_again() -> None:
+    progress = _replicating()
+    progress.become_probe(Index(3), 6)
+    assert progress.next_index == 11
+    assert progress.acknowledge(Index(20), Index(20), 7)
+    assert progress.next_index == 21
+    assert not progress.acknowledge(Index(15), Index(15), 8)
+    assert (progress.match_index, progress.match_sequence) == (20, 7)
+
+
+@pytest.mark.parametrize("answered", [8, 9])
+def test_an_answer_to_a_heartbeat_or_a_later_one_that_lacks_what_was_sent_before_it_tells_of_a_loss(
+    answered: int,
+) -> None:
+    progress = _replicating()
+    progress.note_append(Index(12), 1)
+    progress.mark(8)
+    progress.note_append(Index(13), 1)
+    assert not progress.maybe_lose_appends(7, Index(10))
+    assert progress.maybe_lose_appends(answered, Index(11))
+    assert not progress.maybe_lose_appends(answered, Index(11)), "told once"
+
+
+def test_an_answer_that_has_it_all_says_nothing() -> None:
+    progress = _replicating()
+    progress.note_append(Index(12), 1)
+    progress.mark(8)
+    assert not progress.maybe_lose_appends(8, Index(12))
+
+
+def test_a_mark_does_not_outlive_the_state_that_it_was_made_in() -> None:
+    progress = _replicating()
+    progress.note_append(Index(12), 1)
+    progress.mark(8)
+    progress.become_probe(Index(11), 9)
+    progress.become_replicate(Index(10), 9)
+    progress.note_append(Index(12), 1)
+    assert not progress.maybe_lose_appends(9, Index(10))
+    probing = Progress(TWO, Index(4), 0)
+    probing.mark(3)
+    assert probing.state is ProgressState.PROBE
+    assert probing.mark_sequence == 0
+
+
+def test_a_probe_gives_the_whole_window_back() -> None:
+    settings = RaftSettings(in_flight_entries_max=10, in_flight_bytes_max=100)
+    progress = _replicating()
+    progress.note_append(Index(14), 60)
+    progress.become_probe(Index(11), 6)
+    progress.become_replicate(Index(10), 7)
+    assert progress.room(settings) == (10, 100)
+    progress.note_append(Index(12), 30)
+    assert progress.acknowledge(Index(12), Index(12), 9)
+    assert progress.room(settings) == (10, 100)

@@ -1,0 +1,286 @@
+"""What hostile use of the driver found: votes over restarts, groups that come and go, wrong peers, unreadable pages.
+
+Simulated time, network and disks (`drivers`); the drivers, logs and journals are the real ones.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from raftlog.errors import InvalidArgument, LogClosed, Unavailable
+from raftlog.raft import Entry, EntryKind, RaftSettings, Role
+from raftlog.raft.messages import AppendRequest
+from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.transport import Envelope
+from raftlog.storage.disk import File, SyncDone
+from raftlog.storage.roll import encode_roll
+from raftlog.types import Index, NodeId, Offset, Term
+from tests.runtime.drivers import GROUP, SMALL, World
+
+OTHER = uuid.UUID(int=99)
+
+
+def others(number: int) -> list[int]:
+    return [other for other in (1, 2, 3) if other != number]
+
+
+def isolate(world: World, number: int) -> None:
+    for other in others(number):
+        world.network.cut(world.nodes[number - 1], world.nodes[other - 1])
+        world.network.cut(world.nodes[other - 1], world.nodes[number - 1])
+
+
+def test_a_vote_survives_restarts_and_checkpoints() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        world.converge()
+        voter = next(n for n in others(leader) if world.group(n).core.status().vote is not None)
+        given = world.group(voter).core.status().vote
+        isolate(world, voter)
+        for _ in range(3):
+            world.crash(voter, power=True)
+            world.start(voter)
+            driver = world.drivers[voter]
+            world.do(voter, lambda driver=driver: driver.persister.checkpoints.maybe_begin(driver.groups.values(), 1e9))
+            world.run(0.01)
+            assert world.group(voter).core.status().vote == given
+
+
+def test_a_removed_replica_comes_back_with_its_term_and_vote() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        world.converge()
+        number = others(leader)[0]
+        before = world.group(number).core.status()
+        driver = world.drivers[number]
+        world.do(number, lambda: driver.remove_group(GROUP.bytes))
+        world.run_until(lambda: not driver.persister.is_leaving(GROUP.bytes))
+        isolate(world, number)
+        world.do(number, lambda: driver.join_group(GROUP))
+        for _ in range(2):
+            after = world.group(number).core.status()
+            assert (after.term, after.vote, after.last.index) == (before.term, before.vote, 0)
+            world.run(3)  # a checkpoint
+            world.crash(number, power=True)
+            world.start(number)
+
+
+def test_a_group_that_is_still_being_removed_cannot_come_back_yet() -> None:
+    with World() as world:
+        leader = world.leader()
+        number = others(leader)[0]
+        driver = world.drivers[number]
+        refused: list[Exception] = []
+
+        def leave_and_join() -> None:
+            driver.remove_group(GROUP.bytes)
+            with pytest.raises(Unavailable) as caught:
+                driver.join_group(GROUP)
+            refused.append(caught.value)
+
+        world.do(number, leave_and_join)
+        assert refused
+
+
+def test_a_crash_behind_a_durable_removal_leaves_nothing() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        number = others(leader)[0]
+        group, driver = world.group(number), world.drivers[number]
+        world.do(number, lambda: driver.remove_group(GROUP.bytes))
+        while not group.is_gone:
+            world.run(0.0002)
+        world.crash(number, power=True)
+        world.start(number)
+        assert not world.disks[number - 1].exists(group.path)
+        world.do(number, lambda: world.drivers[number].join_group(GROUP))
+        world.run(0.1)
+        assert world.group(number).core.last_id.index >= 0
+
+
+def test_a_group_cannot_be_made_twice() -> None:
+    with World(1) as world:
+        world.leader()
+        world.fill(1, 5)
+
+        def make() -> None:
+            with pytest.raises(InvalidArgument, match="already"):
+                world.drivers[1].create_group(world.roll)
+
+        world.do(1, make)
+        assert len(world.values(1)) == 5
+
+
+def test_a_trim_never_takes_what_stands_before_an_uncommitted_roll() -> None:
+    with World() as world:
+        old = world.leader()
+        world.fill(old, 13)
+        group = world.group(old)
+        while group.log.segments.active.end_position + 600 <= world.config.segment_bytes:
+            world.fill(old, 1)
+        world.converge()
+        isolate(world, old)
+        world.propose(old, b"y" * 600)
+        world.run(0.01)
+        assert group.log.segments.active.base_index > group.core.committed_index
+        world.do(old, lambda: group.trim(group.high_watermark))
+        world.run(0.01)
+        assert group.log.boundary.index < group.core.committed_index
+        world.run_until(lambda: any(world.group(n).core.role is Role.LEADER for n in others(old)))
+        world.commit(next(n for n in others(old) if world.group(n).core.role is Role.LEADER), b"kept")
+        world.network.heal()
+        world.converge()
+        world.crash(old, power=True)
+        world.start(old)
+        world.converge()
+        assert not world.failures
+
+
+def wrong_offset(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+    batch = build_batch([NewRecord(b"x", None, 1)])
+    stamp(batch, Offset(group.log.next_offset + 5), group.core.term)
+    return EntryKind.DATA, batch
+
+
+def unreadable_configuration(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+    batch = build_control_batch(ControlKind.CONFIGURATION, b"garbage", 1, next_offset=group.log.next_offset)
+    stamp(batch, group.log.next_offset, group.core.term)
+    return EntryKind.DATA, batch
+
+
+def strange_roll(world: World, group: Group) -> tuple[EntryKind, bytearray]:
+    payload = encode_roll(world.roll._replace(base_index=5))
+    batch = build_control_batch(ControlKind.ROLL, payload, 1, next_offset=group.log.next_offset)
+    stamp(batch, group.log.next_offset, group.core.term)
+    return EntryKind.DATA, batch
+
+
+@pytest.mark.parametrize("make", [wrong_offset, unreadable_configuration, strange_roll])
+def test_entries_that_do_not_follow_are_refused(
+    make: Callable[[World, Group], tuple[EntryKind, bytearray]],
+) -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        world.converge()
+        world.run(0.5)
+        number = others(leader)[0]
+        group, driver, me = world.group(number), world.drivers[number], world.ids[number - 1]
+        last, refused = group.core.last_id, driver.messages_refused
+        kind, batch = make(world, group)
+        entry = Entry(Index(last.index + 1), Term(group.core.term), kind, len(batch), bytes(batch))
+        sender = world.ids[leader - 1]
+        request = AppendRequest(sender, me, group.core.term, 10**6, last, (entry,), last.index)
+        world.do(number, lambda: driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
+        assert driver.messages_refused == refused + 1
+        assert group.core.last_id == last
+        world.commit(leader, b"goes on")
+        world.converge()
+
+
+def test_nobody_waits_for_ever_for_a_group_that_is_gone() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        group = world.group(leader)
+        isolate(world, leader)
+        (waiting,) = world.do(leader, group.read_index)
+        world.do(leader, lambda: world.drivers[leader].remove_group(GROUP.bytes))
+        (late,) = world.do(leader, group.read_index)
+        assert isinstance(waiting.exception(), LogClosed)  # type: ignore[attr-defined]
+        assert isinstance(late.exception(), LogClosed)  # type: ignore[attr-defined]
+
+
+def test_a_group_that_is_made_later_sleeps_too() -> None:
+    with World(config=replace(SMALL, raft=RaftSettings(sleep_after_ticks=20))) as world:
+        world.leader()
+        world.run(10)
+        for number in (1, 2, 3):
+            driver = world.drivers[number]
+            world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
+        world.run_until(lambda: all(world.drivers[n].groups[OTHER.bytes].core.is_asleep for n in (1, 2, 3)), 60)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_a_lost_meta_file_is_written_again(count: int) -> None:
+    with World(1) as world:
+        world.leader()
+        world.fill(1, count, 300)
+        world.run(3)
+        values, path = world.values(1), world.group(1).path
+        world.crash(1)
+        world.disks[0].unlink(f"{path}/.raftlog/meta")
+        world.start(1)
+        world.leader()
+        world.converge()
+        assert world.values(1) == values
+
+
+def test_a_page_that_cannot_be_read_is_damage_and_is_repaired() -> None:
+    with World() as world:
+        leader = world.leader()
+        behind = others(leader)[0]
+        for number in (1, 2, 3):
+            driver = world.drivers[number]
+            world.do(number, lambda driver=driver: driver.create_group(world.roll._replace(group_id=OTHER)))
+        world.crash(behind)
+        world.fill(leader, 60)
+        world.run(4)
+        group = world.group(leader)
+        world.disks[leader - 1].fail_read(group.log.segments.segments[1].files.log.path, 500)
+        world.start(behind)
+        world.run_until(lambda: world.leader() != leader)
+        world.commit(world.leader(), b"goes on")
+        world.run_until(lambda: world.group(behind).log.last_index == world.group(world.leader()).log.last_index)
+        assert not world.failures
+        other = world.drivers[leader].groups[OTHER.bytes]
+        assert not other.is_dirty
+        assert other.damage is None
+
+
+def test_ids_that_the_journal_has_no_room_for_go_later() -> None:
+    config = replace(
+        SMALL,
+        segment_bytes=1 << 24,
+        large_append_bytes=65536,
+        checkpoint_interval_ms=10**9,
+        raft=RaftSettings(uncommitted_entries_max=10**6, uncommitted_bytes_max=1 << 28),
+        journal=JournalConfig(
+            file_bytes=1 << 18, write_bytes_max=1 << 16, reserve_bytes=1 << 16, pending_bytes_max=1 << 18
+        ),
+    )
+    with World(1, config=config) as world:
+        world.leader()
+        disk, held = world.disks[0], []
+        submit = disk.submit_sync
+
+        def hold_segments(files: list[File], directories: list[str], done: SyncDone) -> None:
+            if files and all("/journal/" not in file.path for file in files):
+                held.append((files, directories, done))
+            else:
+                submit(files, directories, done)
+
+        disk.submit_sync = hold_segments  # type: ignore[method-assign,assignment]
+        futures = []
+        for _ in range(40):
+            batches = [build_batch([NewRecord(b"x", None, 1000)]) for _ in range(1000)]
+            futures.extend(world.do(1, lambda batches=batches: world.group(1).propose(batches)))
+            world.run(0.002)
+        disk.submit_sync = submit  # type: ignore[method-assign]
+
+        def release() -> None:
+            for files, directories, done in held:
+                disk.sync(files, directories)
+                done(None)
+
+        world.do(1, release)
+        world.run_until(lambda: all(future.done() for future in futures))  # type: ignore[attr-defined]
+        assert world.group(1).high_watermark == 40_000
+        assert not world.failures

@@ -1,0 +1,264 @@
+"""Damaged segments of a group: what is bad is named, what is given out is right, what is lost is said to be lost."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from raftlog.errors import CorruptBatch
+from raftlog.records import read_header
+from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.types import Index
+from tests.runtime.group_twin import GROUP, PATH, GroupTwin, live
+
+
+class Damaged:
+    """A group whose files were damaged before it was opened again, and the list that says what was there."""
+
+    def __init__(self, seed: int, turns: int, damage: Callable[[SimulatedDisk, Random], None]) -> None:
+        self.twin = GroupTwin(seed)
+        live(self.twin, turns)
+        self.twin.disk.complete_all()
+        durable = self.twin.durable_index
+        self.twin.disk.power_loss()
+        self.twin.open()
+        self.twin.check(durable)
+        self.twin.disk.process_crash()
+        damage(self.twin.disk, Random(seed))
+        self.repaired: set[int] = set()
+        self.faults = 6 if damage is several else 1
+        self.recover()
+
+    def recover(self) -> None:
+        twin = self.twin
+        twin.open()
+        self.recovered = twin.recovered
+        self.last = twin.fold.groups[GROUP].last_index
+
+    @property
+    def is_lost(self) -> bool:
+        return self.recovered.lost_from is not None
+
+    def check(self) -> list[int]:
+        """No wrong byte is given out, and nothing is missing without a word; returns the damaged entries."""
+        log, entries = self.twin.log, self.twin.entries
+        if self.is_lost:
+            assert self.recovered.lost_from == log.last_index + 1
+            assert self.recovered.voting_position is not None
+            assert self.recovered.voting_position.index == self.last
+            assert self.recovered.voting_position.term >= entries[self.last - 1].term
+            assert self.recovered.damage
+        else:
+            assert log.last_index == self.last
+        if not log.segments:
+            return []
+        found = []
+        for index in range(log.segments[0].base_index, log.last_index + 1):
+            expected = entries[index - 1]
+            try:
+                [(row, batch)] = log.read_entries(Index(index), Index(index), 0)
+                assert bytes(batch) == expected.batch, f"wrong bytes in entry {index}"
+                assert log.checked_row_at(Index(index)) == row
+            except CorruptBatch:
+                found.append(index)
+                if self.faults > 1:
+                    continue  # a row that rotted can stand for a batch that did as well
+                try:
+                    assert log.checked_row_at(Index(index)).term == expected.term
+                except CorruptBatch:
+                    continue
+        assert {each.index for each in self.recovered.damage} - self.repaired <= {*found, self.recovered.lost_from}
+        following = self.twin.log.next_offset
+        assert following == read_header(entries[log.last_index - 1].batch).next_offset
+        return found
+
+    def repair(self, damaged: list[int]) -> None:
+        log = self.twin.log
+        for index in damaged:
+            log.repair_batch(Index(index), self.twin.entries[index - 1].batch)
+            self.repaired.add(index)
+        assert self.check() == []
+
+
+def files_of(disk: SimulatedDisk, suffix: str) -> list[str]:
+    return [f"{PATH}/{name}" for name in disk.list_directory(PATH) if name.endswith(suffix)]
+
+
+def flip(suffix: str) -> Callable[[SimulatedDisk, Random], None]:
+    def damage(disk: SimulatedDisk, random: Random) -> None:
+        """Flip one bit."""
+        files = [name for name in files_of(disk, suffix) if disk.snapshot()[name]]
+        if files:
+            name = random.choice(files)
+            disk.flip_bit(name, random.randrange(len(disk.snapshot()[name])), random.randrange(8))
+
+    return damage
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+@pytest.mark.parametrize("part", range(2))
+def test_a_flipped_bit_is_named_or_invisible_and_never_wrong_bytes(suffix: str, part: int) -> None:
+    outcomes = set()
+    for seed in range(part, 120, 2):
+        group = Damaged(seed, 4 + seed % 14, flip(suffix))
+        damaged = group.check()
+        assert len(damaged) <= 1
+        if group.is_lost:
+            assert group.recovered.lost_from == group.last, "only the last entry can be lost to one bit"
+        if suffix != ".log":
+            assert not damaged
+            group.twin.check_times()
+        elif not group.is_lost:
+            group.repair(damaged)
+        outcomes.add((bool(damaged), group.is_lost))
+    assert (False, False) in outcomes
+    assert suffix != ".log" or (True, False) in outcomes
+
+
+def zero_page(disk: SimulatedDisk, random: Random) -> None:
+    name = random.choice(files_of(disk, ".log"))
+    disk.zero_page(name, random.randrange(-(-len(disk.snapshot()[name]) // 4096)))
+
+
+def shorten(disk: SimulatedDisk, random: Random) -> None:
+    name = random.choice(files_of(disk, ".log"))
+    file = disk.open(name)
+    file.truncate(random.randrange(file.size()))
+    disk.sync([file])
+
+
+def unlink_log(disk: SimulatedDisk, random: Random) -> None:
+    disk.unlink(random.choice(files_of(disk, ".log")))
+    disk.sync([], [PATH])
+
+
+def unlink_indexes(disk: SimulatedDisk, random: Random) -> None:
+    for name in files_of(disk, ".index"):
+        disk.unlink(name)
+
+
+def shorten_index(disk: SimulatedDisk, random: Random) -> None:
+    file = disk.open(random.choice(files_of(disk, ".index")))
+    file.truncate(random.randint(0, file.size()))
+
+
+def several(disk: SimulatedDisk, random: Random) -> None:
+    for suffix in (".log", ".log", ".index", ".timeindex", ".log", ".index"):
+        flip(suffix)(disk, random)
+
+
+@pytest.mark.parametrize("damage", [zero_page, shorten, unlink_log, unlink_indexes, shorten_index, several])
+def test_larger_damage_is_named_and_what_is_lost_is_only_the_end(
+    damage: Callable[[SimulatedDisk, Random], None],
+) -> None:
+    losses = 0
+    for seed in range(40):
+        group = Damaged(seed, 4 + seed % 14, damage)
+        damaged = group.check()
+        losses += group.is_lost
+        if damage in (unlink_indexes, shorten_index):
+            assert not damaged
+            assert not group.is_lost
+            group.twin.check_times()
+        first = (group.recovered.damage, group.recovered.lost_from, group.twin.log.last_index)
+        group.twin.disk.power_loss()
+        group.recover()
+        group.check()
+        again = (group.recovered.damage, group.recovered.lost_from, group.twin.log.last_index)
+        assert first == again or (group.is_lost and again[2] <= first[2]), "another recovery finds the same"
+    assert losses > 0 or damage is not unlink_log
+
+
+IN_HEADER, IN_RECORDS = 30, 70
+
+
+def corrupt(twin: GroupTwin, index: int, at: int) -> None:
+    row = twin.log.row_at(Index(index))
+    twin.disk.flip_bit(twin.log.segment_of_index(index).files.log.path, row.position + at, 1)
+
+
+def test_a_damaged_last_entry_of_a_large_append_ends_the_log_and_is_the_voting_position() -> None:
+    twin = GroupTwin(3)
+    twin.open()
+    twin.term = 7
+    first = len(twin.entries) + 1
+    for size in (5000, 6000, 7000):
+        twin.data(size)
+    twin.sync_large(first)
+    twin.disk.complete_all()
+    corrupt(twin, 4, IN_HEADER)
+    position = twin.log.row_at(Index(4)).position
+    lost = twin.disk.snapshot()[f"{PATH}/{0:020d}.log"][position:]
+    twin.disk.process_crash()
+    twin.open()
+    recovered = twin.recovered
+    assert (recovered.lost_from, recovered.log.last_index, recovered.voting_position) == (4, 3, (4, 7))
+    [damage] = recovered.damage
+    assert (damage.index, damage.offset, damage.position) == (4, recovered.log.next_offset, position)
+    assert "nothing says which offset follows" in str(damage.error())
+    [kept] = recovered.report.kept_aside
+    assert twin.disk.snapshot()[kept] == lost
+    assert twin.read_all() == [entry.batch for entry in twin.entries[:3]]
+
+
+@pytest.mark.parametrize("index", [3, 4])
+def test_a_damaged_entry_keeps_its_place_until_the_right_bytes_come(index: int) -> None:
+    twin = GroupTwin(4)
+    twin.open()
+    first = len(twin.entries) + 1
+    for size in (5000, 6000, 7000):
+        twin.data(size)
+    twin.sync_large(first)
+    twin.disk.complete_all()
+    corrupt(twin, index, IN_RECORDS)
+    twin.disk.process_crash()
+    twin.open()
+    assert [damage.index for damage in twin.recovered.damage] == [index]
+    assert twin.recovered.lost_from is None
+    assert (twin.log.last_index, twin.log.checked_row_at(Index(index)).term) == (4, 1)
+    with pytest.raises(CorruptBatch):
+        twin.log.read_entries(Index(index), Index(4), 1 << 20)
+    twin.data(50)
+    twin.journal_small(5)
+    twin.begin_checkpoint()
+    twin.disk.complete_all()
+    twin.log.repair_batch(Index(index), twin.entries[index - 1].batch)
+    assert f"{PATH}/{0:020d}.log" in [file.path for file in twin.log.changed_since_checkpoint().files]
+    assert twin.read_all() == [entry.batch for entry in twin.entries]
+
+
+def test_a_lost_tail_is_moved_away_so_that_its_files_can_be_made_again() -> None:
+    twin = GroupTwin(5)
+    live(twin, 12)
+    twin.begin_checkpoint()
+    twin.disk.complete_all()
+    bases = [segment.base_offset for segment in twin.log.segments]
+    assert len(bases) > 2
+    twin.disk.process_crash()
+    content = twin.disk.snapshot()[f"{PATH}/{bases[-1]:020d}.log"]
+    twin.disk.unlink(f"{PATH}/{bases[1]:020d}.log")
+    twin.open()
+    recovered = twin.recovered
+    assert recovered.lost_from == recovered.log.last_index + 1
+    assert recovered.voting_position == (len(twin.entries), twin.entries[-1].term)
+    assert recovered.log.active.base_offset == bases[0]
+    assert content in [twin.disk.snapshot()[kept] for kept in recovered.report.kept_aside]
+    assert len(recovered.report.kept_aside) == len(bases) - 2
+    twin.entries = twin.entries[: recovered.log.last_index]
+    assert twin.roll(), "a file of the same name as a lost one"
+    twin.data(10)
+    assert twin.read_all() == [entry.batch for entry in twin.entries[recovered.log.segments[0].base_index - 1 :]]
+
+
+def test_a_directory_without_files_is_a_log_that_was_lost_as_a_whole() -> None:
+    twin = GroupTwin(6)
+    live(twin, 6)
+    twin.begin_checkpoint()
+    twin.disk.complete_all()
+    twin.disk.process_crash()
+    for name in twin.disk.list_directory(PATH):
+        twin.disk.unlink(f"{PATH}/{name}")
+    twin.open()
+    assert (twin.log.segments, twin.log.last_index, twin.log.next_offset) == ((), 0, 0)
+    assert twin.recovered.lost_from == 1
+    assert twin.recovered.voting_position == (len(twin.entries), twin.entries[-1].term)
