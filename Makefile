@@ -5,13 +5,14 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 JOBS ?= 2
 
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench simulate format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers"
 	@echo "make bench   measure (takes about ten minutes; needs wrk for the HTTP figures)"
+	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -44,6 +45,9 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python -m bench
+
+simulate: .venv/installed-dev
+	$(BIN)/python -m jepsen.simulation --seeds 1000
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .
