@@ -245,14 +245,16 @@ class GroupLog(LogView):
     def trim_target(self, offset: int, applied: Index) -> Offset | None:
         """Where a trim at `offset` moves the log start to; `None` when no closed segment lies wholly below.
 
-        Never into a segment whose roll is not committed: a cut of that roll would leave no log at all.
+        Never as far as a roll that is not committed, or that may still come: a cut of it would leave no log at all.
         """
         segments = self.segments.segments
         doomed = self.segments.segments_below(offset)
         while doomed and segments[len(doomed)].base_index > applied:
             doomed = doomed[:-1]
-            offset = min(offset, segments[len(doomed)].base_offset)
-        return Offset(offset) if doomed else None
+        if not doomed:
+            return None
+        kept_from = segments[len(doomed)].base_offset
+        return Offset(max(kept_from, min(offset, self.offset_of(Index(applied + 1)) - 1)))
 
     def trim(self, offset: int) -> None:
         """Delete the segments below `offset`; the new log start is durable. Raises `CorruptBatch`: nothing changed."""

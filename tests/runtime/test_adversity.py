@@ -284,3 +284,30 @@ def test_ids_that_the_journal_has_no_room_for_go_later() -> None:
         world.run_until(lambda: all(future.done() for future in futures))  # type: ignore[attr-defined]
         assert world.group(1).high_watermark == 40_000
         assert not world.failures
+
+
+def test_a_roll_that_comes_during_a_trim_keeps_the_segment_before_it() -> None:
+    with World() as world:
+        old = world.leader()
+        world.fill(old, 40)
+        group = world.group(old)
+        while group.log.segments.active.end_position + 600 <= world.config.segment_bytes:
+            world.fill(old, 1)
+        world.converge()
+        isolate(world, old)
+        batch = build_batch([NewRecord(b"y" * 600, None, 1000)])
+
+        def trim_and_roll() -> None:
+            group.trim(group.high_watermark)
+            group.propose([batch]).add_done_callback(lambda future: future.exception())
+
+        world.do(old, trim_and_roll)
+        world.run(0.05)
+        assert group.log.segments.active.base_index > group.core.committed_index
+        assert 0 < group.log.boundary.index < group.core.committed_index
+        world.crash(old, power=True)
+        world.start(old)
+        assert world.group(old).log.boundary.index < world.group(old).core.committed_index
+        world.network.heal()
+        world.commit(world.leader(), b"kept")
+        world.converge()
