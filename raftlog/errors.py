@@ -26,6 +26,7 @@
         └── DeadlineExceeded    no answer in time after the append
 
 `outcome` says what a caller may conclude: `failed` means it definitely did not happen, `unknown` means it may have.
+`raftlog.runtime.rpc.errors` has the leaves for what happens between processes, which are `OSError`s as well.
 A broken invariant is an `AssertionError` and belongs to no branch: it is never caught below the process boundary.
 """
 

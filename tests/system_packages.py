@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"strace": "strace"}
+PROGRAMS = {"openssl": "openssl", "strace": "strace"}
 """Program → Debian package."""
 
 

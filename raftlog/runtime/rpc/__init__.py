@@ -1,0 +1,35 @@
+"""The transport between processes: frames over TCP, optionally TLS, for Raft messages, heartbeats and requests.
+
+Who may come in: the composition root, which makes a `TcpTransport`, hands it to the driver and sets its hooks; routing,
+which makes `Call`s; status pages. The driver knows only `raftlog.runtime.transport.Transport`. Pickle is used nowhere.
+"""
+
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer, NotConnected
+from raftlog.runtime.rpc.handshake import Channel, Identity
+from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
+from raftlog.runtime.rpc.peer import ChannelStatus
+from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
+from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, load_tls
+
+__all__ = [
+    "Answer",
+    "BadFrame",
+    "Call",
+    "Channel",
+    "ChannelStatus",
+    "ConnectionLost",
+    "HandshakeRefused",
+    "Identity",
+    "NoAnswer",
+    "NotConnected",
+    "PeerMemory",
+    "PeerRecord",
+    "PeerStatus",
+    "RpcConfig",
+    "TcpTransport",
+    "TlsContexts",
+    "TlsFiles",
+    "load_tls",
+]

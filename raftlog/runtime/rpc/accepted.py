@@ -1,0 +1,143 @@
+"""The accepting side of a connection: it waits for an introduction, judges it, and takes what comes then.
+
+    STRANGER  --HELLO, judged well-->  PEER  -->  gone
+        \\--anything else, too late, refused-->  gone
+
+Only peers are listened to. Raft messages must come from the node that introduced itself.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
+from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
+from raftlog.runtime.rpc.frame import Frame, FrameKind
+from raftlog.runtime.rpc.handshake import (
+    Hello,
+    Refusal,
+    decode_hello,
+    decode_refusal,
+    encode_hello,
+    encode_refusal,
+    judge,
+)
+from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.rpc.writer import Writer
+
+_logger = logging.getLogger(__name__)
+
+
+class Registry(Protocol):
+    """Who keeps the accepted connections."""
+
+    def add(self, accepted: "Accepted") -> None:
+        """Its connection is open."""
+        ...
+
+    def promote(self, accepted: "Accepted") -> None:
+        """A stranger is a peer now."""
+        ...
+
+    def drop(self, accepted: "Accepted") -> None:
+        """It is gone."""
+        ...
+
+
+class Accepted:
+    """One accepted connection; the handler of its `Connection`."""
+
+    def __init__(self, endpoint: Endpoint, registry: Registry, connection: Connection) -> None:
+        self.connection = connection
+        self.hello: Hello | None = None
+        """Who it is; None for a stranger."""
+        self._endpoint = endpoint
+        self._registry = registry
+        self._timer: asyncio.TimerHandle | None = None
+        self._decoder = TurnDecoder()
+        self._writer: Writer | None = None
+        self._serving: Serving | None = None
+
+    def end(self) -> None:
+        """The process stops: write what waits, and close."""
+        if self._writer is not None:
+            self._writer.flush()
+        self.connection.close()
+
+    # the handler
+
+    def opened(self) -> None:
+        self._registry.add(self)
+        timeout_s = self._endpoint.config.handshake_timeout_ms / 1000
+        self._timer = self._endpoint.loop.call_later(timeout_s, self._too_late)
+
+    def take(self, frame: Frame) -> None:
+        if self.hello is None:
+            self._introduce(frame)
+            return
+        node = self.hello.identity.node_id
+        if frame.kind is FrameKind.TURN:
+            self._endpoint.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, node))
+        elif frame.kind is FrameKind.BEAT:
+            beat = decode_beat(frame.body)
+            if beat.disk_uuid != self.hello.identity.disk_uuid:
+                raise BadFrame(f"node {node} sends a heartbeat of another disk than it introduced itself with")
+            self._endpoint.memory.note_beat(self.hello, beat)
+            self._endpoint.on_beat(node, beat)
+        elif frame.kind is FrameKind.CALL:
+            assert self._serving is not None, f"a request of node {node} before its handshake"
+            self._serving.take(frame)
+        else:
+            refusal = decode_refusal(frame.body)
+            self.connection.abort(HandshakeRefused(f"node {node} refuses us: {refusal.message}"))
+
+    def resumed(self) -> None:
+        if self._writer is not None:
+            self._writer.resume()
+
+    def closed(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._registry.drop(self)
+        endpoint = self._endpoint
+        if self._writer is not None:
+            self._writer.end()
+        if self.hello is not None:
+            endpoint.memory.note_disconnected(self.hello)
+        if isinstance(error, (BadFrame, HandshakeRefused)):
+            endpoint.complaints.note(self.connection.source, str(error), endpoint.loop.time())
+        elif self.hello is None and not endpoint.is_closing:
+            endpoint.complaints.note(self.connection.source, "it ended before it said who it is", endpoint.loop.time())
+
+    # the handshake
+
+    def _introduce(self, frame: Frame) -> None:
+        if frame.kind is not FrameKind.HELLO:
+            raise BadFrame("it began with something else than who it is")
+        theirs = decode_hello(frame.body)
+        endpoint, peer = self._endpoint, theirs.identity
+        ours = endpoint.hello(theirs.channel)
+        refusal = judge(ours, theirs, endpoint.memory.recall(peer.node_id, peer.disk_uuid))
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self.connection.write(encode_hello(ours))
+        self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel))
+        assert self._timer is not None, "a stranger without a time limit"
+        self._timer.cancel()
+        self.hello = theirs
+        self._writer = Writer(endpoint.loop, endpoint.config, self.connection, endpoint.budget(theirs.channel))
+        self._serving = Serving(endpoint, peer.node_id, self._writer)
+        endpoint.memory.note_connected(theirs)
+        self._registry.promote(self)
+        _logger.info("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """The timer goes on: whoever does not read the refusal is cut off."""
+        self.connection.write(encode_refusal(refusal))
+        self.connection.close(HandshakeRefused(refusal.message))
+
+    def _too_late(self) -> None:
+        self.connection.abort(BadFrame("it did not say in time who it is"))

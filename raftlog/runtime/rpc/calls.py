@@ -1,0 +1,104 @@
+"""Requests between processes and their answers, as frames.
+
+    CALL      [correlation, timeout in ms, name, header value, sizes]     payload: the pieces, one after another
+    ANSWER    [correlation, header value, sizes]                          likewise
+    FAILURE   [correlation, error]                                        see `failures`
+
+`correlation` numbers the requests of a connection. Sizes are four bytes for each piece. Time travels as what remains of
+it, never as a clock reading. What is large belongs into the payload, where it is not copied into msgpack.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.runtime.rpc.columns import pack_numbers, unpack_numbers
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.entries import slices
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.frame import HEAD_SIZE, Frame, FrameKind, encode_frame
+from raftlog.runtime.rpc.packing import pack_value, unpack_value
+from raftlog.types import Buffer
+
+_SIZE_BYTES = 4
+_NUMBER_MAX = (1 << 63) - 1
+
+
+class Call(NamedTuple):
+    """A request by name. `value` is anything made of numbers, text, bytes, lists (not tuples) and mappings.
+
+    `timeout_ms` is what remains; whoever serves it does not begin what it cannot end in that time.
+    """
+
+    name: str
+    value: Any = None
+    payload: tuple[Buffer, ...] = ()
+    timeout_ms: int = 10_000
+
+
+class Answer(NamedTuple):
+    """What came back; `payload` in the pieces in which it was given."""
+
+    value: Any = None
+    payload: tuple[Buffer, ...] = ()
+
+
+def encode_call(correlation: int, call: Call, config: RpcConfig) -> list[Buffer]:
+    """Raises `InvalidArgument` for what cannot be sent, and when no time is left."""
+    if call.timeout_ms < 1:
+        raise InvalidArgument(f"{call.name} has {call.timeout_ms} ms left; it was not sent")
+    head = [correlation, call.timeout_ms, call.name, call.value, _sizes(call.payload)]
+    return _encode(FrameKind.CALL, head, call.payload, config)
+
+
+def decode_call(frame: Frame, config: RpcConfig) -> tuple[int, Call]:
+    """Correlation and request; raises `BadFrame`."""
+    match unpack_value(frame.body, config.list_items_max):
+        case [int(correlation), int(timeout_ms), str(name), value, bytes(sizes)] if _is_number(
+            correlation
+        ) and _is_number(timeout_ms):
+            return correlation, Call(name, value, _pieces(frame.payload, sizes), timeout_ms)
+    raise BadFrame("a request that cannot be read")
+
+
+def encode_answer(correlation: int, answer: Answer, config: RpcConfig) -> list[Buffer]:
+    """Raises `InvalidArgument` for what cannot be sent."""
+    return _encode(FrameKind.ANSWER, [correlation, answer.value, _sizes(answer.payload)], answer.payload, config)
+
+
+def encode_failure(correlation: int, error: RaftlogError, config: RpcConfig) -> list[Buffer]:
+    return _encode(FrameKind.FAILURE, [correlation, as_fields(error)], (), config)
+
+
+def decode_answer(frame: Frame, config: RpcConfig) -> tuple[int, Answer | RaftlogError]:
+    """Correlation, and what came of the request; raises `BadFrame`."""
+    body = unpack_value(frame.body, config.list_items_max)
+    match body:
+        case [int(correlation), value, bytes(sizes)] if frame.kind is FrameKind.ANSWER and _is_number(correlation):
+            return correlation, Answer(value, _pieces(frame.payload, sizes))
+        case [int(correlation), fields] if frame.kind is FrameKind.FAILURE and _is_number(correlation):
+            return correlation, from_fields(fields)
+    raise BadFrame("an answer that cannot be read")
+
+
+def _is_number(value: int) -> bool:
+    return type(value) is int and 0 <= value <= _NUMBER_MAX
+
+
+def _encode(kind: FrameKind, head: list[Any], payload: Sequence[Buffer], config: RpcConfig) -> list[Buffer]:
+    body = pack_value(head, config.header_bytes_max, config.list_items_max)
+    size = HEAD_SIZE + len(body) + sum(map(len, payload))
+    if size > config.frame_bytes_max:
+        raise InvalidArgument(f"a frame of {size} bytes cannot be sent; the bound is {config.frame_bytes_max} bytes")
+    return encode_frame(kind, body, payload)
+
+
+def _sizes(payload: Sequence[Buffer]) -> bytes:
+    return pack_numbers("I", list(map(len, payload)))
+
+
+def _pieces(payload: bytes | memoryview, sizes: bytes) -> tuple[Buffer, ...]:
+    if not sizes and not payload:
+        return ()
+    return tuple(slices(payload, unpack_numbers("I", sizes, len(sizes) // _SIZE_BYTES)))

@@ -1,0 +1,85 @@
+"""Every bound of the transport between processes."""
+
+from dataclasses import dataclass
+
+from raftlog.config import KIB, MIB
+from raftlog.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcConfig:
+    """Sizes in bytes, times in milliseconds; every number is at least 1.
+
+    2 · turn_bytes ≤ frame_bytes_max,   turn_bytes + frame_bytes_max / 8 ≤ body_bytes_max (an entry has at least 61
+    bytes of payload for 8 in the body),   header_bytes_max ≤ frame_bytes_max,   reconnect_min_ms ≤ reconnect_max_ms
+    """
+
+    frame_bytes_max: int = 64 * MIB
+    """The largest frame that is sent or taken."""
+    body_bytes_max: int = 16 * MIB
+    """The largest body of a frame of Raft messages: everything but the batches themselves."""
+    header_bytes_max: int = MIB
+    """The largest header value of a request or answer; large data belongs into the payload. Decoding a header takes up
+    to about 64 times its size in memory."""
+    list_items_max: int = 16 * KIB
+    """The longest list or mapping inside a header value."""
+    hello_bytes_max: int = 4 * KIB
+    """The largest frame that is taken from anybody who has not introduced himself."""
+    read_buffer_bytes: int = 256 * KIB
+    """Read at once from a connection; larger frames are read into memory of their own."""
+    write_buffer_bytes: int = MIB
+    """Given to the socket before it has taken them; what is beyond waits in the send queue, where it can be dropped."""
+    turn_bytes: int = 4 * MIB
+    """Messages of one turn beyond this go in several frames."""
+    send_queue_bytes_max: int = 32 * MIB
+    """What may wait for one connection. Past it Raft messages are dropped, the oldest heartbeats first, and requests
+    are refused. A single frame always finds room in an empty queue."""
+    calls_outstanding_max: int = 16 * KIB
+    """Requests to one peer and channel without an answer yet."""
+    calls_served_max: int = 4 * KIB
+    """Requests of one connection that are being served; more are answered with `Overloaded`."""
+    served_bytes_max: int = 64 * MIB
+    """Payload of those requests."""
+    bulk_timeout_ms: int = 30_000
+    """How long a question over the bulk channel may take unless its caller gives up sooner."""
+    bulk_bytes_per_s: int = 128 * MIB
+    """What this process sends over all its bulk connections together."""
+    bulk_burst_bytes: int = MIB
+    """What may be sent at once after a pause."""
+    handshake_timeout_ms: int = 5_000
+    """From the connection (TLS included) to the end of the handshake."""
+    stall_timeout_ms: int = 30_000
+    """A frame that was begun and of which nothing more comes for so long ends its connection."""
+    close_timeout_ms: int = 1_000
+    """What is still to be sent when the transport closes has so much time."""
+    reconnect_min_ms: int = 50
+    reconnect_max_ms: int = 1_000
+    """The pause before a new attempt doubles between these two; a random part of up to half of it is left out."""
+    strangers_max: int = 128
+    """Accepted connections that have not introduced themselves; more are closed at once."""
+    complaint_interval_ms: int = 60_000
+    """One source is complained about in the log once in this time."""
+    sources_max: int = 1_024
+    """Sources that are told apart for that."""
+    peers_remembered_max: int = 4_096
+    """Disks of which boot epoch and journal sequence are remembered."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name}={getattr(self, name)} is out of range: it must be at least 1")
+        for name, value in (("turn_bytes", 2 * self.turn_bytes), ("header_bytes_max", self.header_bytes_max)):
+            if value > self.frame_bytes_max:
+                raise InvalidArgument(
+                    f"{name}={getattr(self, name)} is out of range for frame_bytes_max={self.frame_bytes_max}: "
+                    "a frame holds two turns and a header value"
+                )
+        if self.turn_bytes + self.frame_bytes_max // 8 > self.body_bytes_max:
+            raise InvalidArgument(
+                f"body_bytes_max={self.body_bytes_max} is out of range for turn_bytes={self.turn_bytes} and "
+                f"frame_bytes_max={self.frame_bytes_max}: it must be at least the one and an eighth of the other"
+            )
+        if self.reconnect_min_ms > self.reconnect_max_ms:
+            raise InvalidArgument(
+                f"reconnect_min_ms={self.reconnect_min_ms} is above reconnect_max_ms={self.reconnect_max_ms}"
+            )

@@ -1,0 +1,165 @@
+"""One socket: frames in and out. Who is on the other side, and what the frames mean, is its handler's business.
+
+A protocol of asyncio (and uvloop), not a stream: bytes are read into the frame reader's own memory, and a write passes
+a list of buffers on. Whatever is wrong with what arrives ends the connection, and nothing more of it is looked at.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, cast
+
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameReader, joined
+from raftlog.types import Buffer
+
+_KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 5),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 2),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 5),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 15_000),
+)
+"""A machine that vanished is noticed after about 15 s, whether we send or not; not every system has all of these."""
+
+
+_SCRATCH_BYTES: Final = 4096
+"""For what still arrives on a connection that is closing."""
+
+
+class Handler(Protocol):
+    """What a connection tells its owner."""
+
+    def opened(self) -> None: ...
+
+    def take(self, frame: Frame) -> None:
+        """A frame arrived; `BadFrame` from here ends the connection."""
+        ...
+
+    def resumed(self) -> None:
+        """The socket takes more."""
+        ...
+
+    def closed(self, error: Exception | None) -> None:
+        """The connection is gone, once for each one that was made; `error` says why, when that is known."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made for each attempt, on either side; `handler` is set by the owner before anything can arrive."""
+
+    handler: Handler
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: RpcConfig, bounds: Mapping[int, FrameBound], buffer_bytes: int
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._reader = FrameReader(bounds, buffer_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._error: Exception | None = None
+        self._moved_at = loop.time()
+        self.is_paused = False
+        """The socket has enough to do for now."""
+        self.is_closing = False
+        """Nothing more is read or written."""
+        self.gone: asyncio.Future[None] = loop.create_future()
+        """Done when it was made and is gone."""
+        self.source = "?"
+        """The other side's address, without its port."""
+
+    def expect(self, bounds: Mapping[int, FrameBound]) -> None:
+        """From now on these kinds of frames may come."""
+        self._reader.bounds = bounds
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Write frames; they go out in one system call, or as many as the socket wants."""
+        if self._transport is not None and not self.is_closing:
+            self._transport.writelines(joined(buffers))
+
+    def write_buffer_bytes(self) -> int:
+        """Written, and not yet taken by the socket."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self, error: Exception | None = None) -> None:
+        """End it once all that was written is gone."""
+        self._end(error)
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """End it at once."""
+        self._end(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, error: Exception | None) -> None:
+        self.is_closing = True
+        self._error = self._error or error
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether a frame was begun, and nothing more of it came for too long."""
+        return self._reader.is_inside_frame and now - self._moved_at > self._config.stall_timeout_ms / 1000
+
+    # what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's has the methods without the class
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._config.write_buffer_bytes)
+        self.source = source_of(transport)
+        _keep_alive(transport)
+        self.handler.opened()
+        if self.is_closing:  # before it was made: nobody waits for it any more
+            transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(bytearray(_SCRATCH_BYTES)) if self.is_closing else self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closing:
+            return
+        reader = self._reader
+        reader.advance(nbytes)
+        try:
+            while (frame := reader.next_frame()) is not None:
+                self.handler.take(frame)
+                if self.is_closing:
+                    return
+        except BadFrame as error:
+            self.abort(error)
+            return
+        if reader.is_inside_frame:
+            self._moved_at = self._loop.time()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        self.handler.resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.is_closing = True
+        self.handler.closed(self._error or exc)
+        self.gone.set_result(None)
+
+
+def source_of(transport: asyncio.BaseTransport) -> str:
+    """The other side's address, without its port."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) and name else "?"
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    endpoint = transport.get_extra_info("socket")
+    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for level, name, value in _KEEPALIVE:
+        if hasattr(socket, name):
+            endpoint.setsockopt(level, getattr(socket, name), value)

@@ -1,0 +1,82 @@
+"""What all connections of one process share: who we are, what we remember, where things go.
+
+The hooks are set by the owner of the transport before it starts.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+
+from raftlog.errors import Unavailable
+from raftlog.runtime.rpc.complaints import Complaints
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.frame import FrameBound, FrameKind
+from raftlog.runtime.rpc.handshake import LIFE_SIZE, PROTOCOL_VERSION, Channel, Hello, Identity
+from raftlog.runtime.rpc.memory import PeerMemory
+from raftlog.runtime.rpc.throttle import TokenBucket
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import NodeId
+
+
+def _ignore(*_: object) -> None:
+    return None
+
+
+async def _serve_nothing(node: NodeId, request: object) -> object:
+    raise Unavailable(f"{type(request).__name__} of node {node} is not served here")
+
+
+class Endpoint:
+    """One for each transport."""
+
+    def __init__(self, identity: Callable[[], Identity], random: Random, config: RpcConfig) -> None:
+        self.config = config
+        self.random = random
+        self.loop: asyncio.AbstractEventLoop
+        """Set when the transport starts."""
+        self.is_closing = False
+        """The process stops; connections end by our own will."""
+        self.memory = PeerMemory(config.peers_remembered_max)
+        self.complaints = Complaints(config)
+        self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
+        self.on_beat: Callable[[NodeId, ProcessBeat], None] = _ignore
+        self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
+        self.serve: Callable[[NodeId, object], Awaitable[object]] = _serve_nothing
+        self.tasks: dict[asyncio.Task[None], None] = {}
+        """Requests being served, also those whose connection is gone."""
+        self._identity = identity
+        self._life = random.randbytes(LIFE_SIZE)
+        self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
+
+    def hello(self, channel: Channel) -> Hello:
+        """What we say of ourselves now."""
+        return Hello(PROTOCOL_VERSION, channel, self._life, self._identity())
+
+    def budget(self, channel: Channel) -> TokenBucket | None:
+        """What limits a channel; None when nothing does."""
+        return self._bulk_budget if channel is Channel.BULK else None
+
+
+def bounds_of_strangers(config: RpcConfig) -> Mapping[int, FrameBound]:
+    """What may come before the handshake is done."""
+    bound = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
+    return {FrameKind.HELLO: bound, FrameKind.REFUSAL: bound}
+
+
+def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, FrameBound]:
+    """What may come from whoever connected to us."""
+    small = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
+    bounds: dict[int, FrameBound] = {
+        FrameKind.REFUSAL: small,
+        FrameKind.CALL: FrameBound(config.header_bytes_max, config.frame_bytes_max),
+    }
+    if channel is Channel.RAFT:
+        bounds[FrameKind.TURN] = FrameBound(config.body_bytes_max, config.frame_bytes_max)
+        bounds[FrameKind.BEAT] = small
+    return bounds
+
+
+def bounds_of_answers(config: RpcConfig) -> Mapping[int, FrameBound]:
+    """What may come from whoever we connected to."""
+    bound = FrameBound(config.header_bytes_max, config.frame_bytes_max)
+    return {FrameKind.ANSWER: bound, FrameKind.FAILURE: bound}

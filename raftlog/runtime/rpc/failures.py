@@ -1,0 +1,92 @@
+"""Errors across a connection: an operation that failed there fails here with the same error of `raftlog.errors`.
+
+An error travels as its name, its outcome and what its constructor takes. One that this version does not know becomes
+`OutcomeUnknown` or `Unavailable`, by its outcome, so nobody concludes more than the other side said.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import UUID
+
+from raftlog import errors
+from raftlog.errors import (
+    CorruptBatch,
+    JournalDamaged,
+    NotAtBatchBorder,
+    NotLeader,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    RaftlogError,
+    Unavailable,
+)
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.types import NodeId
+
+MESSAGE_CHARACTERS_MAX: Final = 2_000
+_FIELDS: Final[dict[type[RaftlogError], tuple[tuple[str, type], ...]]] = {
+    OffsetOutOfRange: (("offset", int), ("first", int), ("end", int)),
+    NotAtBatchBorder: (("offset", int), ("below", int), ("above", int)),
+    CorruptBatch: (("file", str), ("position", int), ("offset", int), ("why", str)),
+    JournalDamaged: (("file", str), ("position", int), ("why", str)),
+}
+"""Errors that are made of more than a message."""
+
+
+def _tree(root: type[RaftlogError]) -> Iterator[type[RaftlogError]]:
+    yield root
+    for branch in root.__subclasses__():
+        yield from _tree(branch)
+
+
+_BY_NAME: Final = {error.__name__: error for error in _tree(RaftlogError) if error.__module__ == errors.__name__}
+
+
+def as_fields(error: RaftlogError) -> list[Any]:
+    """An error as a header value: name, whether its outcome is unknown, arguments."""
+    name = _nearest(type(error))
+    fields = _FIELDS.get(_BY_NAME[name])
+    if fields is not None:
+        return [name, error.outcome == "unknown", [getattr(error, field) for field, _ in fields]]
+    arguments: list[Any] = [str(error)[:MESSAGE_CHARACTERS_MAX]]
+    if isinstance(error, NotLeader) and isinstance(error.leader, ReplicaId):
+        arguments += [error.leader.node_id, error.leader.disk_uuid.bytes]
+    return [name, error.outcome == "unknown", arguments]
+
+
+def from_fields(value: Any) -> RaftlogError:
+    """The error; raises `BadFrame` when it is none."""
+    match value:
+        case [str(name), bool(is_unknown), [*arguments]]:
+            pass
+        case _:
+            raise BadFrame("a failure that cannot be read")
+    error_type = _BY_NAME.get(name)
+    if error_type is None or (error_type.outcome == "unknown") != is_unknown:
+        error_type = OutcomeUnknown if is_unknown else Unavailable
+    fields = _FIELDS.get(error_type)
+    if fields is not None:
+        if len(arguments) != len(fields) or any(
+            type(argument) is not wanted for argument, (_, wanted) in zip(arguments, fields, strict=True)
+        ):
+            raise BadFrame(f"a failure {name} with other arguments than it has")
+        return error_type(*arguments)
+    message = " ".join(argument for argument in arguments if type(argument) is str)
+    if error_type is NotLeader:
+        return NotLeader(message, _leader(arguments[1:]))
+    return error_type(message)
+
+
+def _nearest(error_type: type[RaftlogError]) -> str:
+    """The name of the nearest class of the tree itself: subclasses made elsewhere are not known to the other side."""
+    return next(base.__name__ for base in error_type.__mro__ if base.__name__ in _BY_NAME)
+
+
+def _leader(arguments: list[Any]) -> ReplicaId | None:
+    match arguments:
+        case []:
+            return None
+        case [int(node_id), bytes(disk_uuid)] if len(disk_uuid) == 16:
+            return ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
+        case _:
+            raise BadFrame("a failure NotLeader with a leader that cannot be read")

@@ -1,0 +1,196 @@
+"""Frames: the unit of everything on a connection between processes.
+
+    position  size  field
+           0     4  magic "RLOG"
+           4     1  version of this layout (1)
+           5     1  kind
+           6     2  zero
+           8     4  body length: one msgpack value
+          12     4  payload length: bytes that belong to the body, one after another
+          16     4  CRC-32C of positions 0 to 15, body and payload
+          20        body, payload
+
+The payload stays outside of msgpack, so batches are written from where they are and sliced where they arrived. No I/O
+here: a `FrameReader` gives out memory to read into and frames that are complete. Lengths are compared with their bounds
+before anything is allocated; all that is wrong is a `BadFrame`.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.types import Buffer
+
+MAGIC: Final = b"RLOG"
+FRAME_VERSION: Final = 1
+_HEAD = struct.Struct(">4sBBHII")
+_CRC = struct.Struct(">I")
+CHECKED_SIZE: Final = _HEAD.size
+HEAD_SIZE: Final = _HEAD.size + _CRC.size
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Buffers up to this size are copied together: that is cheaper than one more element of a gathered write."""
+
+
+class FrameKind(IntEnum):
+    """What a frame is. The numbers are part of the format; the first two are understood by every version."""
+
+    HELLO = 1
+    REFUSAL = 2
+    TURN = 3
+    BEAT = 4
+    CALL = 5
+    ANSWER = 6
+    FAILURE = 7
+
+
+class FrameBound(NamedTuple):
+    """The longest body, and the largest frame, head and payload included, of a kind."""
+
+    body_bytes_max: int
+    frame_bytes_max: int
+
+
+class Frame(NamedTuple):
+    """A complete frame. `body` is valid until the reader is asked for more memory, `payload` for good."""
+
+    kind: FrameKind
+    body: memoryview
+    payload: bytes | memoryview
+
+
+def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -> list[Buffer]:
+    """Head, body and payload as buffers to write one after another; large pieces of payload are passed through."""
+    pieces = joined((body, *payload))
+    size = sum(map(len, pieces)) - len(body)
+    head = _HEAD.pack(MAGIC, FRAME_VERSION, kind, 0, len(body), size)
+    crc = crc32c(head)
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return [head + _CRC.pack(crc), *pieces]
+
+
+def joined(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """The same bytes in fewer buffers: runs of small ones are copied together, large ones stay as they are."""
+    result: list[Buffer] = []
+    small: list[Buffer] = []
+    for buffer in buffers:
+        if len(buffer) <= JOINED_BYTES_MAX:
+            small.append(buffer)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(buffer)
+    if small:
+        result.append(b"".join(small) if len(small) > 1 else small[0])
+    return result
+
+
+class FrameReader:
+    """Bytes in, frames out. `bounds` says what may come now: other kinds, and longer ones, are refused.
+
+    0 ≤ start ≤ end ≤ buffer size;   a frame that does not fit the buffer gets memory of its own, within its bound
+    """
+
+    def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
+        self.bounds = bounds
+        """Moved by the owner, between two frames."""
+        self._buffer = memoryview(bytearray(buffer_bytes))
+        self._start = 0
+        self._end = 0
+        self._large: memoryview | None = None
+        """Memory of the frame that is being read, when it has its own."""
+        self._large_end = 0
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether part of a frame was read, and the rest is missing."""
+        return self._large is not None or self._end > self._start
+
+    def get_buffer(self) -> memoryview:
+        """Where to read into; never empty. Bodies of earlier frames are gone after this."""
+        if self._large is not None:
+            return self._large[self._large_end :]
+        if self._start:
+            rest = self._end - self._start
+            if rest:
+                self._buffer[:rest] = bytes(self._buffer[self._start : self._end])
+            self._start, self._end = 0, rest
+        return self._buffer[self._end :]
+
+    def advance(self, size: int) -> None:
+        """So many bytes were read into the memory that was given out."""
+        if self._large is not None:
+            self._large_end += size
+            assert self._large_end <= len(self._large), f"{self._large_end} bytes in a frame of {len(self._large)}"
+        else:
+            self._end += size
+            assert self._end <= len(self._buffer), f"{self._end} bytes in a buffer of {len(self._buffer)}"
+
+    def next_frame(self) -> Frame | None:
+        """The next complete frame; raises `BadFrame`, after which the reader must not be used again."""
+        if self._large is not None:
+            return self._finish_large(self._large)
+        available = self._end - self._start
+        if available < HEAD_SIZE:
+            self._check_magic(available)
+            return None
+        kind, body_size, payload_size = self._read_head()
+        size = HEAD_SIZE + body_size + payload_size
+        if available < size:
+            if size > len(self._buffer):
+                self._begin_large(size)
+            return None
+        view = self._buffer[self._start : self._start + size]
+        self._start += size
+        payload_at = HEAD_SIZE + body_size
+        return _checked(kind, view, payload_at, bytes(view[payload_at:]))
+
+    def _check_magic(self, available: int) -> None:
+        """Whoever speaks another protocol is found out before a whole head arrived."""
+        size = min(available, len(MAGIC))
+        if self._buffer[self._start : self._start + size] != MAGIC[:size]:
+            raise BadFrame("what came is not this protocol")
+
+    def _read_head(self) -> tuple[FrameKind, int, int]:
+        magic, version, kind, zero, body_size, payload_size = _HEAD.unpack_from(self._buffer, self._start)
+        if magic != MAGIC:
+            raise BadFrame("what came is not this protocol")
+        if version != FRAME_VERSION or zero:
+            raise BadFrame(f"a frame of layout {version}; this program reads layout {FRAME_VERSION}")
+        bound = self.bounds.get(kind)
+        if bound is None:
+            raise BadFrame(f"a frame of kind {kind} may not stand here")
+        if body_size > bound.body_bytes_max or HEAD_SIZE + body_size + payload_size > bound.frame_bytes_max:
+            raise BadFrame(
+                f"a frame of kind {kind} with a body of {body_size} and a payload of {payload_size} bytes; the bounds "
+                f"are {bound.body_bytes_max} for the body and {bound.frame_bytes_max} for the frame"
+            )
+        return FrameKind(kind), body_size, payload_size
+
+    def _begin_large(self, size: int) -> None:
+        have = self._end - self._start
+        self._large = memoryview(bytearray(size))
+        self._large[:have] = self._buffer[self._start : self._end]
+        self._large_end = have
+        self._start = self._end = 0
+
+    def _finish_large(self, large: memoryview) -> Frame | None:
+        if self._large_end < len(large):
+            return None
+        self._large, self._large_end = None, 0
+        _, _, kind, _, body_size, _ = _HEAD.unpack_from(large)
+        payload_at = HEAD_SIZE + body_size
+        return _checked(FrameKind(kind), large, payload_at, large[payload_at:])
+
+
+def _checked(kind: FrameKind, view: memoryview, payload_at: int, payload: bytes | memoryview) -> Frame:
+    (stated,) = _CRC.unpack_from(view, CHECKED_SIZE)
+    crc = crc32c(view[HEAD_SIZE:], crc32c(view[:CHECKED_SIZE]))
+    if crc != stated:
+        raise BadFrame(f"a frame of kind {kind} of {len(view)} bytes has the CRC {crc:#010x} and says {stated:#010x}")
+    return Frame(kind, view[HEAD_SIZE:payload_at], payload)

@@ -1,0 +1,290 @@
+"""The handshake: each side says who it is, and each judges by itself whether the two may talk.
+
+    connector                       acceptor
+    HELLO                    →      judges; REFUSAL and close, or
+    judges; REFUSAL, or      ←      HELLO
+    its first frames         →
+
+A refusal is sent to the other side before the connection closes, in words that say what to do. The layout of both
+frames is fixed for all versions, so that processes of different versions can tell each other that they do not fit.
+Pure: what is remembered of a peer is handed in (`memory`). Called by connections.
+
+A disk's past only grows: epoch and sequence of a handshake are never below those that anybody saw from that disk. One
+life of a process has one epoch; the sequence that it states in its connections may be overtaken by its heartbeats, so
+within one life it is not judged.
+"""
+
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
+from raftlog.types import Buffer, NodeId
+
+PROTOCOL_VERSION: Final = 1
+TEXT_BYTES_MAX: Final = 255
+"""Of a cluster id or a host label."""
+REFUSAL_BYTES_MAX: Final = 1024
+LIFE_SIZE: Final = 8
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+class Channel(IntEnum):
+    """What a connection is for: bytes on the second one delay nothing on the first."""
+
+    RAFT = 1
+    BULK = 2
+
+
+class Identity(NamedTuple):
+    """Who a process is, apart from the single connection.
+
+    `cluster_id` is None while it is not known yet. `journal_sequence` is that of the last synced journal block.
+    """
+
+    cluster_id: str | None
+    node_id: NodeId
+    disk_uuid: UUID
+    boot_epoch: int
+    journal_sequence: int
+    host_label: str
+    feature_level_min: int = 1
+    feature_level_max: int = 1
+
+
+class Hello(NamedTuple):
+    """What one side says first. `life` is random and the same for as long as the process lives."""
+
+    protocol_version: int
+    channel: Channel
+    life: bytes
+    identity: Identity
+
+
+class Reason(IntEnum):
+    """Why a handshake is refused. The numbers are part of the format."""
+
+    PROTOCOL_VERSION = 1
+    FEATURE_LEVEL = 2
+    CLUSTER_ID = 3
+    OWN_NODE_ID = 4
+    NODE_ID_TWICE = 5
+    WRONG_NODE = 6
+    WRONG_DISK = 7
+    STALE_BOOT_EPOCH = 8
+    STALE_JOURNAL = 9
+    COPIED_DISK = 10
+    WRONG_CHANNEL = 11
+    UNKNOWN = 255
+
+
+class Refusal(NamedTuple):
+    reason: Reason
+    message: str
+
+
+class KnownPeer(NamedTuple):
+    """What is remembered of a disk and of the node that it says it is. Nothing at all is a `KnownPeer()`.
+
+    `assigned_disk` is what the cluster's metadata says, `live_disk` that of a connection which stands now; both belong
+    to the node id. Epoch, sequence and life belong to the disk; `life` is None when it was not met since our start.
+    """
+
+    assigned_disk: UUID | None = None
+    live_disk: UUID | None = None
+    boot_epoch: int = 0
+    journal_sequence: int = 0
+    life: bytes | None = None
+
+
+def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> Refusal | None:
+    """Why we must not talk to them; None when we may. `expected_node` is whom we meant to reach, when we called."""
+    return (
+        _judge_versions(ours, theirs) or _judge_names(ours, theirs, known, expected_node) or _judge_past(theirs, known)
+    )
+
+
+def _judge_versions(ours: Hello, theirs: Hello) -> Refusal | None:
+    me, peer = ours.identity, theirs.identity
+    if theirs.protocol_version != ours.protocol_version:
+        return Refusal(
+            Reason.PROTOCOL_VERSION,
+            f"node {me.node_id} speaks version {ours.protocol_version} of the protocol between brokers and node "
+            f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
+        )
+    if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
+        return Refusal(
+            Reason.FEATURE_LEVEL,
+            f"node {me.node_id} knows feature levels {me.feature_level_min} to {me.feature_level_max} and node "
+            f"{peer.node_id} {peer.feature_level_min} to {peer.feature_level_max}: upgrade the older one step by step",
+        )
+    if theirs.channel is not ours.channel:
+        return Refusal(Reason.WRONG_CHANNEL, f"asked for channel {ours.channel.name}, answered {theirs.channel.name}")
+    return None
+
+
+def _judge_names(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None) -> Refusal | None:
+    me, peer = ours.identity, theirs.identity
+    if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
+        return Refusal(
+            Reason.CLUSTER_ID,
+            f"node {me.node_id} belongs to cluster {me.cluster_id} and node {peer.node_id} to cluster "
+            f"{peer.cluster_id}: correct the seeds or the data directory of the one that is wrong here",
+        )
+    if peer.node_id == me.node_id:
+        return Refusal(
+            Reason.OWN_NODE_ID,
+            f"node id {me.node_id} is used by the processes at {me.host_label} and at {peer.host_label}: "
+            "give one of them another node id and an empty data directory (or correct an address that leads to itself)",
+        )
+    if expected_node is not None and peer.node_id != expected_node:
+        return Refusal(
+            Reason.WRONG_NODE,
+            f"node {expected_node} was expected at this address, and node {peer.node_id} is there: "
+            "correct the advertised RPC address of one of them",
+        )
+    if known.assigned_disk not in (None, peer.disk_uuid):
+        return Refusal(
+            Reason.WRONG_DISK,
+            f"node {peer.node_id} has the disk {known.assigned_disk} in this cluster and comes with the disk "
+            f"{peer.disk_uuid}: give a second process another node id; if its disk was replaced, "
+            "remove the old one from the cluster first",
+        )
+    if known.live_disk not in (None, peer.disk_uuid):
+        return Refusal(
+            Reason.NODE_ID_TWICE,
+            f"node id {peer.node_id} is used twice: a process with the disk {known.live_disk} is connected, and "
+            f"another one comes with the disk {peer.disk_uuid}: give one of them another node id",
+        )
+    return None
+
+
+def _judge_past(theirs: Hello, known: KnownPeer) -> Refusal | None:
+    peer = theirs.identity
+    disk = f"disk {peer.disk_uuid} of node {peer.node_id}"
+    if peer.boot_epoch < known.boot_epoch:
+        return Refusal(
+            Reason.STALE_BOOT_EPOCH,
+            f"{disk} comes with boot epoch {peer.boot_epoch}, and {known.boot_epoch} was seen before: "
+            "it is an old copy; stop this process, and start it on the newer disk or on an empty one",
+        )
+    if peer.boot_epoch == known.boot_epoch and known.life is not None:
+        if theirs.life == known.life:
+            return None
+        return Refusal(
+            Reason.COPIED_DISK,
+            f"{disk} runs in two processes, both with boot epoch {peer.boot_epoch}: one of them uses a copy; "
+            "stop it, and start it on an empty disk and with another node id",
+        )
+    if peer.journal_sequence < known.journal_sequence:
+        return Refusal(
+            Reason.STALE_JOURNAL,
+            f"{disk} comes with journal sequence {peer.journal_sequence}, and {known.journal_sequence} was synced "
+            "before: it is an old copy, or it lost writes; stop this process, and start it on the newer disk or on "
+            "an empty one",
+        )
+    return None
+
+
+def feature_level(ours: Identity, theirs: Identity) -> int:
+    """The highest level that both know; they have one after the judgement."""
+    return min(ours.feature_level_max, theirs.feature_level_max)
+
+
+# the bytes
+
+
+def encode_hello(hello: Hello) -> list[Buffer]:
+    me = hello.identity
+    cluster_id = None if me.cluster_id is None else _packed_text(me.cluster_id, "cluster id")
+    body: list[Any] = [
+        hello.protocol_version,
+        hello.channel,
+        hello.life,
+        cluster_id,
+        me.node_id,
+        me.disk_uuid.bytes,
+        me.boot_epoch,
+        me.journal_sequence,
+        _packed_text(me.host_label, "host label"),
+        me.feature_level_min,
+        me.feature_level_max,
+    ]
+    return encode_frame(FrameKind.HELLO, pack_flat(body))
+
+
+_Types = tuple[type, ...]
+_INT: Final[_Types] = (int,)
+_BYTES: Final[_Types] = (bytes,)
+_HELLO_TYPES: Final[tuple[_Types, ...]] = (
+    _INT,
+    _INT,
+    _BYTES,
+    (bytes, type(None)),
+    _INT,
+    _BYTES,
+    _INT,
+    _INT,
+    _BYTES,
+    _INT,
+    _INT,
+)
+
+
+def decode_hello(body: Buffer) -> Hello:
+    """Raises `BadFrame`. A later version may add fields behind these; the rest says nothing to this one."""
+    fields = unpack_flat(body, 2 * len(_HELLO_TYPES))
+    if len(fields) < len(_HELLO_TYPES):
+        raise BadFrame(f"an introduction of {len(fields)} fields; {len(_HELLO_TYPES)} are needed")
+    for field, wanted in zip(fields, _HELLO_TYPES, strict=False):
+        if type(field) not in wanted or (type(field) is int and not 0 <= field <= _NUMBER_MAX):
+            raise BadFrame("an introduction with a field of a wrong type")
+    version, channel, life, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max = fields[
+        : len(_HELLO_TYPES)
+    ]
+    if len(disk) != 16 or len(life) != LIFE_SIZE or channel not in (*Channel,):
+        raise BadFrame("an introduction with a field out of range")
+    identity = Identity(
+        None if cluster_id is None else _text(cluster_id),
+        NodeId(node_id),
+        UUID(bytes=disk),
+        epoch,
+        sequence,
+        _text(label),
+        level_min,
+        level_max,
+    )
+    return Hello(version, Channel(channel), life, identity)
+
+
+def encode_refusal(refusal: Refusal) -> list[Buffer]:
+    message = refusal.message.encode()[:REFUSAL_BYTES_MAX]
+    return encode_frame(FrameKind.REFUSAL, pack_flat([refusal.reason, message]))
+
+
+def decode_refusal(body: Buffer) -> Refusal:
+    """Raises `BadFrame`. The text comes from outside: what could disturb a log line is replaced."""
+    fields = unpack_flat(body, 4)
+    if len(fields) < 2 or type(fields[0]) is not int or type(fields[1]) is not bytes:
+        raise BadFrame("a refusal that cannot be read")
+    reason = Reason(fields[0]) if fields[0] in (*Reason,) else Reason.UNKNOWN
+    text = fields[1][:REFUSAL_BYTES_MAX].decode(errors="replace")
+    return Refusal(reason, _printable(text))
+
+
+def _packed_text(text: str, what: str) -> bytes:
+    packed = text.encode()
+    assert len(packed) <= TEXT_BYTES_MAX, f"the {what} has {len(packed)} bytes; {TEXT_BYTES_MAX} are the most"
+    return packed
+
+
+def _text(packed: bytes) -> str:
+    if len(packed) > TEXT_BYTES_MAX:
+        raise BadFrame(f"an introduction with a text of {len(packed)} bytes")
+    return _printable(packed.decode(errors="replace"))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)

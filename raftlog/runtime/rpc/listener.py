@@ -1,0 +1,157 @@
+"""The RPC port: accepts connections, and keeps them until they are gone.
+
+    strangers ≤ strangers_max,   at most one connection for each peer and channel (a new one replaces the old one)
+
+Sockets are accepted here and not by the loop's server, because then the source of a failed TLS handshake is known: a
+connection is a stranger from its first byte on, and one that does not get through TLS in time is cut off and complained
+about like any other.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from raftlog.runtime.rpc.accepted import Accepted
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_strangers
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.handshake import Channel
+from raftlog.runtime.rpc.tls import TlsContexts
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+_BACKLOG: Final = 128
+_ACCEPT_PAUSE_S: Final = 1.0
+"""After an error that accepting again at once would only repeat, such as too many open files."""
+
+
+class Listener:
+    """Made once for a transport; `start` binds, `close` stops to accept."""
+
+    def __init__(self, endpoint: Endpoint, tls: TlsContexts | None) -> None:
+        self._endpoint = endpoint
+        self._tls = tls
+        self._sockets: list[socket.socket] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """One for each socket, and one for each connection that is being opened."""
+        self._strangers: dict[Accepted, None] = {}
+        """Whoever has not introduced himself, in a TLS handshake or behind it."""
+        self._peers: dict[tuple[NodeId, Channel], Accepted] = {}
+        self._all: dict[Accepted, None] = {}
+
+    def start(self, addresses: list[str], port: int) -> tuple[str, int]:
+        """Listen; gives the first address and the port that was bound. Raises `OSError`, and then listens nowhere."""
+        first = addresses[:1] if port == 0 else addresses  # a free port is free on one address
+        try:
+            for address in first:
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                self._sockets.append(socket.create_server((address, port), family=family, backlog=_BACKLOG))
+        except OSError:
+            self._close_sockets()
+            raise
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._begin(self._accept_all(listening))
+        name = self._sockets[0].getsockname()
+        return str(name[0]), int(name[1])
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        self._close_sockets()
+
+    def connections(self) -> list[Accepted]:
+        return list(self._all)
+
+    # the registry of accepted connections
+
+    def add(self, accepted: Accepted) -> None:
+        self._all[accepted] = None
+
+    def promote(self, accepted: Accepted) -> None:
+        self._strangers.pop(accepted, None)
+        assert accepted.hello is not None, "a stranger was promoted"
+        key = accepted.hello.identity.node_id, accepted.hello.channel
+        old = self._peers.get(key)
+        self._peers[key] = accepted
+        if old is not None:
+            old.connection.abort(None)
+
+    def drop(self, accepted: Accepted) -> None:
+        self._strangers.pop(accepted, None)
+        self._all.pop(accepted, None)
+        if accepted.hello is not None:
+            key = accepted.hello.identity.node_id, accepted.hello.channel
+            if self._peers.get(key) is accepted:
+                del self._peers[key]
+
+    # what comes in
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        loop = self._endpoint.loop
+        while True:
+            try:
+                accepted, name = await loop.sock_accept(listening)
+            except OSError as error:
+                _logger.error("the RPC port accepts nothing for now: %s", error)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            source = str(name[0])
+            if len(self._strangers) >= self._endpoint.config.strangers_max:
+                accepted.close()
+                self._complain(source, "too many connections that have not introduced themselves")
+            else:
+                self._begin(self._open(accepted, source))
+
+    async def _open(self, accepted: socket.socket, source: str) -> None:
+        """Make a connection of a socket, through TLS if there is any."""
+        endpoint, config = self._endpoint, self._endpoint.config
+        connection = Connection(endpoint.loop, config, bounds_of_strangers(config), config.read_buffer_bytes)
+        stranger = connection.handler = Accepted(endpoint, self, connection)
+        self._strangers[stranger] = None
+        try:
+            if self._tls is None:
+                await endpoint.loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                timeout_s = config.handshake_timeout_ms / 1000
+                await endpoint.loop.connect_accepted_socket(
+                    lambda: connection, accepted, ssl=self._tls.server, ssl_handshake_timeout=timeout_s
+                )
+        except OSError as error:
+            self._strangers.pop(stranger, None)
+            self._complain(source, f"no TLS: {error}")
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._endpoint.loop.call_exception_handler(
+                {"message": "the RPC port failed", "exception": error, "task": task}
+            )
+
+    def _complain(self, source: str, why: str) -> None:
+        self._endpoint.complaints.note(source, why, self._endpoint.loop.time())
+
+    def _close_sockets(self) -> None:
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
+
+
+def check_stalls(connections: list[Connection], now: float) -> None:
+    """End connections on which a frame was begun and does not go on."""
+    for connection in connections:
+        if connection.is_stalled(now):
+            connection.abort(BadFrame("a frame was begun, and the rest of it did not come"))

@@ -1,0 +1,99 @@
+"""What this process remembers of other processes and their disks, so that a stale copy of a disk is known.
+
+    boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest unheard goes first
+
+In memory here: the owner takes `records()` at its checkpoints and gives them back with `restore` after a start. Which
+disk a node has is decided elsewhere (cluster metadata) and told by `assign_disk`. Called by connections.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.runtime.rpc.handshake import Hello, KnownPeer
+from raftlog.runtime.transport import ProcessBeat
+from raftlog.types import NodeId
+
+
+class PeerRecord(NamedTuple):
+    """One disk, as it is kept on ours."""
+
+    disk_uuid: UUID
+    node_id: NodeId
+    boot_epoch: int
+    journal_sequence: int
+
+
+class _Past(NamedTuple):
+    node_id: NodeId
+    boot_epoch: int
+    journal_sequence: int
+    life: bytes | None
+
+
+class PeerMemory:
+    """By disk: its past. By node: the disk that is assigned to it, and the one that is connected now."""
+
+    def __init__(self, peers_max: int) -> None:
+        self._peers_max = peers_max
+        self._pasts: dict[UUID, _Past] = {}
+        self._assigned: dict[NodeId, UUID] = {}
+        self._live: dict[NodeId, list[UUID]] = {}
+        """An element for each connection that stands."""
+
+    def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
+        """What there is to judge a handshake by."""
+        past = self._pasts.get(disk_uuid, _Past(node, 0, 0, None))
+        live = self._live.get(node)
+        return KnownPeer(
+            self._assigned.get(node), live[0] if live else None, past.boot_epoch, past.journal_sequence, past.life
+        )
+
+    def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
+        """From now on only this disk counts as the node's; None lifts it."""
+        if disk_uuid is None:
+            self._assigned.pop(node, None)
+        else:
+            self._assigned[node] = disk_uuid
+
+    def note_connected(self, hello: Hello) -> None:
+        """A handshake with this process was accepted on our side."""
+        peer = hello.identity
+        self._raise(peer.node_id, peer.disk_uuid, peer.boot_epoch, peer.journal_sequence, hello.life)
+        self._live.setdefault(peer.node_id, []).append(peer.disk_uuid)
+
+    def note_disconnected(self, hello: Hello) -> None:
+        node = hello.identity.node_id
+        live = self._live[node]
+        live.remove(hello.identity.disk_uuid)
+        if not live:
+            del self._live[node]
+
+    def note_beat(self, hello: Hello, beat: ProcessBeat) -> None:
+        """A heartbeat came over a connection that began with `hello`."""
+        peer = hello.identity
+        if beat.boot_epoch == peer.boot_epoch:
+            self._raise(peer.node_id, peer.disk_uuid, beat.boot_epoch, beat.journal_sequence, hello.life)
+
+    def _raise(self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None) -> None:
+        past = self._pasts.pop(disk_uuid, None)
+        if past is not None:
+            if boot_epoch < past.boot_epoch:
+                boot_epoch, life = past.boot_epoch, past.life
+            journal_sequence = max(journal_sequence, past.journal_sequence)
+        self._pasts[disk_uuid] = _Past(node, boot_epoch, journal_sequence, life)
+        if len(self._pasts) > self._peers_max:
+            del self._pasts[next(iter(self._pasts))]
+
+    # across our own starts
+
+    def records(self) -> list[PeerRecord]:
+        """All that should outlive this process, in a fixed order."""
+        return sorted(
+            PeerRecord(disk_uuid, past.node_id, past.boot_epoch, past.journal_sequence)
+            for disk_uuid, past in self._pasts.items()
+        )
+
+    def restore(self, records: list[PeerRecord]) -> None:
+        """What an earlier life of this process had seen. Lives are not known: nobody's life outlasts ours for sure."""
+        for record in records:
+            self._raise(record.node_id, record.disk_uuid, record.boot_epoch, record.journal_sequence, None)

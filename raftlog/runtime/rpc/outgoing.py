@@ -1,0 +1,131 @@
+"""The connecting side of a connection: introduces itself, judges the answer, then sends, and matches answers.
+
+    INTRODUCED  --HELLO, judged well-->  ESTABLISHED  -->  gone
+           \\--REFUSAL, or judged badly-->  gone
+
+Requests without an answer when the connection breaks fail with `ConnectionLost`; whether they were done is unknown.
+"""
+
+import asyncio
+from typing import Any
+
+from raftlog.errors import Overloaded, RaftlogError
+from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers
+from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer
+from raftlog.runtime.rpc.frame import Frame, FrameKind
+from raftlog.runtime.rpc.handshake import (
+    Channel,
+    Hello,
+    decode_hello,
+    decode_refusal,
+    encode_hello,
+    encode_refusal,
+    judge,
+)
+from raftlog.runtime.rpc.writer import Writer
+from raftlog.types import NodeId
+
+_Waiting = tuple["asyncio.Future[Answer]", asyncio.TimerHandle]
+
+
+class Outgoing:
+    """One connection that we made; the handler of its `Connection`."""
+
+    def __init__(self, endpoint: Endpoint, node: NodeId, channel: Channel, connection: Connection) -> None:
+        self.connection = connection
+        self.hello: Hello | None = None
+        """Who answered; None until the handshake is done."""
+        self.established: asyncio.Future[None] = endpoint.loop.create_future()
+        """Done with the handshake; fails when there is none."""
+        self.gone: asyncio.Future[Exception | None] = endpoint.loop.create_future()
+        """Done when the connection is gone, with the reason as far as it is known."""
+        self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel))
+        self._endpoint = endpoint
+        self._node = node
+        self._ours = endpoint.hello(channel)
+        self._waiting: dict[int, _Waiting] = {}
+        """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
+        self._last_correlation = 0
+
+    def request(self, call: Call) -> "asyncio.Future[Answer]":
+        """Send a request. Raises `Overloaded` and `InvalidArgument` when nothing was sent.
+
+        The future fails with the other side's error, with `NoAnswer` after the timeout, or with `ConnectionLost`.
+        """
+        config = self._endpoint.config
+        if len(self._waiting) >= config.calls_outstanding_max:
+            raise Overloaded(f"{len(self._waiting)} requests wait for node {self._node}")
+        correlation = self._last_correlation = self._last_correlation + 1
+        if not self.writer.post_frame(encode_call(correlation, call, config)):
+            raise Overloaded(f"{self.writer.queued_bytes} bytes wait to be sent to node {self._node}")
+        loop = self._endpoint.loop
+        future: asyncio.Future[Answer] = loop.create_future()
+        timer = loop.call_later(call.timeout_ms / 1000, self._time_out, correlation, call)
+        self._waiting[correlation] = future, timer
+        return future
+
+    def _time_out(self, correlation: int, call: Call) -> None:
+        message = f"node {self._node} did not answer {call.name} in {call.timeout_ms} ms"
+        self._settle(correlation, NoAnswer(message))
+
+    def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
+        waiting = self._waiting.pop(correlation, None)
+        if waiting is None:  # the answer came after its deadline
+            return
+        future, timer = waiting
+        timer.cancel()
+        if future.done():  # its caller gave up
+            return
+        if isinstance(outcome, RaftlogError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    # the handler
+
+    def opened(self) -> None:
+        self.connection.write(encode_hello(self._ours))
+
+    def take(self, frame: Frame) -> None:
+        if self.hello is not None:
+            correlation, outcome = decode_answer(frame, self._endpoint.config)
+            self._settle(correlation, outcome)
+        elif frame.kind is FrameKind.REFUSAL:
+            refusal = decode_refusal(frame.body)
+            self.connection.abort(HandshakeRefused(f"node {self._node} refuses us: {refusal.message}"))
+        else:
+            self._judge(decode_hello(frame.body))
+
+    def resumed(self) -> None:
+        self.writer.resume()
+
+    def closed(self, error: Exception | None) -> None:
+        self.writer.end()
+        if self.hello is not None:
+            self._endpoint.memory.note_disconnected(self.hello)
+        if not self.established.done():
+            self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
+        self.gone.set_result(error)
+        for correlation in list(self._waiting):
+            self._settle(correlation, ConnectionLost(f"the connection to node {self._node} broke: {_cause(error)}"))
+
+    def _judge(self, theirs: Hello) -> None:
+        endpoint, peer = self._endpoint, theirs.identity
+        known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
+        refusal = judge(self._ours, theirs, known, self._node)
+        if refusal is not None:
+            self.connection.write(encode_refusal(refusal))
+            self.connection.close(HandshakeRefused(refusal.message))
+            return
+        if self.established.done():  # nobody waits for it any more
+            raise BadFrame("the handshake came too late")
+        self.hello = theirs
+        endpoint.memory.note_connected(theirs)
+        self.connection.expect(bounds_of_answers(endpoint.config))
+        self.established.set_result(None)
+
+
+def _cause(error: Any) -> str:
+    return str(error) if error is not None else "it was closed"

@@ -1,0 +1,187 @@
+"""The way to one other process over one channel: connected again and again for as long as its address is known.
+
+What is sent while there is no connection is lost (Raft messages) or refused (requests): nothing waits for a peer that
+is away. The pause between attempts grows and is random (`backoff`).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.errors import RaftlogError
+from raftlog.runtime.rpc.backoff import Backoff
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_strangers
+from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
+from raftlog.runtime.rpc.handshake import Channel, feature_level
+from raftlog.runtime.rpc.outgoing import Outgoing
+from raftlog.runtime.rpc.tls import TlsContexts
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+
+class ChannelStatus(NamedTuple):
+    """The state of one channel to a peer. `feature_level` is the highest that both know, None without a connection."""
+
+    is_connected: bool
+    queued_bytes: int
+    messages_dropped: int
+    connections_made: int
+    last_error: str | None
+    feature_level: int | None
+    host_label: str | None
+
+
+class Peer:
+    """One node and channel; `start` begins to connect, `close` ends it for good."""
+
+    def __init__(
+        self, endpoint: Endpoint, node: NodeId, channel: Channel, address: Address, tls: TlsContexts | None
+    ) -> None:
+        self._endpoint = endpoint
+        self._node, self._channel, self._address = node, channel, address
+        self._tls = tls
+        self._backoff = Backoff(endpoint.config, endpoint.random)
+        self._is_address_new = asyncio.Event()
+        self._outgoing: Outgoing | None = None
+        """The connection, once its handshake is done."""
+        self._dropped = 0
+        """Raft messages that were lost without a connection, and with earlier ones."""
+        self._connections_made = 0
+        self._last_error: str | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = self._endpoint.loop.create_task(self._run(), name=f"connect to node {self._node}")
+
+    def set_address(self, address: Address) -> None:
+        """From now on it is there; a connection to another address ends."""
+        if address == self._address:
+            return
+        self._address = address
+        self._is_address_new.set()
+        if self._outgoing is not None:
+            self._outgoing.connection.abort(None)
+
+    def send(self, envelopes: Sequence[Envelope]) -> None:
+        if self._outgoing is None:
+            self._dropped += len(envelopes)
+        else:
+            self._outgoing.writer.post_envelopes(envelopes)
+
+    def beat(self, beat: ProcessBeat) -> None:
+        if self._outgoing is not None:
+            self._outgoing.writer.post_beat(beat)
+
+    async def request(self, call: Call) -> Answer:
+        """Raises `NotConnected`, `Overloaded`, `InvalidArgument` (nothing was sent), `ConnectionLost`, `NoAnswer`
+        (unknown), and the errors of the other side."""
+        if self._outgoing is None:
+            why = f": {self._last_error}" if self._last_error else ""
+            raise NotConnected(f"node {self._node} is not connected{why}")
+        return await self._outgoing.request(call)
+
+    @property
+    def connection(self) -> Connection | None:
+        return None if self._outgoing is None else self._outgoing.connection
+
+    def status(self) -> ChannelStatus:
+        outgoing = self._outgoing
+        if outgoing is None or outgoing.hello is None:
+            return ChannelStatus(False, 0, self._dropped, self._connections_made, self._last_error, None, None)
+        writer, theirs = outgoing.writer, outgoing.hello.identity
+        level = feature_level(self._endpoint.hello(self._channel).identity, theirs)
+        return ChannelStatus(
+            True,
+            writer.queued_bytes,
+            self._dropped + writer.messages_dropped,
+            self._connections_made,
+            self._last_error,
+            level,
+            theirs.host_label,
+        )
+
+    def close(self) -> None:
+        """Write what waits, and end; `wait_closed` says when."""
+        if self._outgoing is not None:
+            self._outgoing.writer.flush()
+            self._outgoing.connection.close()
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._task is None or self._task.done()
+
+    async def wait_closed(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    # the way to a connection
+
+    async def _run(self) -> None:
+        while True:
+            self._is_address_new.clear()
+            try:
+                await self._connect()
+            except (OSError, RaftlogError) as error:
+                self._note_failure(error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_address_new.wait(), self._backoff.next_pause_s())
+
+    async def _connect(self) -> None:
+        """One connection, from its first packet to its end."""
+        endpoint, config = self._endpoint, self._endpoint.config
+        loop = endpoint.loop
+        connection = Connection(loop, config, bounds_of_strangers(config), config.read_buffer_bytes)
+        outgoing = Outgoing(endpoint, self._node, self._channel, connection)
+        connection.handler = outgoing
+        try:
+            async with asyncio.timeout(config.handshake_timeout_ms / 1000):
+                await self._open(connection)
+                await outgoing.established
+        except BaseException as error:
+            outgoing.established.cancel()
+            connection.abort()
+            if isinstance(error, TimeoutError) and not str(error):
+                host, port = self._address
+                raise TimeoutError(f"{host}:{port} gave no answer in {config.handshake_timeout_ms} ms") from None
+            raise
+        self._outgoing = outgoing
+        self._connections_made += 1
+        self._last_error = None
+        _logger.info("connected to node %s for %s at %s:%s", self._node, self._channel.name, *self._address)
+        connected_at = loop.time()
+        endpoint.on_connection(self._node, self._channel, True)
+        try:
+            await asyncio.wait([outgoing.gone])  # a bare await would cancel it with this task
+        finally:
+            self._outgoing = None
+            self._dropped += outgoing.writer.messages_dropped
+            endpoint.on_connection(self._node, self._channel, False)
+        self._backoff.note_stood(loop.time() - connected_at)
+        raise outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
+
+    async def _open(self, connection: Connection) -> None:
+        host, port = self._address
+        if self._tls is None:
+            await self._endpoint.loop.create_connection(lambda: connection, host, port)
+        else:
+            await self._endpoint.loop.create_connection(
+                lambda: connection, host, port, ssl=self._tls.client, server_hostname=host
+            )
+
+    def _note_failure(self, error: OSError | RaftlogError) -> None:
+        """Told once for as long as it stays the same."""
+        text = str(error) or type(error).__name__
+        if text != self._last_error:
+            level = logging.WARNING if isinstance(error, HandshakeRefused) else logging.INFO
+            _logger.log(level, "no connection to node %s for %s: %s", self._node, self._channel.name, text)
+        self._last_error = text

@@ -1,0 +1,150 @@
+"""What waits to be written to one connection, bounded in bytes.
+
+    queued bytes ≤ bytes_max, but for a single frame in an otherwise empty queue
+
+Raft messages may be dropped, for Raft repeats itself: past the bound the oldest heartbeats go first, and then what is
+new is not taken, because entries that follow dropped ones would be refused by the receiver anyway. Requests and answers
+are taken or refused, never dropped. Of heartbeats between processes only the newest counts. No I/O.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from raftlog.raft.messages import Heartbeat, HeartbeatResponse
+from raftlog.runtime.rpc.codec import encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import Buffer
+
+_logger = logging.getLogger(__name__)
+
+_HEARTBEATS = frozenset({Heartbeat, HeartbeatResponse})
+
+
+class SendQueue:
+    """Filled by `add_…`, emptied by `take`."""
+
+    def __init__(self, config: RpcConfig) -> None:
+        self._config = config
+        self.messages_dropped = 0
+        """Raft messages for which there was no room; with those that `discard` threw away."""
+        self._envelopes: deque[Envelope] = deque()
+        self._envelope_bytes = 0
+        self._has_heartbeats = False
+        """Whether there may be some among the envelopes."""
+        self._frames: deque[tuple[list[Buffer], int]] = deque()
+        self._frame_bytes = 0
+        self._beat: ProcessBeat | None = None
+        self._is_too_large_told = False
+
+    def __bool__(self) -> bool:
+        return bool(self._envelopes or self._frames or self._beat)
+
+    @property
+    def bytes(self) -> int:
+        """An upper bound of what `take` will give, all together."""
+        return self._envelope_bytes + self._frame_bytes
+
+    def add_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        """Take Raft messages, or drop some."""
+        size = sum(map(size_of, envelopes))
+        if size <= self._config.turn_bytes and self.bytes + size <= self._config.send_queue_bytes_max:
+            self._envelopes.extend(envelopes)
+            self._envelope_bytes += size
+            self._has_heartbeats = True
+            return
+        for envelope in envelopes:
+            self._add_envelope(envelope, size_of(envelope))
+
+    def add_beat(self, beat: ProcessBeat) -> None:
+        self._beat = beat
+
+    def add_frame(self, frame: list[Buffer]) -> bool:
+        """Take a request or an answer; false when there is no room."""
+        size = sum(map(len, frame))
+        if not self._has_room(size):
+            return False
+        self._frames.append((frame, size))
+        self._frame_bytes += size
+        return True
+
+    def take(self, frames_bytes: int) -> list[Buffer]:
+        """The next buffers to write: the heartbeat, one frame of messages, and requests until they have so many bytes.
+
+        Of messages there are up to `turn_bytes` in a frame, and of requests at least one, if there are any.
+        """
+        buffers: list[Buffer] = []
+        if self._beat is not None:
+            buffers += encode_beat(self._beat)
+            self._beat = None
+        if self._envelopes:
+            buffers += encode_turn(self._take_envelopes())
+        taken = 0
+        while self._frames and taken < frames_bytes:
+            frame, size = self._frames.popleft()
+            buffers += frame
+            taken += size
+        self._frame_bytes -= taken
+        return buffers
+
+    def discard(self) -> None:
+        """The connection is gone, and with it all that waited."""
+        self.messages_dropped += len(self._envelopes)
+        self._envelopes.clear()
+        self._frames.clear()
+        self._beat = None
+        self._envelope_bytes = self._frame_bytes = 0
+
+    def _has_room(self, size: int) -> bool:
+        return self.bytes + size <= self._config.send_queue_bytes_max or not self.bytes
+
+    def _add_envelope(self, envelope: Envelope, size: int) -> None:
+        bound = self._config.frame_bytes_max - self._config.turn_bytes
+        if size > bound:
+            self.messages_dropped += 1
+            if not self._is_too_large_told:
+                self._is_too_large_told = True
+                _logger.error("a message of %d bytes can never be sent: at most %d fit into a frame", size, bound)
+            return
+        if not self._has_room(size):
+            self._drop_heartbeats(size)
+        if not self._has_room(size):
+            self.messages_dropped += 1
+            return
+        self._envelopes.append(envelope)
+        self._envelope_bytes += size
+        self._has_heartbeats = self._has_heartbeats or type(envelope.message) in _HEARTBEATS
+
+    def _take_envelopes(self) -> list[Envelope]:
+        if self._envelope_bytes <= self._config.turn_bytes:
+            taken = list(self._envelopes)
+            self._envelopes.clear()
+            self._envelope_bytes = 0
+            return taken
+        taken = []
+        size = 0
+        while self._envelopes and size < self._config.turn_bytes:
+            envelope = self._envelopes.popleft()
+            taken.append(envelope)
+            size += size_of(envelope)
+        self._envelope_bytes -= size
+        return taken
+
+    def _drop_heartbeats(self, size: int) -> None:
+        """Make room for `size` bytes, as far as heartbeats give it. Looks through all only when there may be some."""
+        if not self._has_heartbeats:
+            return
+        kept: deque[Envelope] = deque()
+        is_one_kept = False
+        while self._envelopes:
+            envelope = self._envelopes.popleft()
+            is_heartbeat = type(envelope.message) in _HEARTBEATS
+            if is_heartbeat and not self._has_room(size):
+                self._envelope_bytes -= size_of(envelope)
+                self.messages_dropped += 1
+            else:
+                kept.append(envelope)
+                is_one_kept = is_one_kept or is_heartbeat
+        self._envelopes = kept
+        self._has_heartbeats = is_one_kept

@@ -1,0 +1,95 @@
+"""Requests of one connection, from their frames to their answers.
+
+    being served ≤ calls_served_max,   their payload ≤ served_bytes_max      (past that: `Overloaded`, at once)
+
+Each is a task of its own, so a slow one holds up nobody. A request whose connection breaks is served to its end, for
+it may be half done; only its answer goes nowhere. A handler that fails by something else than an operating error
+answers "unknown" and the error goes to the loop's exception handler, where the process decides.
+"""
+
+import asyncio
+
+from raftlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, RaftlogError
+from raftlog.runtime.rpc.bulk_codec import answer_of, request_of
+from raftlog.runtime.rpc.calls import Answer, Call, decode_call, encode_answer, encode_failure
+from raftlog.runtime.rpc.endpoint import Endpoint
+from raftlog.runtime.rpc.frame import Frame
+from raftlog.runtime.rpc.writer import Writer
+from raftlog.types import NodeId
+
+
+class Serving:
+    """One for each accepted connection."""
+
+    def __init__(self, endpoint: Endpoint, node: NodeId, writer: Writer) -> None:
+        self._endpoint = endpoint
+        self._config = endpoint.config
+        self._node = node
+        self._writer = writer
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        """With the bytes of payload that each was given."""
+        self._bytes = 0
+
+    def take(self, frame: Frame) -> None:
+        """Begin with a request; raises `BadFrame`."""
+        correlation, call = decode_call(frame, self._config)
+        size = len(frame.payload)
+        is_full = self._tasks and self._bytes + size > self._config.served_bytes_max
+        if is_full or len(self._tasks) >= self._config.calls_served_max:
+            self._fail(correlation, Overloaded(f"{len(self._tasks)} requests of node {self._node} are being served"))
+            return
+        request = request_of(call)
+        coroutine = self._serve(correlation, call) if request is None else self._serve_bulk(correlation, request)
+        task = self._endpoint.loop.create_task(coroutine, name=f"{call.name} for node {self._node}")
+        self._tasks[task] = size
+        self._endpoint.tasks[task] = None
+        self._bytes += size
+        task.add_done_callback(lambda ended: self._ended(correlation, ended))
+
+    async def _serve(self, correlation: int, call: Call) -> None:
+        try:
+            answer = await self._endpoint.serve(self._node, call)
+        except RaftlogError as error:
+            self._fail(correlation, error)
+            return
+        except OSError as error:
+            self._fail(correlation, OutcomeUnknown(f"{call.name} failed half way: {error}"))
+            return
+        assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
+        self._answer(correlation, answer)
+
+    async def _serve_bulk(self, correlation: int, request: object) -> None:
+        try:
+            found = await self._endpoint.serve(self._node, request)
+        except RaftlogError as error:
+            self._fail(correlation, error)
+            return
+        except OSError as error:
+            self._fail(correlation, OutcomeUnknown(f"{type(request).__name__} failed: {error}"))
+            return
+        self._answer(correlation, answer_of(found))
+
+    def _answer(self, correlation: int, answer: Answer) -> None:
+        try:
+            frame = encode_answer(correlation, answer, self._config)
+        except InvalidArgument as error:
+            self._fail(correlation, OutcomeUnknown(f"it was done, but its answer cannot be sent: {error}"))
+            return
+        if not self._writer.post_frame(frame):
+            self._fail(correlation, OutcomeUnknown("it was done, but there is no room for its answer in the queue"))
+
+    def _fail(self, correlation: int, error: RaftlogError) -> None:
+        """When there is no room for this either, the deadline tells the other side."""
+        self._writer.post_frame(encode_failure(correlation, error, self._config))
+
+    def _ended(self, correlation: int, task: asyncio.Task[None]) -> None:
+        self._bytes -= self._tasks.pop(task)
+        del self._endpoint.tasks[task]
+        if task.cancelled():  # the process stops
+            return
+        error = task.exception()
+        if error is not None:
+            self._fail(correlation, OutcomeUnknown("it failed in a way that was not foreseen"))
+            self._endpoint.loop.call_exception_handler(
+                {"message": f"{task.get_name()} failed", "exception": error, "task": task}
+            )

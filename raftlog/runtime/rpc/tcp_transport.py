@@ -1,0 +1,249 @@
+"""The transport between processes over TCP: Raft messages, heartbeats and requests, by node id.
+
+    TcpTransport(identity, random, tls=load_tls(files))
+    transport.on_envelopes, on_beat, on_connection, serve = …          before the start; called on the loop
+    await transport.start("10.0.0.1", 8083)
+    transport.set_addresses({2: ("10.0.0.2", 8083), 3: ("10.0.0.3", 8083)})
+
+Each process makes two connections to every other one, for Raft and requests and for bulk, and sends on those it made;
+answers come back on the connection of their request. `send` and `beat` never block and never fail. Who is on the other
+side is known from the handshake. Without TLS it listens on loopback only, unless `insecure` is given.
+
+    NotConnected, Overloaded, InvalidArgument: definitely not sent      ConnectionLost, NoAnswer: unknown
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from raftlog.errors import InvalidArgument
+from raftlog.runtime.bulk import EntriesAsked, LogAsked
+from raftlog.runtime.rpc.addresses import check_reachable, resolve
+from raftlog.runtime.rpc.bulk_codec import call_of, found_of
+from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.endpoint import Endpoint
+from raftlog.runtime.rpc.errors import NotConnected
+from raftlog.runtime.rpc.handshake import Channel, Identity
+from raftlog.runtime.rpc.listener import Listener, check_stalls
+from raftlog.runtime.rpc.memory import PeerMemory
+from raftlog.runtime.rpc.peer import Address, ChannelStatus, Peer
+from raftlog.runtime.rpc.tls import TlsContexts
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.types import NodeId
+
+_SWEEP_S = 1.0
+
+
+class PeerStatus(NamedTuple):
+    """What there is to say of the way to a node."""
+
+    node: NodeId
+    address: Address
+    raft: ChannelStatus
+    bulk: ChannelStatus
+
+
+class _Ways(NamedTuple):
+    raft: Peer
+    bulk: Peer
+
+
+class TcpTransport(Transport):
+    """One for each process. `identity` is asked whenever we introduce ourselves; `random` must differ from start to
+    start, for it also tells the lives of a process apart."""
+
+    def __init__(
+        self,
+        identity: Callable[[], Identity],
+        random: Random,
+        config: RpcConfig | None = None,
+        *,
+        tls: TlsContexts | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._endpoint = Endpoint(identity, random, config or RpcConfig())
+        self._tls = tls
+        self._is_insecure = insecure
+        self._listener = Listener(self._endpoint, tls)
+        self._addresses: dict[NodeId, Address] = {}
+        self._ways: dict[NodeId, _Ways] = {}
+        self._closing: list[Peer] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_started = False
+        self.address: Address
+        """Where it listens, once it was started."""
+        self.messages_unaddressed = 0
+        """Raft messages to nodes whose address is not known."""
+
+    # hooks
+
+    @property
+    def on_envelopes(self) -> Callable[[NodeId, Sequence[Envelope]], None]:
+        """Called with the messages of each frame and the node that sent them."""
+        return self._endpoint.on_envelopes
+
+    @on_envelopes.setter
+    def on_envelopes(self, hook: Callable[[NodeId, Sequence[Envelope]], None]) -> None:
+        self._endpoint.on_envelopes = hook
+
+    @property
+    def on_beat(self) -> Callable[[NodeId, ProcessBeat], None]:
+        """Called with each heartbeat of a process."""
+        return self._endpoint.on_beat
+
+    @on_beat.setter
+    def on_beat(self, hook: Callable[[NodeId, ProcessBeat], None]) -> None:
+        self._endpoint.on_beat = hook
+
+    @property
+    def on_connection(self) -> Callable[[NodeId, Channel, bool], None]:
+        """Called when a channel to a node is there (after its handshake), and when it is gone again."""
+        return self._endpoint.on_connection
+
+    @on_connection.setter
+    def on_connection(self, hook: Callable[[NodeId, Channel, bool], None]) -> None:
+        self._endpoint.on_connection = hook
+
+    @property
+    def serve(self) -> Callable[[NodeId, object], Awaitable[object]]:
+        """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that
+        it raises is raised at the caller."""
+        return self._endpoint.serve
+
+    @serve.setter
+    def serve(self, hook: Callable[[NodeId, object], Awaitable[object]]) -> None:
+        self._endpoint.serve = hook
+
+    @property
+    def memory(self) -> PeerMemory:
+        """What is remembered of other disks; the owner keeps it on its own."""
+        return self._endpoint.memory
+
+    # life
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen (port 0: any free one), and begin to connect. Raises `InvalidArgument`, and `OSError` when the address
+        cannot be bound."""
+        loop = self._endpoint.loop = asyncio.get_running_loop()
+        addresses = await resolve(loop, host)
+        check_reachable(host, addresses, self._tls is not None, self._is_insecure)
+        self.address = self._listener.start(addresses, port)
+        self._is_started = True
+        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+        self.set_addresses(self._addresses)
+
+    def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None:
+        """All other nodes and where they are. Connections to those that are not named end."""
+        self._addresses = dict(addresses)
+        if not self._is_started:
+            return
+        for node in [node for node in self._ways if node not in addresses]:
+            self._leave(self._ways.pop(node))
+        for node, address in addresses.items():
+            ways = self._ways.get(node)
+            if ways is None:
+                ways = self._ways[node] = _Ways(*(self._peer(node, channel, address) for channel in Channel))
+                for peer in ways:
+                    peer.start()
+            else:
+                for peer in ways:
+                    peer.set_address(address)
+
+    async def close(self) -> None:
+        """Write what waits, within `close_timeout_ms`, and end every connection. Requests being served end unknown."""
+        endpoint = self._endpoint
+        endpoint.is_closing = True
+        self._is_started = False
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self._listener.close()
+        connections = [accepted.connection for accepted in self._listener.connections()]
+        for accepted in self._listener.connections():
+            accepted.end()
+        for ways in self._ways.values():
+            connections += [peer.connection for peer in ways if peer.connection is not None]
+            self._leave(ways)
+        self._ways.clear()
+        for peer in self._closing:
+            await peer.wait_closed()
+        for task in endpoint.tasks:
+            task.cancel()
+        if endpoint.tasks:
+            await asyncio.wait(list(endpoint.tasks))
+        await self._wait_gone(connections)
+
+    def _peer(self, node: NodeId, channel: Channel, address: Address) -> Peer:
+        return Peer(self._endpoint, node, channel, address, self._tls)
+
+    def _leave(self, ways: _Ways) -> None:
+        for peer in ways:
+            peer.close()
+        self._closing = [peer for peer in (*self._closing, *ways) if not peer.is_closed]
+
+    async def _wait_gone(self, connections: list[Connection]) -> None:
+        """Those that do not take what is left in time are cut off."""
+        gone = [connection.gone for connection in connections]
+        if not gone:
+            return
+        await asyncio.wait(gone, timeout=self._endpoint.config.close_timeout_ms / 1000)
+        for connection in connections:
+            connection.abort()
+        await asyncio.wait(gone)
+
+    def _sweep(self) -> None:
+        loop = self._endpoint.loop
+        self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+        connections = [accepted.connection for accepted in self._listener.connections()]
+        for ways in self._ways.values():
+            connections += [peer.connection for peer in ways if peer.connection is not None]
+        check_stalls(connections, loop.time())
+
+    # the transport
+
+    def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        ways = self._ways.get(node)
+        if ways is None:
+            self.messages_unaddressed += len(envelopes)
+        elif envelopes:
+            ways.raft.send(envelopes)
+
+    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        ways = self._ways.get(node)
+        if ways is not None:
+            ways.raft.beat(beat)
+
+    async def request(self, node: NodeId, request: object) -> object:
+        """A question of `raftlog.runtime.bulk` goes over the bulk channel, a `Call` over the other one and gives an
+        `Answer`."""
+        ways = self._ways.get(node)
+        if ways is None:
+            raise NotConnected(f"node {node} has no address here")
+        if isinstance(request, Call):
+            return await ways.raft.request(request)
+        if not isinstance(request, (LogAsked, EntriesAsked)):
+            raise InvalidArgument(f"{type(request).__name__} is not a request that can be sent")
+        answer = await ways.bulk.request(call_of(request, self._endpoint.config.bulk_timeout_ms))
+        return found_of(request, answer)
+
+    async def call(self, node: NodeId, call: Call) -> Answer:
+        """`request` for a `Call`, with its type."""
+        answer = await self.request(node, call)
+        assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
+        return answer
+
+    # what there is to say
+
+    def peers(self) -> list[PeerStatus]:
+        """The ways to all nodes with an address, by node id."""
+        return [
+            PeerStatus(node, self._addresses[node], ways.raft.status(), ways.bulk.status())
+            for node, ways in sorted(self._ways.items())
+        ]
+
+    @property
+    def complaints(self) -> int:
+        """Connections that ended because somebody did not follow the protocol or did not belong here."""
+        return self._endpoint.complaints.count

@@ -1,0 +1,84 @@
+"""Writes what waits for one connection: all of a loop turn in one write, within the connection's budget.
+
+What is posted is written at the end of the loop turn, unless the socket is paused or the budget is used up; then it
+waits in the send queue, where Raft messages can still be dropped.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.connection import Connection
+from raftlog.runtime.rpc.send_queue import SendQueue
+from raftlog.runtime.rpc.throttle import TokenBucket
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import Buffer
+
+
+class Writer:
+    """One for each connection, from its handshake to its end."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: RpcConfig, connection: Connection, budget: TokenBucket | None
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._budget = budget
+        self._frames_bytes = config.turn_bytes if budget is None else 1
+        """A budget is asked again before each frame."""
+        self._queue = SendQueue(config)
+        self._due: asyncio.Handle | None = None
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queue.bytes + self._connection.write_buffer_bytes()
+
+    @property
+    def messages_dropped(self) -> int:
+        return self._queue.messages_dropped
+
+    def post_envelopes(self, envelopes: Sequence[Envelope]) -> None:
+        self._queue.add_envelopes(envelopes)
+        self._want_flush()
+
+    def post_beat(self, beat: ProcessBeat) -> None:
+        self._queue.add_beat(beat)
+        self._want_flush()
+
+    def post_frame(self, frame: list[Buffer]) -> bool:
+        """A request or an answer; false when there is no room for it."""
+        is_taken = self._queue.add_frame(frame)
+        self._want_flush()
+        return is_taken
+
+    def resume(self) -> None:
+        """The socket takes more."""
+        self._want_flush()
+
+    def flush(self) -> None:
+        """Write as much as may be written now."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        connection = self._connection
+        while self._queue and not connection.is_paused and not connection.is_closing:
+            if self._budget is not None:
+                delay_s = self._budget.delay_s(self._loop.time())
+                if delay_s > 0:
+                    self._due = self._loop.call_later(delay_s, self.flush)
+                    return
+            buffers = self._queue.take(self._frames_bytes)
+            if self._budget is not None:
+                self._budget.take(sum(map(len, buffers)))
+            connection.write(buffers)
+
+    def end(self) -> None:
+        """The connection is gone; what waits is dropped."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        self._queue.discard()
+
+    def _want_flush(self) -> None:
+        if self._due is None and not self._connection.is_paused:
+            self._due = self._loop.call_soon(self.flush)

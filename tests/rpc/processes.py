@@ -1,0 +1,209 @@
+"""Processes that talk over real sockets on loopback, inside one test, and a peer that says whatever a test wants."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, RpcConfig, TcpTransport, TlsContexts
+from raftlog.runtime.rpc.endpoint import bounds_of_callers
+from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
+from raftlog.runtime.rpc.handshake import Hello, Refusal, decode_hello, decode_refusal, encode_hello
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import NodeId
+
+QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200)
+_seeds: Iterator[int] = iter(range(1, 1 << 30))
+Serve = Callable[[NodeId, object], Awaitable[object]]
+
+
+def identity_of(node: int, **changes: Any) -> Identity:
+    return Identity("blue", NodeId(node), uuid.UUID(int=node), 1, 1, f"host-{node}")._replace(**changes)
+
+
+async def echo(node: NodeId, request: object) -> Answer:
+    assert isinstance(request, Call)
+    return Answer([node, request.value], request.payload)
+
+
+class Inbox:
+    """What arrives in order, to be awaited."""
+
+    def __init__(self) -> None:
+        self._items: asyncio.Queue[Any] = asyncio.Queue()
+
+    def put(self, *item: Any) -> None:
+        self._items.put_nowait(item)
+
+    async def next(self) -> Any:
+        return await asyncio.wait_for(self._items.get(), 10)
+
+    def __len__(self) -> int:
+        return self._items.qsize()
+
+
+class Process:
+    """A transport with its hooks; what it is told is in `turns`, `beats` and `connections`."""
+
+    def __init__(
+        self, identity: Identity, config: RpcConfig = QUICK, tls: TlsContexts | None = None, serve: Serve = echo
+    ) -> None:
+        self.identity = identity
+        self.turns, self.beats, self.connections = Inbox(), Inbox(), Inbox()
+        self.transport = TcpTransport(lambda: self.identity, Random(next(_seeds)), config, tls=tls)
+        self.transport.on_envelopes = self.turns.put
+        self.transport.on_beat = self.beats.put
+        self.transport.on_connection = self.connections.put
+        self.transport.serve = serve
+
+    @property
+    def node(self) -> NodeId:
+        return self.identity.node_id
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.transport.address
+
+    async def connected(self, node: int, channels: Sequence[Channel] = (Channel.RAFT, Channel.BULK)) -> None:
+        """Wait until the channels to a node are there; nothing else may happen meanwhile."""
+        missing = [(node, channel, True) for channel in channels]
+        while missing:
+            missing.remove(await self.connections.next())
+
+
+@asynccontextmanager
+async def running(*processes: Process, port: int = 0) -> AsyncIterator[None]:
+    """They run, and nothing fails unseen."""
+    loop = asyncio.get_running_loop()
+    failures: list[Mapping[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    for process in processes:
+        await process.transport.start("127.0.0.1", port)
+    try:
+        yield
+    finally:
+        for process in processes:
+            await process.transport.close()
+        loop.set_exception_handler(None)
+    assert not failures, failures
+
+
+@asynccontextmanager
+async def cluster(*processes: Process) -> AsyncIterator[None]:
+    """They run, know each other and are connected."""
+    async with running(*processes):
+        addresses = {process.node: process.address for process in processes}
+        for process in processes:
+            process.transport.set_addresses({node: at for node, at in addresses.items() if node != process.node})
+        for process in processes:
+            for node in addresses:
+                if node != process.node:
+                    await connected_to(process, node)
+        yield
+
+
+async def connected_to(process: Process, node: int) -> None:
+    """Wait until both channels to a node are there, whatever else is reported meanwhile."""
+    while True:
+        status = {peer.node: peer for peer in process.transport.peers()}[NodeId(node)]
+        if status.raft.is_connected and status.bulk.is_connected:
+            return
+        await process.connections.next()
+
+
+class Raw:
+    """A socket and the frames on it, without any of the transport's manners."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._frames = FrameReader(_everything(), 1 << 20)
+
+    @classmethod
+    async def connect(cls, address: tuple[str, int]) -> "Raw":
+        return cls(*await asyncio.open_connection(*address))
+
+    def write(self, *buffers: Any) -> None:
+        self.writer.write(b"".join(buffers))
+
+    async def introduce(self, hello: Hello) -> Hello | Refusal:
+        """Say who we are; gives what comes back."""
+        self.write(*encode_hello(hello))
+        frame = await self.frame()
+        return decode_hello(frame.body) if frame.kind is FrameKind.HELLO else decode_refusal(frame.body)
+
+    async def frame(self) -> Frame:
+        while (frame := self._frames.next_frame()) is None:
+            data = await asyncio.wait_for(self.reader.read(65_536), 10)
+            if not data:
+                raise EOFError
+            self._frames.get_buffer()[: len(data)] = data
+            self._frames.advance(len(data))
+        return frame
+
+    async def ended(self) -> bytes:
+        """Wait until the other side is gone; gives what it still said."""
+        try:
+            return await asyncio.wait_for(self.reader.read(-1), 10)
+        except ConnectionError:
+            return b""
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+class FakePeer:
+    """A node that shakes hands and does nothing more: its connections for Raft are in `raft`."""
+
+    def __init__(self, node: int, *, is_deaf: bool = False) -> None:
+        self.node = NodeId(node)
+        self.raft = Inbox()
+        self.address: tuple[str, int]
+        self._is_deaf = is_deaf
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        raw = Raw(reader, writer)
+        channel = decode_hello((await raw.frame()).body).channel
+        if self._is_deaf:
+            writer.transport.pause_reading()
+        raw.write(*encode_hello(hello_of(self.node, channel)))
+        if channel is Channel.RAFT:
+            self.raft.put(raw)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.address = server.sockets[0].getsockname()
+        try:
+            yield
+        finally:
+            server.close()
+            for writer in self._writers:
+                writer.transport.abort()
+            for writer in self._writers:
+                await Raw(asyncio.StreamReader(), writer).close()
+            await server.wait_closed()
+
+
+def _everything() -> Any:
+    bounds = dict(bounds_of_callers(QUICK, Channel.RAFT))
+    return dict.fromkeys(FrameKind, bounds[FrameKind.TURN])
+
+
+def hello_of(node: int, channel: Channel = Channel.RAFT, **changes: Any) -> Hello:
+    return Hello(1, channel, b"raw life", identity_of(node, **changes))
+
+
+def envelopes_of(turn: Any) -> list[Envelope]:
+    return list(turn[1])
+
+
+def beat_of(node: int, boot_epoch: int, journal_sequence: int) -> ProcessBeat:
+    return ProcessBeat(identity_of(node).disk_uuid, boot_epoch, journal_sequence)

@@ -1,0 +1,206 @@
+"""Requests, answers, errors and bulk questions, to frames and back."""
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog import errors
+from raftlog.config import KIB
+from raftlog.errors import (
+    CorruptBatch,
+    FormatError,
+    InvalidArgument,
+    NotLeader,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    RaftlogError,
+    Unavailable,
+)
+from raftlog.raft import EntryId, ReplicaId
+from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
+from raftlog.runtime.rpc import Answer, Call, NotConnected, RpcConfig
+from raftlog.runtime.rpc.bulk_codec import BulkRequest, answer_of, call_of, found_of, request_of
+from raftlog.runtime.rpc.calls import decode_answer, decode_call, encode_answer, encode_call, encode_failure
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.failures import as_fields, from_fields
+from raftlog.runtime.rpc.frame import HEAD_SIZE, Frame, FrameKind
+from raftlog.runtime.rpc.packing import pack_value
+from raftlog.types import Index, NodeId, Offset, Position, Term
+
+CONFIG = RpcConfig(header_bytes_max=64 * KIB, list_items_max=100)
+GROUP = uuid.UUID(int=5).bytes
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=20) | st.binary(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | st.integers(0, 9), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+payloads = st.lists(st.binary(max_size=200), max_size=5).map(tuple)
+
+
+def framed(buffers: list[Any], kind: FrameKind) -> Frame:
+    data = b"".join(buffers)
+    body_size = int.from_bytes(data[8:12], "big")
+    return Frame(kind, memoryview(data)[HEAD_SIZE : HEAD_SIZE + body_size], data[HEAD_SIZE + body_size :])
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**63 - 1), st.text(max_size=30), values, payloads, st.integers(1, 2**31))
+def test_calls_round_trip(correlation: int, name: str, value: Any, payload: tuple[bytes, ...], timeout_ms: int) -> None:
+    call = Call(name, value, payload, timeout_ms)
+    assert decode_call(framed(encode_call(correlation, call, CONFIG), FrameKind.CALL), CONFIG) == (correlation, call)
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**63 - 1), values, payloads)
+def test_answers_round_trip(correlation: int, value: Any, payload: tuple[bytes, ...]) -> None:
+    frame = framed(encode_answer(correlation, Answer(value, payload), CONFIG), FrameKind.ANSWER)
+    assert decode_answer(frame, CONFIG) == (correlation, Answer(value, payload))
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.binary(max_size=60), values.map(lambda value: pack_value(value, 1 << 20, 1000))), st.binary())
+def test_anything_else_raises_nothing_but_a_bad_frame(body: bytes, payload: bytes) -> None:
+    decoders: list[tuple[FrameKind, Callable[[Frame, RpcConfig], object]]] = [
+        (FrameKind.ANSWER, decode_answer),
+        (FrameKind.FAILURE, decode_answer),
+        (FrameKind.CALL, decode_call),
+    ]
+    for kind, decode in decoders:
+        with contextlib.suppress(BadFrame):
+            decode(Frame(kind, memoryview(body), payload), CONFIG)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), (1, 2), {(1, 2): 3}, 2**70, [0] * 101, {str(at): 1 for at in range(101)}, bytes(64 * KIB), "\ud800"],
+    ids=["object", "tuple", "tuples as keys", "number", "list", "mapping", "size", "text"],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is(value: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        encode_call(1, Call("x", value), CONFIG)
+
+
+def test_deep_values_round_trip_or_are_refused() -> None:
+    for depth in (100, 400, 600):
+        value: Any = 0
+        for _ in range(depth):
+            value = [value]
+        try:
+            frame = framed(encode_call(1, Call("x", value), CONFIG), FrameKind.CALL)
+        except InvalidArgument:
+            assert depth > 400
+            continue
+        assert decode_call(frame, CONFIG)[1].value == value
+
+
+def test_a_request_without_time_is_not_sent() -> None:
+    with pytest.raises(InvalidArgument, match="0 ms left; it was not sent"):
+        encode_call(1, Call("x", timeout_ms=0), CONFIG)
+
+
+def test_frames_above_the_bound_are_refused() -> None:
+    config = RpcConfig(frame_bytes_max=64 * KIB, turn_bytes=KIB, header_bytes_max=KIB)
+    with pytest.raises(InvalidArgument, match="the bound is 65536 bytes"):
+        encode_call(1, Call("x", None, (bytes(64 * KIB),)), config)
+
+
+# errors
+
+
+def everything() -> list[RaftlogError]:
+    found: list[RaftlogError] = []
+    for name in sorted(vars(errors)):
+        error_type = getattr(errors, name)
+        if not isinstance(error_type, type) or not issubclass(error_type, RaftlogError):
+            continue
+        if error_type is OffsetOutOfRange:
+            found.append(OffsetOutOfRange(5, Offset(6), Offset(9)))
+        elif error_type is errors.NotAtBatchBorder:
+            found.append(errors.NotAtBatchBorder(5, Offset(4), Offset(9)))
+        elif error_type is CorruptBatch:
+            found.append(CorruptBatch("a.log", Position(5), Offset(9), "its CRC differs"))
+        elif error_type is errors.JournalDamaged:
+            found.append(errors.JournalDamaged("journal", Position(5), "a hole"))
+        else:
+            found.append(error_type("because"))
+    return found
+
+
+@pytest.mark.parametrize("error", everything(), ids=lambda error: type(error).__name__)
+def test_errors_are_the_same_on_the_other_side(error: RaftlogError) -> None:
+    _, other = decode_answer(framed(encode_failure(7, error, CONFIG), FrameKind.FAILURE), CONFIG)
+    assert isinstance(other, RaftlogError)
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
+
+
+def test_a_leader_travels_with_its_error() -> None:
+    leader = ReplicaId(NodeId(3), uuid.UUID(int=9))
+    other = from_fields(as_fields(NotLeader("elsewhere", leader)))
+    assert isinstance(other, NotLeader)
+    assert other.leader == leader
+
+
+def test_errors_that_the_other_side_does_not_know() -> None:
+    assert type(from_fields(as_fields(NotConnected("away")))) is Unavailable
+    assert type(from_fields(["FromTheFuture", True, ["x"]])) is OutcomeUnknown
+    assert type(from_fields(["FromTheFuture", False, ["x"]])) is Unavailable
+    assert type(from_fields(["Overloaded", True, ["x"]])) is OutcomeUnknown, "never more certain than it was said"
+
+
+@pytest.mark.parametrize(
+    "fields", [None, ["x"], ["NotLeader", False, ["x", 1, b"short"]], ["CorruptBatch", False, ["x"]], [1, False, []]]
+)
+def test_errors_that_cannot_be_read(fields: Any) -> None:
+    with pytest.raises(BadFrame):
+        from_fields(fields)
+
+
+# bulk
+
+
+def over_the_wire(request: BulkRequest, found: LogFound | EntriesFound) -> tuple[object, object]:
+    _, call = decode_call(framed(encode_call(1, call_of(request, 50), CONFIG), FrameKind.CALL), CONFIG)
+    frame = framed(encode_answer(1, answer_of(found), CONFIG), FrameKind.ANSWER)
+    _, answer = decode_answer(frame, CONFIG)
+    assert isinstance(answer, Answer)
+    return request_of(call), found_of(request, answer)
+
+
+def test_bulk_questions_and_answers() -> None:
+    log = LogFound(EntryId(Index(6), Term(2)), Offset(10), Offset(12), Index(99))
+    assert over_the_wire(LogAsked(GROUP), log) == (LogAsked(GROUP), log)
+    asked = EntriesAsked(GROUP, Index(7), Index(9), 1000)
+    found = EntriesFound(tuple(StoredEntry(Index(7 + at), Term(2), bytes(100 * at)) for at in range(3)))
+    assert over_the_wire(asked, found) == (asked, found)
+    assert over_the_wire(asked, EntriesFound(())) == (asked, EntriesFound(()))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [Call("bulk.log", b"short"), Call("bulk.log"), Call("bulk.entries", [GROUP, 1, 2]), Call("bulk.entries", GROUP)],
+)
+def test_bulk_questions_that_cannot_be_read(call: Call) -> None:
+    with pytest.raises(BadFrame):
+        request_of(call)
+
+
+def test_other_requests_are_not_bulk_questions() -> None:
+    assert request_of(Call("produce", [1])) is None
+
+
+@pytest.mark.parametrize("answer", [Answer(), Answer([1, 2, 3, 4]), Answer([b"", b""], (b"x",)), Answer([b"x", b"y"])])
+def test_answers_to_another_question(answer: Answer) -> None:
+    with pytest.raises(FormatError):
+        found_of(LogAsked(GROUP), answer)
+    with pytest.raises(FormatError):
+        found_of(EntriesAsked(GROUP, Index(1), Index(2), 3), answer)

@@ -1,0 +1,233 @@
+"""Messages of a turn to a frame and back, and everything that is not such a frame."""
+
+import struct
+import tracemalloc
+import uuid
+from typing import Any, get_args
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.config import MIB
+from raftlog.raft import Message
+from raftlog.raft.messages import AppendRequest
+from raftlog.runtime.rpc import RpcConfig
+from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.endpoint import bounds_of_callers
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import CHECKED_SIZE, HEAD_SIZE, Frame, FrameKind, FrameReader, encode_frame
+from raftlog.runtime.rpc.handshake import Channel
+from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import NodeId
+from tests.rpc.messages import BY_TYPE, ME, append, heartbeat, turns, turns_of
+
+DISK = uuid.UUID(int=1)
+CONFIG = RpcConfig(read_buffer_bytes=4096)
+
+
+def flat(buffers: list[Any]) -> bytes:
+    return b"".join(buffers)
+
+
+def frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
+    """What a reader makes of these bytes, given to it in pieces of at most `chunk`."""
+    reader = FrameReader(bounds_of_callers(CONFIG, Channel.RAFT), CONFIG.read_buffer_bytes)
+    found = []
+    at = 0
+    while at < len(data):
+        buffer = reader.get_buffer()
+        size = min(len(buffer), chunk, len(data) - at)
+        buffer[:size] = data[at : at + size]
+        reader.advance(size)
+        at += size
+        while (frame := reader.next_frame()) is not None:
+            found.append(Frame(frame.kind, memoryview(bytes(frame.body)), frame.payload))
+    return found
+
+
+def decoded(data: bytes, chunk: int = 1 << 20) -> list[Envelope]:
+    (frame,) = frames(data, chunk)
+    assert frame.kind is FrameKind.TURN
+    return TurnDecoder().decode(frame.body, frame.payload, ME)
+
+
+def sealed(data: bytearray) -> bytes:
+    """With a CRC that matches."""
+    crc = crc32c(bytes(data[HEAD_SIZE:]), crc32c(bytes(data[:CHECKED_SIZE])))
+    struct.pack_into(">I", data, CHECKED_SIZE, crc)
+    return bytes(data)
+
+
+def test_every_message_type_is_drawn() -> None:
+    assert set(BY_TYPE) == set(get_args(Message))
+
+
+@pytest.mark.parametrize("message_type", BY_TYPE, ids=lambda message_type: message_type.__name__)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_round_trip_of_every_type(message_type: type, data: st.DataObject) -> None:
+    envelopes = data.draw(turns_of(message_type))
+    encoded = flat(encode_turn(envelopes))
+    assert decoded(encoded) == envelopes
+    assert len(encoded) - HEAD_SIZE <= sum(map(size_of, envelopes)) + 256, "the estimate is an upper bound"
+
+
+@settings(max_examples=100)
+@given(turns, st.integers(1, 5000))
+def test_round_trip_of_mixed_turns_in_any_pieces(envelopes: list[Envelope], chunk: int) -> None:
+    result = decoded(flat(encode_turn(envelopes)), chunk)
+    assert result == envelopes
+    assert [type(each.message) for each in result] == [type(each.message) for each in envelopes]
+    for each in result:
+        assert type(each) is Envelope
+        if isinstance(each.message, AppendRequest):
+            assert all(len(entry.payload) == entry.size_bytes for entry in each.message.entries)
+
+
+def test_several_frames_in_one_read() -> None:
+    turn, beat = flat(encode_turn([heartbeat(1)])), flat(encode_beat(ProcessBeat(DISK, 3, 4)))
+    found = frames(beat + turn + turn + beat)
+    assert [frame.kind for frame in found] == [FrameKind.BEAT, FrameKind.TURN, FrameKind.TURN, FrameKind.BEAT]
+    assert decode_beat(found[0].body) == ProcessBeat(DISK, 3, 4)
+
+
+def test_large_batches_are_written_from_where_they_are() -> None:
+    envelope = append(7, 100_000, 10)
+    assert isinstance(envelope.message, AppendRequest)
+    buffers = encode_turn([envelope])
+    assert any(buffer is envelope.message.entries[0].payload for buffer in buffers)
+    assert decoded(flat(buffers)) == [envelope]
+
+
+def test_a_small_batch_does_not_keep_a_large_frame_alive() -> None:
+    (received,) = decoded(flat(encode_turn([append(7, 100_000, 10)])))
+    assert isinstance(received.message, AppendRequest)
+    large, small = (entry.payload for entry in received.message.entries)
+    assert isinstance(large, memoryview)
+    assert isinstance(small, bytes)
+
+
+def test_messages_in_the_name_of_another_node() -> None:
+    (frame,) = frames(flat(encode_turn([heartbeat(1)])))
+    with pytest.raises(BadFrame, match="in the name of node 1"):
+        TurnDecoder().decode(frame.body, frame.payload, NodeId(2))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200), st.booleans())
+def test_random_bytes(data: bytes, has_head: bool) -> None:
+    """As a stream, and as the body of a frame that is sound otherwise."""
+    stream = flat(encode_frame(FrameKind.TURN, data)) if has_head else data
+    try:
+        for frame in frames(stream):
+            TurnDecoder().decode(frame.body, frame.payload, ME)
+    except BadFrame:
+        return
+    assert not has_head or not data
+
+
+@settings(max_examples=200)
+@given(turns, st.data())
+def test_a_changed_byte_is_found_by_the_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
+    encoded = bytearray(flat(encode_turn(envelopes)))
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[at] ^= data.draw(st.integers(1, 255))
+    try:
+        found = frames(bytes(encoded))
+    except BadFrame:
+        return
+    assert not found, "a frame that waits for more bytes, because its length was changed"
+
+
+@settings(max_examples=400)
+@given(turns, st.data())
+def test_mutated_frames_with_a_matching_checksum(envelopes: list[Envelope], data: st.DataObject) -> None:
+    """A hostile or broken peer can say anything; it never raises another error."""
+    encoded = bytearray(flat(encode_turn(envelopes)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(HEAD_SIZE, len(encoded) - 1))
+        encoded[at] = data.draw(st.integers(0, 255))
+    (frame,) = frames(sealed(encoded))
+    try:
+        TurnDecoder().decode(frame.body, frame.payload, ME)
+    except BadFrame:
+        return
+
+
+@settings(max_examples=300)
+@given(turns, st.data())
+def test_mutated_parts(envelopes: list[Envelope], data: st.DataObject) -> None:
+    """The list of parts is sound, and what stands in them is not."""
+    (frame,) = frames(flat(encode_turn(envelopes)))
+    parts = unpack_flat(frame.body, 1000)
+    at = data.draw(st.integers(0, len(parts) - 1))
+    parts[at] = data.draw(st.one_of(st.binary(max_size=64), st.integers(0, 2**64 - 1), st.none()))
+    try:
+        TurnDecoder().decode(pack_flat(parts), frame.payload, ME)
+    except BadFrame:
+        return
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xdd\xff\xff\xff\xff",
+        b"\x93" + b"\xdd\x00\xff\xff\xff" * 500,
+        b"\xdf\xff\xff\xff\xff",
+        b"\x93\xc6\xff\xff\xff\xff",
+        b"\x93\xc9\xff\xff\xff\xff\x00",
+        b"\x93\xdb\xff\xff\xff\xff",
+        b"\xdc\xff\xff" + b"\x90" * 65_535,
+        b"",
+    ],
+    ids=["list", "lists in lists", "mapping", "bytes", "extension", "text", "many lists", "nothing"],
+)
+def test_claimed_lengths_allocate_nothing(body: bytes) -> None:
+    frame = flat(encode_frame(FrameKind.TURN, body))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadFrame):
+            decoded(frame)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MIB
+
+
+@pytest.mark.parametrize(
+    ("kind", "body_size", "payload_size"),
+    [(3, 2**32 - 1, 0), (3, 0, 2**32 - 1), (4, 5000, 0), (1, 10, 0), (99, 10, 0), (5, 2 * MIB, 0), (6, 10, 0)],
+)
+def test_heads_out_of_bounds(kind: int, body_size: int, payload_size: int) -> None:
+    head = struct.pack(">4sBBHIII", b"RLOG", 1, kind, 0, body_size, payload_size, 0)
+    with pytest.raises(BadFrame):
+        frames(head)
+
+
+def test_the_first_byte_tells_another_protocol() -> None:
+    with pytest.raises(BadFrame):
+        frames(b"G")
+    with pytest.raises(BadFrame):
+        frames(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(BadFrame, match="layout 2"):
+        frames(b"RLOG\x02" + bytes(15))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [DISK.bytes, 1],
+        [DISK.bytes, 1, 2, 3],
+        [DISK.bytes, -1, 2],
+        [DISK.bytes, 1, 2**63],
+        [1, 1, 2],
+        [b"1", 1, 2],
+        [None] * 3,
+    ],
+)
+def test_beats_that_are_none(parts: list[Any]) -> None:
+    with pytest.raises(BadFrame):
+        decode_beat(pack_flat(parts))

@@ -1,0 +1,210 @@
+"""Who may talk to whom, and what is remembered of a disk."""
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import HEAD_SIZE
+from raftlog.runtime.rpc.handshake import (
+    PROTOCOL_VERSION,
+    Channel,
+    Hello,
+    Identity,
+    KnownPeer,
+    Reason,
+    Refusal,
+    decode_hello,
+    decode_refusal,
+    encode_hello,
+    encode_refusal,
+    feature_level,
+    judge,
+)
+from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
+from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
+from raftlog.runtime.transport import ProcessBeat
+from raftlog.types import NodeId
+
+DISK, OTHER_DISK = uuid.UUID(int=1), uuid.UUID(int=2)
+LIFE, OTHER_LIFE = b"life one", b"life two"
+US = Hello(1, Channel.RAFT, b"our life", Identity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"))
+THEM = Hello(1, Channel.RAFT, LIFE, Identity("blue", NodeId(2), DISK, 7, 100, "host-b"))
+
+
+def them(**changes: Any) -> Hello:
+    return THEM._replace(identity=THEM.identity._replace(**changes))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "known", "reason", "words"),
+    [
+        (THEM._replace(protocol_version=2), KnownPeer(), Reason.PROTOCOL_VERSION, "same release"),
+        (them(feature_level_min=2, feature_level_max=3), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
+        (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
+        (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),
+        (them(node_id=NodeId(3)), KnownPeer(), Reason.WRONG_NODE, "node 2 was expected"),
+        (THEM, KnownPeer(assigned_disk=OTHER_DISK), Reason.WRONG_DISK, "remove the old one from the cluster first"),
+        (THEM, KnownPeer(live_disk=OTHER_DISK), Reason.NODE_ID_TWICE, "node id 2 is used twice"),
+        (THEM, KnownPeer(boot_epoch=8), Reason.STALE_BOOT_EPOCH, "boot epoch 7, and 8 was seen"),
+        (THEM, KnownPeer(boot_epoch=6, journal_sequence=101), Reason.STALE_JOURNAL, "sequence 100, and 101 was"),
+        (THEM, KnownPeer(boot_epoch=7, journal_sequence=101), Reason.STALE_JOURNAL, "it lost writes"),
+        (THEM, KnownPeer(boot_epoch=7, life=OTHER_LIFE), Reason.COPIED_DISK, "two processes"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Reason) else "",
+)
+def test_refusals_say_what_to_do(theirs: Hello, known: KnownPeer, reason: Reason, words: str) -> None:
+    refusal = judge(US, theirs, known, NodeId(2))
+    assert refusal is not None
+    assert refusal.reason is reason
+    assert words in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("theirs", "known"),
+    [
+        (THEM, KnownPeer()),
+        (them(cluster_id=None), KnownPeer()),
+        (THEM, KnownPeer(assigned_disk=DISK, live_disk=DISK)),
+        (THEM, KnownPeer(boot_epoch=6, journal_sequence=100, life=OTHER_LIFE)),
+        (THEM, KnownPeer(boot_epoch=7, journal_sequence=100)),
+        (them(feature_level_min=1, feature_level_max=5), KnownPeer()),
+    ],
+    ids=["unknown", "no cluster yet", "known disk", "next life", "same life after our start", "newer release"],
+)
+def test_who_may_talk(theirs: Hello, known: KnownPeer) -> None:
+    assert judge(US, theirs, known, NodeId(2)) is None
+
+
+def test_heartbeats_may_overtake_a_handshake_of_the_same_life() -> None:
+    """Two connections of one process: a sequence that was stated before the other's heartbeat is no old disk."""
+    assert judge(US, THEM, KnownPeer(boot_epoch=7, journal_sequence=105, life=LIFE)) is None
+
+
+def test_the_feature_level_is_the_highest_that_both_know() -> None:
+    assert feature_level(US.identity._replace(feature_level_max=4), THEM.identity._replace(feature_level_max=3)) == 3
+
+
+# the bytes
+
+
+def body_of(buffers: list[Any]) -> bytes:
+    return b"".join(buffers)[HEAD_SIZE:]
+
+
+texts = st.text(st.characters(categories=["L", "N"]), max_size=40)
+numbers = st.integers(0, 2**63 - 1)
+identities = st.builds(
+    Identity, st.none() | texts, numbers.map(NodeId), st.uuids(), numbers, numbers, texts, numbers, numbers
+)
+hellos = st.builds(Hello, numbers, st.sampled_from(Channel), st.binary(min_size=8, max_size=8), identities)
+
+
+@settings(max_examples=100)
+@given(hellos)
+def test_hellos_round_trip(hello: Hello) -> None:
+    assert decode_hello(body_of(encode_hello(hello))) == hello
+
+
+@settings(max_examples=150)
+@given(hellos, st.integers(0, 10), st.none() | st.integers(-5, 2**64 - 1) | st.binary(max_size=300))
+def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | None) -> None:
+    fields = unpack_flat(body_of(encode_hello(hello)), 99)
+    fields[at] = field
+    try:
+        decode_hello(pack_flat(fields))
+    except BadFrame:
+        return
+    assert type(field) in ({bytes, type(None)} if at == 3 else {bytes} if at in (2, 5, 8) else {int})
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=100))
+def test_random_bytes_are_no_hello_and_no_refusal(body: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decode_hello(body)
+    try:
+        decode_refusal(body)
+    except BadFrame:
+        return
+
+
+def test_a_later_version_may_say_more() -> None:
+    fields = unpack_flat(body_of(encode_hello(THEM)), 99)
+    assert decode_hello(pack_flat([*fields, b"more"])) == THEM
+
+
+def test_refusals_round_trip_and_cannot_disturb_a_log() -> None:
+    refusal = Refusal(Reason.CLUSTER_ID, "another cluster: correct it")
+    assert decode_refusal(body_of(encode_refusal(refusal))) == refusal
+    hostile = decode_refusal(pack_flat([77, b"a\nWARNING forged \x1b[2J" + b"x" * 5000]))
+    assert hostile.reason is Reason.UNKNOWN
+    assert hostile.message.startswith("a?WARNING forged ?[2J")
+    assert len(hostile.message) == 1024
+
+
+# memory
+
+
+def test_the_past_of_a_disk_only_grows() -> None:
+    memory = PeerMemory(10)
+    memory.note_connected(THEM)
+    memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
+    memory.note_beat(THEM, ProcessBeat(DISK, 7, 120))
+    memory.note_beat(THEM, ProcessBeat(DISK, 6, 900))
+    memory.note_connected(them(boot_epoch=5, journal_sequence=3))
+    assert memory.recall(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
+    assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130)]
+
+
+def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
+    memory = PeerMemory(10)
+    memory.note_connected(THEM)
+    memory.note_connected(THEM)
+    memory.note_disconnected(THEM)
+    refusal = judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK))
+    assert refusal is not None
+    assert refusal.reason is Reason.NODE_ID_TWICE
+    memory.note_disconnected(THEM)
+    assert judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+
+
+def test_a_new_disk_is_taken_when_it_is_assigned() -> None:
+    memory = PeerMemory(10)
+    memory.assign_disk(NodeId(2), OTHER_DISK)
+    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
+    assert refusal is not None
+    assert refusal.reason is Reason.WRONG_DISK
+    memory.assign_disk(NodeId(2), DISK)
+    assert judge(US, THEM, memory.recall(NodeId(2), DISK)) is None
+    memory.assign_disk(NodeId(2), None)
+    assert judge(US, them(disk_uuid=OTHER_DISK), memory.recall(NodeId(2), OTHER_DISK)) is None
+
+
+def test_memory_survives_our_own_start() -> None:
+    memory = PeerMemory(10)
+    memory.note_connected(THEM)
+    memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
+    again = PeerMemory(10)
+    again.restore(memory.records())
+    refusal = judge(US, THEM, again.recall(NodeId(2), DISK))
+    assert refusal is not None
+    assert refusal.reason is Reason.STALE_JOURNAL
+    assert judge(US, them(journal_sequence=130), again.recall(NodeId(2), DISK)) is None
+    again.note_connected(them(journal_sequence=130))
+    assert again.recall(NodeId(2), DISK).life == LIFE
+
+
+def test_memory_is_bounded_and_forgets_the_longest_unheard() -> None:
+    memory = PeerMemory(2)
+    for number in (1, 2, 1, 3):
+        memory.note_connected(them(disk_uuid=uuid.UUID(int=number)))
+    assert [record.disk_uuid.int for record in memory.records()] == [1, 3]
+
+
+def test_our_version_is_the_one_of_the_documents() -> None:
+    assert PROTOCOL_VERSION == 1

@@ -1,0 +1,281 @@
+"""Whoever does not belong here: garbage on the port, wrong identities, and peers that lie."""
+
+import asyncio
+import logging
+import struct
+import uuid
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Call, Channel, RpcConfig
+from raftlog.runtime.rpc.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.frame import FrameKind, encode_frame
+from raftlog.runtime.rpc.handshake import Hello, Reason, Refusal, encode_hello, encode_refusal
+from raftlog.runtime.transport import Envelope
+from raftlog.types import NodeId
+from tests.rpc.loops import on_both_loops
+from tests.rpc.messages import append, heartbeat
+from tests.rpc.processes import (
+    FakePeer,
+    Process,
+    Raw,
+    beat_of,
+    connected_to,
+    envelopes_of,
+    hello_of,
+    identity_of,
+    running,
+)
+
+QUICK = RpcConfig(
+    reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=150, strangers_max=8
+)
+
+
+async def still_works(one: Process) -> None:
+    """A peer that behaves gets through."""
+    two = Process(identity_of(2))
+    async with running(two):
+        two.transport.set_addresses({one.node: one.address})
+        await two.connected(1)
+        two.transport.send(one.node, [_from_two(heartbeat(1))])
+        assert len(envelopes_of(await one.turns.next())) == 1
+
+
+def _from_two(envelope: Envelope) -> Envelope:
+    sender = ReplicaId(NodeId(2), uuid.UUID(int=2))
+    return Envelope(envelope.group, envelope.message._replace(sender=sender))
+
+
+def _head(kind: int, body_size: int, payload_size: int) -> bytes:
+    return struct.pack(">4sBBHIII", b"RLOG", 1, kind, 0, body_size, payload_size, 0)
+
+
+GARBAGE = {
+    "random": Random(5).randbytes(10_000),
+    "http": b"GET /v1/status/ready HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    "zeros": bytes(100_000),
+    "huge body": _head(FrameKind.HELLO, 2**32 - 1, 0),
+    "huge payload": _head(FrameKind.HELLO, 10, 2**32 - 1),
+    "large hello": b"".join(encode_frame(FrameKind.HELLO, bytes(5000))),
+    "no hello": b"".join(encode_beat(beat_of(2, 1, 1))),
+    "a refusal": b"".join(encode_refusal(Refusal(Reason.UNKNOWN, "no"))),
+    "hello of nonsense": b"".join(encode_frame(FrameKind.HELLO, b"nonsense")),
+    "wrong checksum": b"".join(encode_hello(hello_of(2)))[:-1] + b"\xff",
+}
+
+
+@on_both_loops
+async def test_garbage_is_closed_counted_and_hurts_nobody() -> None:
+    one = Process(identity_of(1), QUICK)
+    async with running(one):
+        for number, garbage in enumerate(GARBAGE.values()):
+            raw = await Raw.connect(one.address)
+            raw.write(garbage)
+            assert await raw.ended() == b"", "nothing is said to a stranger"
+            await raw.close()
+            assert one.transport.complaints == number + 1
+        assert one.transport._listener.connections() == []
+        await still_works(one)
+
+
+@on_both_loops
+async def test_who_says_too_little_is_cut_off() -> None:
+    """Nothing at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
+    one = Process(identity_of(1), QUICK)
+    hello = b"".join(encode_hello(hello_of(2)))
+    async with running(one):
+        silent, half = await Raw.connect(one.address), await Raw.connect(one.address)
+        half.write(hello[: len(hello) // 2])
+        assert await silent.ended() == b""
+        assert await half.ended() == b""
+        await silent.close()
+        await half.close()
+        assert one.transport.complaints == 2
+        await still_works(one)
+
+
+@on_both_loops
+async def test_more_strangers_than_there_is_room_for() -> None:
+    one = Process(identity_of(1), QUICK)
+    async with running(one):
+        strangers = [await Raw.connect(one.address) for _ in range(QUICK.strangers_max + 3)]
+        for stranger in strangers:
+            assert await stranger.ended() == b""
+            await stranger.close()
+        assert one.transport.complaints == len(strangers)
+        await still_works(one)
+
+
+def test_a_flood_writes_few_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def flood() -> None:
+        one = Process(identity_of(1), QUICK)
+        async with running(one):
+            for _ in range(50):
+                raw = await Raw.connect(one.address)
+                raw.write(b"password=hunter2")
+                await raw.ended()
+                await raw.close()
+            assert one.transport.complaints == 50
+
+    asyncio.run(flood())
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == ["connection from 127.0.0.1 closed: what came is not this protocol"]
+
+
+# after the handshake
+
+
+def _other_sender() -> list[Any]:
+    return encode_turn([heartbeat(1)])
+
+
+LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
+    "in another's name": (Channel.RAFT, _other_sender),
+    "raft on the bulk channel": (Channel.BULK, lambda: encode_turn([_from_two(append(1, 5))])),
+    "a heartbeat on the bulk channel": (Channel.BULK, lambda: encode_beat(beat_of(2, 1, 1))),
+    "a heartbeat of another disk": (Channel.RAFT, lambda: encode_beat(beat_of(3, 1, 1))),
+    "a second introduction": (Channel.RAFT, lambda: encode_hello(hello_of(2))),
+    "an answer to nothing": (Channel.RAFT, lambda: encode_frame(FrameKind.ANSWER, b"\x93\x01\xc0\xc4\x00")),
+    "nonsense in a turn": (Channel.RAFT, lambda: encode_frame(FrameKind.TURN, b"nonsense", [bytes(100_000)])),
+    "nonsense in a request": (Channel.BULK, lambda: encode_frame(FrameKind.CALL, b"\x95\x01\x01\x01\x01\x01")),
+    "a bulk question that is none": (
+        Channel.BULK,
+        lambda: encode_frame(FrameKind.CALL, b"\x95\x01\x01\xa8bulk.log\x01\xc4\x00"),
+    ),
+    "a refusal": (Channel.RAFT, lambda: encode_refusal(Refusal(Reason.UNKNOWN, "go away"))),
+    "too large": (Channel.RAFT, lambda: [_head(FrameKind.TURN, 0, 65 << 20)]),
+    "garbage": (Channel.RAFT, lambda: [b"x" * 100]),
+}
+
+
+@on_both_loops
+async def test_peers_that_lie_lose_their_connection() -> None:
+    one = Process(identity_of(1), QUICK)
+    async with running(one):
+        for number, (channel, frame) in enumerate(LIES.values()):
+            raw = await Raw.connect(one.address)
+            assert isinstance(await raw.introduce(hello_of(2, channel)), Hello)
+            raw.write(*frame())
+            assert await raw.ended() == b""
+            await raw.close()
+            assert one.transport.complaints == number + 1
+        assert len(one.turns) == len(one.beats) == 0
+
+
+@on_both_loops
+async def test_answers_of_a_server_that_lies() -> None:
+    one, two = Process(identity_of(1), QUICK), FakePeer(2)
+    async with two.listening(), running(one):
+        one.transport.set_addresses({two.node: two.address})
+        for garbage in (b"nonsense!", b"".join(encode_turn([heartbeat(1)]))):
+            await connected_to(one, 2)
+            (raw,) = await two.raft.next()
+            waiting = asyncio.ensure_future(one.transport.call(two.node, Call("x")))
+            await raw.frame()
+            raw.write(garbage)
+            with pytest.raises(ConnectionError, match="broke"):
+                await waiting
+            while (await one.connections.next())[1:] != (Channel.RAFT, False):
+                continue
+
+
+# the handshake
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster_id": "green"}, "cluster blue and node 2 to cluster green"),
+        ({"feature_level_min": 5, "feature_level_max": 6}, "upgrade the older one"),
+        ({"node_id": NodeId(1)}, "node id 1 is used by"),
+    ],
+)
+def test_refusals_reach_both_sides(changes: dict[str, Any], words: str) -> None:
+    async def refuse() -> None:
+        one, two = Process(identity_of(1), QUICK), Process(identity_of(2, **changes), QUICK)
+        async with running(one, two):
+            two.transport.set_addresses({NodeId(1): one.address})
+            raw = await Raw.connect(one.address)
+            refusal = await raw.introduce(hello_of(2, **changes))
+            assert isinstance(refusal, Refusal)
+            assert words in refusal.message
+            assert await raw.ended() == b""
+            await raw.close()
+            await _until(lambda: one.transport.complaints > 1 and bool(two.transport.peers()[0].raft.last_error))
+            error = two.transport.peers()[0].raft.last_error
+            assert error is not None
+            assert words in error
+            assert "refuses us" in error
+
+    asyncio.run(refuse())
+
+
+async def _until(is_true: Callable[[], bool]) -> None:
+    """Let the loop work until something holds; the test's own time limit ends it otherwise."""
+    loop = asyncio.get_running_loop()
+    while not is_true():
+        turn = loop.create_future()
+        loop.call_later(0.001, turn.set_result, None)
+        await turn
+
+
+@on_both_loops
+async def test_the_connecting_side_judges_as_well() -> None:
+    """Another node than expected is at the address: it is told, and gets nothing."""
+    one, three = Process(identity_of(1), QUICK), Process(identity_of(3), QUICK)
+    async with running(one, three):
+        one.transport.set_addresses({NodeId(2): three.address})
+        await _until(lambda: three.transport.complaints > 0)
+        status = one.transport.peers()[0].raft
+        assert status.last_error is not None
+        assert "node 2 was expected at this address, and node 3 is there" in status.last_error
+        assert not status.is_connected
+
+
+@on_both_loops
+async def test_an_old_copy_of_a_disk_is_refused() -> None:
+    one = Process(identity_of(1), QUICK)
+    async with running(one):
+        newer = await Raw.connect(one.address)
+        await newer.introduce(hello_of(2, boot_epoch=5, journal_sequence=70))
+        newer.write(*encode_beat(beat_of(2, 5, 90)))
+        await one.beats.next()
+        await newer.close()
+        for epoch, sequence, reason in (
+            (4, 90, Reason.STALE_BOOT_EPOCH),
+            (6, 89, Reason.STALE_JOURNAL),
+        ):
+            older = await Raw.connect(one.address)
+            refusal = await older.introduce(hello_of(2, boot_epoch=epoch, journal_sequence=sequence))
+            assert isinstance(refusal, Refusal)
+            assert refusal.reason is reason
+            await older.close()
+        copied = await Raw.connect(one.address)
+        refusal = await copied.introduce(hello_of(2, boot_epoch=5, journal_sequence=90)._replace(life=b"2nd life"))
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.COPIED_DISK
+        await copied.close()
+        again = await Raw.connect(one.address)
+        assert isinstance(await again.introduce(hello_of(2, boot_epoch=6, journal_sequence=90)), Hello)
+        await again.close()
+
+
+@on_both_loops
+async def test_a_node_id_that_is_used_twice() -> None:
+    one = Process(identity_of(1), QUICK)
+    async with running(one):
+        first, second = await Raw.connect(one.address), await Raw.connect(one.address)
+        assert isinstance(await first.introduce(hello_of(2)), Hello)
+        refusal = await second.introduce(hello_of(2, disk_uuid=uuid.UUID(int=99)))
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.NODE_ID_TWICE
+        await first.close()
+        await second.close()

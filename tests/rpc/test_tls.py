@@ -1,0 +1,136 @@
+"""TLS between processes: with certificates of one authority on both sides, and not otherwise."""
+
+import asyncio
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from raftlog.errors import InvalidArgument
+from raftlog.runtime.rpc import Answer, Call, RpcConfig, TlsFiles, load_tls
+from raftlog.runtime.rpc.handshake import encode_hello
+from tests.rpc.loops import FACTORIES
+from tests.rpc.messages import append
+from tests.rpc.processes import Process, Raw, cluster, envelopes_of, hello_of, identity_of, running
+
+QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=300)
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def _authority(directory: Path, name: str) -> TlsFiles:
+    """An authority, and a certificate for loopback that it signed."""
+    key, ca = f"{directory}/{name}.ca.key", f"{directory}/{name}.ca.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    _openssl("req", "-x509", *curve, "-keyout", key, "-out", ca, "-subj", f"/CN={name} authority")
+    files = TlsFiles(f"{directory}/{name}.pem", f"{directory}/{name}.key", ca)
+    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    subject = ["-keyout", files.key, "-out", files.certificate, "-subj", f"/CN={name}"]
+    _openssl("req", "-x509", *curve, *subject, *names, "-CA", ca, "-CAkey", key)
+    return files
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return _authority(tmp_path_factory.mktemp("ours"), "ours")
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    return _authority(tmp_path_factory.mktemp("others"), "others")
+
+
+@pytest.fixture(params=FACTORIES, ids=["asyncio", "uvloop"])
+def runner(request: pytest.FixtureRequest) -> asyncio.Runner:
+    return asyncio.Runner(loop_factory=request.param)
+
+
+def test_processes_with_certificates_talk(runner: asyncio.Runner, ours: TlsFiles) -> None:
+    async def talk() -> None:
+        one, two = (Process(identity_of(node), QUICK, load_tls(ours)) for node in (1, 2))
+        async with cluster(one, two):
+            turn = [append(1, 10, 300_000)]
+            one.transport.send(two.node, turn)
+            assert envelopes_of(await two.turns.next()) == turn
+            payload = (bytes(2_000_000), b"x")
+            assert await two.transport.call(one.node, Call("echo", 1, payload)) == Answer([2, 1], payload)
+
+    with runner:
+        runner.run(asyncio.wait_for(talk(), 20))
+
+
+def test_strangers_do_not_get_in(runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles) -> None:
+    """Another authority, no certificate, no TLS at all, garbage, silence."""
+
+    async def attack() -> None:
+        one = Process(identity_of(1), QUICK, load_tls(ours))
+        without = ssl.create_default_context(cafile=ours.authority)
+        stranger = load_tls(others._replace(authority=ours.authority)).client
+        async with running(one):
+            for context in (without, stranger):
+                with pytest.raises((OSError, EOFError)):
+                    await _speak_tls(one.address, context)
+            for garbage in (b"".join(encode_hello(hello_of(2))), b"GET / HTTP/1.1\r\n\r\n", b""):
+                raw = await Raw.connect(one.address)
+                raw.write(garbage)
+                await raw.ended()
+                await raw.close()
+            assert one.transport.complaints == 5
+            assert len(one.turns) == 0
+            two = Process(identity_of(2), QUICK, load_tls(ours))
+            async with running(two):
+                two.transport.set_addresses({one.node: one.address})
+                await two.connected(1)
+
+    with runner:
+        runner.run(asyncio.wait_for(attack(), 20))
+
+
+async def _speak_tls(address: tuple[str, int], context: ssl.SSLContext) -> None:
+    raw = Raw(*await asyncio.open_connection(*address, ssl=context))
+    try:
+        await raw.introduce(hello_of(2))
+    finally:
+        await raw.close()
+
+
+def test_a_server_of_another_authority_is_not_trusted(runner: asyncio.Runner, ours: TlsFiles, others: TlsFiles) -> None:
+    async def connect() -> None:
+        one, two = Process(identity_of(1), QUICK, load_tls(ours)), Process(identity_of(2), QUICK, load_tls(others))
+        async with running(one, two):
+            one.transport.set_addresses({two.node: two.address})
+            while two.transport.complaints == 0 or one.transport.peers()[0].raft.last_error is None:
+                waiting = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_later(0.001, waiting.set_result, None)
+                await waiting
+            assert "certificate" in str(one.transport.peers()[0].raft.last_error).lower()
+
+    with runner:
+        runner.run(asyncio.wait_for(connect(), 20))
+
+
+def test_with_tls_every_address_may_be_listened_on(runner: asyncio.Runner, ours: TlsFiles) -> None:
+    async def listen() -> None:
+        one = Process(identity_of(1), QUICK, load_tls(ours))
+        await one.transport.start("0.0.0.0", 0)
+        await one.transport.close()
+
+    with runner:
+        runner.run(listen())
+
+
+def test_files_that_cannot_be_used(ours: TlsFiles, others: TlsFiles, tmp_path: Path) -> None:
+    missing = f"{tmp_path}/missing.pem"
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for files, words in (
+        (ours._replace(certificate=missing), "missing.pem with the key"),
+        (ours._replace(key=others.key), "cannot be used"),
+        (ours._replace(authority=missing), "authority .*missing.pem"),
+        (ours._replace(authority=str(empty)), "authority .*empty.pem"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            load_tls(files)
