@@ -50,6 +50,8 @@ class GroupLog(LogView):
         """The newest entries, up to the last one."""
         self._recent_first = Index(self._last_index + 1)
         self._recent_bytes = 0
+        self._end = self._end_of_files()
+        """The last entry in the files, from before its row could rot there."""
         self._written: Index = self._last_index
         """The last entry whose bytes were brought to a file."""
         self._cut_to: Index | None = None
@@ -135,9 +137,15 @@ class GroupLog(LogView):
         return self._cut_to is not None
 
     def settle_cut(self) -> None:
-        """The cut is durable in the journal: the files may lose what it freed."""
+        """The cut is durable in the journal: the files may lose what it freed.
+
+        Raises `CorruptBatch` where the new end is damaged; then nothing changed.
+        """
         assert self._cut_to is not None, "no cut waits"
+        if self._cut_to > self._boundary.index:
+            self.segments.checked_row_at(self._cut_to)
         self.segments.cut_to_index(self._cut_to)
+        self._end = self._end_of_files()
         self._written = min(self._written, self._cut_to)
         self._cut_to = None
 
@@ -165,7 +173,9 @@ class GroupLog(LogView):
             if error.errno not in FULL_ERRORS:
                 raise
             return False
-        self._written = self._last_index
+        if self._written != self._last_index:
+            self._written = self._last_index
+            self._end = self._end_of_files()
         return True
 
     def _take(self, entry: Entry) -> None:
@@ -222,6 +232,9 @@ class GroupLog(LogView):
 
     def end(self) -> LogEnd | None:
         """The last entry in the files and its place, for a checkpoint."""
+        return self._end
+
+    def _end_of_files(self) -> LogEnd | None:
         if not self.segments.segments:
             return None
         segment = self.segments.active
@@ -261,8 +274,10 @@ class GroupLog(LogView):
         doomed = self.segments.segments_below(offset)
         if not doomed:
             return
-        last = Index(doomed[-1].next_index - 1)
-        boundary = EntryId(last, self.term_at(last))
+        kept = self.segments.segments[len(doomed)]
+        roll = read_roll(kept)
+        last = Index(kept.base_index - 1)
+        boundary = EntryId(last, Term(roll.previous_term) if roll else self.term_at(last))
         self.segments.log_start_offset = Offset(max(offset, self.segments.log_start_offset))
         self.segments.drop_below(offset)
         self._boundary = boundary

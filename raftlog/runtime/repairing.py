@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
-from raftlog.runtime.bulk import EntriesAsked, EntriesFound
+from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.group import Group
 from raftlog.storage.healing import heal_row
@@ -54,6 +54,8 @@ class Repair:
                 await self._sync()
         if left is not None:
             group.damage = left
+            if await self._trim_like_the_leader():
+                raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
             raise Unavailable(f"no other replica has it yet: {left}")
         if group.log.written_index < group.log.last_index or group.damage_count != met:
             raise Unavailable("it changed meanwhile, and is looked at again")
@@ -100,6 +102,21 @@ class Repair:
             except (RaftlogError, OSError, TimeoutError) as error:
                 _logger.info("%s: node %s could not give entry %s: %s", self._group.path, node, index, error)
         return False
+
+    async def _trim_like_the_leader(self) -> bool:
+        """Whether the leader's log begins above ours, so that nobody has to have what stands below any more."""
+        group, leader = self._group, self._group.core.leader
+        if leader is None or leader == self._driver.me:
+            return False
+        timeout_s = self._driver.config.transfer_timeout_ms / 1000
+        found = await asyncio.wait_for(self._driver.transport.request(leader.node_id, LogAsked(group.key)), timeout_s)
+        if not isinstance(found, LogFound) or found.boundary.index <= group.log.boundary.index:
+            return False
+        target = group.log.trim_target(found.base_offset, group.applied_index)
+        if target is None or group.trim_to is not None or group.log.is_cut_waiting:
+            return False
+        self._driver.persister.trim(group, target)
+        return True
 
     def _sources(self) -> list[NodeId]:
         """The other members, the leader first, who is known even where the members stood in what is damaged."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from raftlog.errors import InvalidArgument, LogClosed, Unavailable
+from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, Unavailable
 from raftlog.raft import Entry, EntryKind, RaftSettings, Role
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch, stamp
@@ -311,3 +311,45 @@ def test_a_roll_that_comes_during_a_trim_keeps_the_segment_before_it() -> None:
         world.network.heal()
         world.commit(world.leader(), b"kept")
         world.converge()
+
+
+def test_a_checkpoint_does_not_believe_a_row_that_rotted() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 10)
+        world.converge()
+        world.run(5)
+        hurt = others(leader)[0]
+        world.disks[hurt - 1].zero_page(world.group(hurt).log.segments.active.files.index.path, 0)
+        driver = world.drivers[hurt]
+        driver.persister.has_news = True
+        world.do(hurt, lambda: driver.persister.checkpoints.maybe_begin(driver.groups.values(), 1e9))
+        world.run(1)
+        assert not world.failures
+        world.crash(hurt, power=True)
+        world.start(hurt)
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert world.files(hurt) == world.files(leader)
+
+
+def test_damage_that_everybody_else_has_trimmed_is_trimmed() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 60)
+        world.converge()
+        world.run(5)
+        hurt = others(leader)[0]
+        for number in (1, 2, 3):
+            if number != hurt:
+                group = world.group(number)
+                world.do(number, lambda group=group: group.trim(group.high_watermark - 5))
+        world.run(1)
+        group = world.group(hurt)
+        world.disks[hurt - 1].flip_bit(group.log.segments.segments[1].files.log.path, 700, 3)
+        with pytest.raises(CorruptBatch):
+            world.values(hurt)
+        world.run_until(lambda: group.damage is None)
+        assert group.log.boundary == world.group(leader).log.boundary
+        world.converge()
+        assert world.files(hurt) == world.files(leader)
