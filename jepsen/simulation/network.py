@@ -1,9 +1,9 @@
 """A simulated network between the nodes of a virtual loop: datagrams, streams, and everything that befalls them.
 
 Every direction between two nodes is a `Link` with its own conditions and cuts. All chance comes from the generator
-that is handed in; every message that does not arrive is recorded in `drops` and in the loop's timeline with the
-reason. Messages are delivered by reference as callbacks of the receiving process: bytes, or values that nobody
-changes. Sizes matter for bandwidth only.
+that is handed in; every message that does not arrive is in `drops` with the reason, and in the loop's digest. Messages
+are delivered by reference as callbacks of the receiving process: bytes, or values that nobody changes. Sizes matter for
+bandwidth only.
 
 A process is reached by a service name, as by a port. Streams are in `streams`. A node reaches itself without faults,
 after a delay. Invariants: nothing is delivered that was not sent · a stream has no gaps and keeps its order · nothing
@@ -165,9 +165,10 @@ class SimulatedNetwork:
         self.loop.trace.number(source.number << 32 | destination.number)
 
     def drop(self, source: Node, destination: Node, service: str, reason: str) -> None:
+        """Not in the timeline: a cut drops thousands, and says so itself."""
         self.drops.append(Drop(self.loop.now_ns, source.name, destination.name, service, reason))
         self.drop_counts[reason] = self.drop_counts.get(reason, 0) + 1
-        self.loop.note(source.name, f"→ {destination.name} {service}: dropped, {reason}")
+        self.loop.trace.number(-1 - (source.number << 32 | destination.number))
 
 
 def changes(usual: LinkConditions, conditions: LinkConditions) -> str:

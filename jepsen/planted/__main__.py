@@ -1,0 +1,63 @@
+"""`python -m jepsen.planted`: show that the simulation condemns every bug that is planted into the product."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from jepsen.planted.registry import BUGS
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("names", nargs=-1, type=click.Choice(list(BUGS)), metavar="[NAME]...")
+@click.option("--seeds", type=click.IntRange(min=1), default=200, show_default=True, help="Seeds that may be needed.")
+@click.option("--from", "first", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: os.cpu_count() or 1,
+    show_default="one for each core",
+    help="Bugs that are hunted at the same time.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of a table.")
+def main(names: tuple[str, ...], seeds: int, first: int, jobs: int, as_json: bool) -> None:
+    """Plant each bug (all of them without a NAME) and run seeds until a property condemns it.
+
+    Exit code 1 when one was not found.
+    """
+    wanted = names or tuple(BUGS)
+    with ThreadPoolExecutor(jobs) as pool:
+        found = list(pool.map(lambda name: hunt_in_process(name, first, seeds), wanted))
+    if as_json:
+        for each in found:
+            click.echo(json.dumps(each))
+    else:
+        Console().print(_table(found))
+    sys.exit(any(each["seed"] is None for each in found))
+
+
+def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:
+    """In an interpreter of its own, without assertions. Raises `CalledProcessError` when that breaks down."""
+    command = (sys.executable, "-O", "-m", "jepsen.planted.hunt", name, str(first), str(seeds))
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    table = Table("bug", "found by seed", "property")
+    for each in found:
+        seed = each["seed"]
+        others = ", ".join(f"{name} × {count}" for name, count in each["others"].items())
+        table.add_row(each["name"], "not found" if seed is None else str(seed), each["property"] or others)
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Plant one bug in this process and run seeds until a property condemns it; prints one line of JSON.
+
+Run by `python -O -m jepsen.planted.hunt NAME FIRST SEEDS`, for the product's assertions would find most bugs sooner.
+An error of the code under test is no verdict: such seeds are counted and passed by.
+"""
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+from jepsen.planted.registry import BUGS
+from jepsen.simulation.run import simulate
+
+
+def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
+    """The seed that found the bug and the property that was broken, and how often others were."""
+    bug = BUGS[name]
+    bug.plant()
+    others: Counter[str] = Counter()
+    for seed in range(first, first + seeds):
+        failure = simulate(seed).failure
+        if failure is not None and failure.is_property and failure.name in bug.properties:
+            return {"name": name, "seed": seed, "property": failure.name, "what": failure.what, "others": others}
+        if failure is not None:
+            others[failure.name] += 1
+    return {"name": name, "seed": None, "property": None, "what": "", "others": others}
+
+
+if __name__ == "__main__":
+    if __debug__:
+        sys.exit("run with python -O: without assertions inside the product")
+    print(json.dumps(hunt(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))  # noqa: T201 - this is its output

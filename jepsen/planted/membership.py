@@ -1,0 +1,37 @@
+"""Bugs in membership changes."""
+
+from jepsen.planted.patching import replace_method
+from raftlog.raft.configuration import Configuration, ConfigurationChange, why_invalid
+from raftlog.raft.leader import Leader
+from raftlog.raft.ready import Accepted, Refusal, Refused
+from raftlog.types import Index
+
+
+def two_changes_at_once() -> None:
+    """A second change may begin before the first is finished; whoever decided upon the older members gets his way."""
+
+    def propose(self: Leader, change: ConfigurationChange) -> Accepted | Refused:
+        replica = self._replica
+        wrong = why_invalid(change)
+        if not self.has_own_term_commit or wrong:
+            return self._refused(Refusal.INVALID_CHANGE, wrong or "")
+        current = replica.configuration
+        plain = Configuration(current.index, current.voters, current.learners)
+        index = self._append_configuration(plain.changed(change, Index(replica.log.last_index + 1)))
+        return Accepted(replica.term, index, index)
+
+    replace_method(Leader, "propose_configuration", propose)
+
+
+def leave_joint_early() -> None:
+    """The exit from a joint configuration is proposed before the joint one is committed."""
+
+    def maybe_leave(self: Leader) -> bool:
+        replica = self._replica
+        current = replica.configuration
+        if not current.is_joint:
+            return False
+        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        return True
+
+    replace_method(Leader, "_maybe_leave_joint", maybe_leave)

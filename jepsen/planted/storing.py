@@ -1,0 +1,82 @@
+"""Bugs in what is stored: the journal, the segments, and what a restart makes of them."""
+
+from collections.abc import Sequence
+
+from jepsen.planted.patching import replace_method
+from raftlog.raft import EntryId
+from raftlog.runtime import opening
+from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.group_recovery import RecoveredGroup, recover_group
+from raftlog.runtime.journal import ending
+from raftlog.runtime.journal.ending import BlockAt, Ending
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.journal.survey import FileSurvey, Run
+from raftlog.storage.disk import Disk
+from raftlog.storage.roll import Member
+from raftlog.types import Index, Term
+
+
+def replay_out_of_order() -> None:
+    """Hard states are replayed newest first, so that the oldest of them wins."""
+    set_hard_state = FoldedGroup.set_hard_state
+    seen: dict[int, FoldedGroup] = {}
+
+    def set_first(self: FoldedGroup, term: int, vote: Member | None) -> str | None:
+        if id(self) in seen:
+            return None
+        seen[id(self)] = self
+        return set_hard_state(self, term, vote)
+
+    replace_method(FoldedGroup, "set_hard_state", set_first)
+
+
+def cut_corrupt() -> None:
+    """An entry that recovery finds damaged is taken for the end of the log: it and all behind it are cut."""
+
+    def recover(disk: Disk, path: str, folded: FoldedGroup, fold: Fold | None) -> RecoveredGroup:
+        recovered = recover_group(disk, path, folded, fold)
+        if not recovered.damage:
+            return recovered
+        bad = min(damage.index for damage in recovered.damage)
+        if 1 < bad <= recovered.log.last_index and bad > recovered.log.segments[0].base_index:
+            recovered.log.cut_to_index(Index(bad - 1))
+        return recovered._replace(damage=(), lost_from=None, voting_position=None, unwritten=())
+
+    replace_method(opening, "recover_group", recover)
+
+
+def damaged_is_torn() -> None:
+    """Whatever is wrong in the journal is taken for the end of a write that was not finished, and cut."""
+
+    def judge(_path: str, surveys: Sequence[FileSurvey], _walk: list[Run], end: Ending) -> None:
+        for survey in surveys:
+            for run in survey.runs:
+                if run.end > end.end:
+                    stray = max(run.sequence, end.end)
+                    end.stray.append(BlockAt(run.file, run.block_of(stray), run.end - stray))
+            end.stray += [BlockAt(survey.file, bad.block, bad.count) for bad in survey.bad]
+
+    replace_method(ending, "_judge_what_is_behind", judge)
+
+
+def overwrite_before_cut() -> None:
+    """What a cut frees is overwritten at once, before the cut is durable."""
+    cut_to = GroupLog.cut_to
+
+    def cut_at_once(self: GroupLog, index: Index) -> bool:
+        if cut_to(self, index):
+            self.settle_cut()
+        return False
+
+    replace_method(GroupLog, "cut_to", cut_at_once)
+
+
+def forget_boundary_term() -> None:
+    """A trim forgets the term of the last entry that it deletes."""
+    trim = GroupLog.trim
+
+    def trim_and_forget(self: GroupLog, offset: int) -> None:
+        trim(self, offset)
+        self._boundary = EntryId(self._boundary.index, Term(0))
+
+    replace_method(GroupLog, "trim", trim_and_forget)

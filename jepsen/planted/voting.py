@@ -1,0 +1,71 @@
+"""Bugs in elections."""
+
+from jepsen.planted.patching import replace_method
+from raftlog.raft import election
+from raftlog.raft.core import RaftCore
+from raftlog.raft.entry import is_as_fresh
+from raftlog.raft.messages import PreVoteRequest, VoteRequest, Wake, WakeResponse
+from raftlog.raft.ready import Ready, Role
+from raftlog.raft.ready_maker import ReadyMaker
+from raftlog.raft.replica import Replica
+from raftlog.raft.role import Become, RoleBehaviour
+from raftlog.types import NodeId
+
+
+def skip_vote_sync() -> None:
+    """Votes and terms are told before they are durable."""
+    take = ReadyMaker.take
+
+    def take_and_tell(self: ReadyMaker, role: RoleBehaviour, why: str) -> Ready:
+        ready = take(self, role, why)
+        return ready._replace(messages_now=ready.messages_now + ready.messages_once_durable, messages_once_durable=())
+
+    replace_method(ReadyMaker, "take", take_and_tell)
+
+
+def vote_twice() -> None:
+    """The vote that was given in a term is not looked at."""
+
+    def maybe_vote(replica: Replica, request: VoteRequest) -> bool:
+        if not is_as_fresh(request.last, replica.vote_floor):
+            return False
+        replica.set_hard_state(replica.term, request.sender)
+        return True
+
+    replace_method(election, "maybe_vote", maybe_vote)
+
+
+def no_pre_vote() -> None:
+    """Whoever hears no leader campaigns at once, in the next term."""
+    become = RaftCore._become
+
+    def become_at_once(self: RaftCore, wanted: Become) -> None:
+        become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
+
+    replace_method(RaftCore, "_become", become_at_once)
+
+
+def refuse_pre_vote_asleep() -> None:
+    """A replica that sleeps believes in its leader: it refuses pre-votes, and lets nobody wake it but the leader.
+
+    Refusing pre-votes alone does no harm: whoever campaigns has told everybody to wake, and a silent process wakes its
+    followers as well. So these are gone too.
+    """
+    vote_request, step_wake = RaftCore._step_vote_request, RaftCore._step_wake
+
+    def refuse_asleep(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+        if self.is_asleep and isinstance(request, PreVoteRequest):
+            election.answer(self._replica, request, False)
+        else:
+            vote_request(self, request)
+
+    def sleep_on(self: RaftCore, message: Wake | WakeResponse) -> None:
+        if not (self.is_asleep and isinstance(message, Wake)):
+            step_wake(self, message)
+
+    def hear_nothing(self: RaftCore, node: NodeId, is_alive: bool) -> None:
+        self._replica.hibernation.note_process(node, is_alive)
+
+    replace_method(RaftCore, "_step_vote_request", refuse_asleep)
+    replace_method(RaftCore, "_step_wake", sleep_on)
+    replace_method(RaftCore, "hear_from_process", hear_nothing)

@@ -1,0 +1,103 @@
+"""`python -m jepsen.simulation`: run seeds, and say which of them broke what."""
+
+import json
+import os
+import sys
+import time
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jepsen.simulation.campaign import run_seeds
+from jepsen.simulation.kept_seeds import kept_seeds
+from jepsen.simulation.report import commit, failure_json, failure_text
+from jepsen.simulation.run import Outcome
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seeds", type=click.IntRange(min=1), default=60, show_default=True, help="How many seeds to run.")
+@click.option("--from", "first", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: os.cpu_count() or 1,
+    show_default="one for each core",
+    help="Processes that run seeds at the same time.",
+)
+@click.option(
+    "--failures-max",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Stop after so many failed seeds.",
+)
+@click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def main(seeds: int, first: int, jobs: int, failures_max: int, kept: bool, as_json: bool) -> None:
+    """Simulate whole Raft clusters: one run for each seed, 60 virtual seconds with faults, then convergence.
+
+    Exit code 1 when any seed failed. A report names the one command that repeats it.
+    """
+    wanted = list(dict.fromkeys([*range(first, first + seeds), *(each.seed for each in kept_seeds() if kept)]))
+    began = time.monotonic()
+    outcomes: list[Outcome] = []
+    failed = 0
+    with _progress(as_json) as progress:
+        task = progress.add_task("seeds", total=len(wanted))
+        for outcome in run_seeds(wanted, jobs):
+            outcomes.append(outcome)
+            progress.advance(task)
+            if outcome.failure is not None:
+                failed += 1
+                progress.console.print(f"seed {outcome.seed}: {outcome.failure.name}", style="red", highlight=False)
+            if failed >= failures_max:
+                break
+    _say(sorted(outcomes), time.monotonic() - began, as_json)
+    sys.exit(1 if failed else 0)
+
+
+def _progress(as_json: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=as_json,
+    )
+
+
+def _say(outcomes: list[Outcome], seconds: float, as_json: bool) -> None:
+    failures = [outcome for outcome in outcomes if outcome.failure is not None]
+    revision = commit() if failures else ""
+    count = len(outcomes)
+    figures = {
+        "seeds": count,
+        "failed": len(failures),
+        "seconds": round(seconds, 1),
+        "cpu_s_per_seed": round(sum(outcome.cpu_s for outcome in outcomes) / count, 3),
+        "virtual_s": round(sum(outcome.virtual_s for outcome in outcomes)),
+        "steps": sum(outcome.steps for outcome in outcomes),
+        "acknowledged": sum(outcome.acknowledged for outcome in outcomes),
+    }
+    if as_json:
+        reports = [failure_json(outcome, revision) for outcome in failures]
+        click.echo(json.dumps({**figures, "digests": _digests(outcomes), "failures": reports}))
+        return
+    for outcome in failures:
+        click.echo(failure_text(outcome, revision) + "\n")
+    click.echo(
+        f"{count} seeds, {len(failures)} failed; {figures['seconds']} s, {figures['cpu_s_per_seed']} CPU s a seed; "
+        f"{figures['virtual_s']:,} virtual seconds, {figures['steps']:,} steps, "
+        f"{figures['acknowledged']:,} acknowledged records"
+    )
+
+
+def _digests(outcomes: list[Outcome]) -> dict[str, str]:
+    return {str(outcome.seed): outcome.digest for outcome in outcomes}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""A whole cluster in virtual time: machines, network, groups, what is watched of them, and the history of its clients.
+
+    loop, network     one of each
+    machines          by node id; `options.nodes` of them hold every group from the beginning, the others nothing
+    groups            plans: id, name, first roll, and the properties that are watched
+    panel             judges the history of the clients while it is recorded
+
+Everything random comes from the seed, each part of the cluster from a generator of its own. Made by `run`.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from random import Random
+from typing import Final
+
+from jepsen.simulation.clock import NodeClock
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.node import Node, Process
+from jepsen.simulation.options import Options, generator
+from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
+from jepsen.simulation.timed_disk import TimedDisk
+from jepsen.simulation.trace import Trace
+from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.wiring import SimulatedTransport
+from raftlog.checkers import Op, Panel, Recorder
+from raftlog.errors import CorruptBatch
+from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Role
+from raftlog.raft.messages import VoteResponse
+from raftlog.runtime.control_entries import member_of
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.transport import Envelope
+from raftlog.storage.roll import Roll
+from raftlog.types import Index, NodeId, TopicPartition
+
+READ_BACK_MAX: Final = 300
+"""Entries that are read again after each restart, the newest ones."""
+
+
+class Moment(Enum):
+    """What a fault may wait for. Votes and acknowledgements are told to others by then."""
+
+    VOTE = "votes"
+    LEAD = "becomes leader"
+    CUT = "cuts its log"
+    COMMIT = "commits as leader"
+    MEMBERS = "appends a configuration"
+
+
+class GroupPlan:
+    """A group of the cluster, and what is known of it from outside."""
+
+    def __init__(self, number: int, group_id: uuid.UUID) -> None:
+        self.number, self.group_id = number, group_id
+        self.key: GroupKey = group_id.bytes
+        self.partition = TopicPartition("t", number)
+        self.properties = GroupProperties(str(self.partition))
+        self.roll: Roll
+        self.initial: tuple[ReplicaId, ...] = ()
+        self.begun: set[ReplicaId] = set()
+        """Replicas that have begun; never iterated."""
+        self.retired: set[ReplicaId] = set()
+        """Replicas that were removed, or whose disk is gone: they do not come back as themselves. Never iterated."""
+        self.configurations: dict[ReplicaId, Configuration] = {}
+        """The one that each replica went by last."""
+        self.readers_at: dict[int, int] = {}
+        """Up to which offset each reader has read; what is below all of them may be trimmed."""
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.loop = VirtualLoop(Trace())
+        self.network = SimulatedNetwork(self.loop, self.random("network"), options.link)
+        self.panel = Panel()
+        self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
+        self.config = options.driver_config()
+        self.machines: dict[NodeId, Machine] = {}
+        self.is_damage_expected: Callable[[Machine, GroupPlan], bool] = lambda _machine, _plan: False
+        """Whether somebody damaged files of this replica."""
+        self.ambush: Callable[[Moment, Machine], object] | None = None
+        """Told of certain moments, for faults that wait for one."""
+        self._processes = 0
+        self._add_machines()
+        self.groups = [self._plan(number) for number in range(options.groups)]
+        self._by_key = {plan.key: plan for plan in self.groups}
+
+    def random(self, name: str) -> Random:
+        """A generator for one part of the cluster."""
+        return generator(self.options.seed, name)
+
+    def _add_machines(self) -> None:
+        options, random = self.options, self.random("machines")
+        nodes: dict[NodeId, Node] = {}
+        for number in range(1, options.nodes + options.spares + 1):
+            clock = NodeClock(
+                offset_ns=random.randrange(10**12), drift_ppm=random.randint(-options.drift_ppm, options.drift_ppm)
+            )
+            node = self.loop.add_node(f"n{number}", clock)
+            self.network.attach(node)
+            nodes[NodeId(number)] = node
+        connect = partial(self._connect, nodes)
+        for node_id, node in nodes.items():
+            disk = TimedDisk(self.random(f"disk {node_id}"), self.loop, options.disk_delays_ns[node.number])
+            own = self.random(f"machine {node_id}")
+            self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.config, self, connect, own)
+
+    def _connect(
+        self, nodes: dict[NodeId, Node], process: Process, watch: Callable[[Sequence[Envelope]], None]
+    ) -> SimulatedTransport:
+        return SimulatedTransport(self.network, process, nodes, streams=self.options.streams, watch=watch)
+
+    def _plan(self, number: int) -> GroupPlan:
+        plan = GroupPlan(number, uuid.UUID(int=self.random(f"group {number}").getrandbits(128), version=4))
+        plan.initial = tuple(machine.me for machine in list(self.machines.values())[: self.options.nodes])
+        voters = tuple(map(member_of, plan.initial))
+        plan.configurations = {replica: Configuration(Index(1), plan.initial) for replica in plan.initial}
+        plan.roll = Roll(plan.group_id, 1, 0, 0, -1, self.machines[NodeId(1)].wall_ms(), 1, voters)
+        return plan
+
+    def new_process(self) -> int:
+        """The number of a client's process in the history."""
+        self._processes += 1
+        return self._processes
+
+    def start(self) -> None:
+        for machine in self.machines.values():
+            machine.start()
+
+    def close(self) -> None:
+        self.loop.close()
+
+    def break_property(self, name: str, **numbers: object) -> None:
+        raise PropertyBroken(name, numbers)
+
+    def _feed(self, op: Op) -> None:
+        for anomaly in self.panel.feed(op):
+            raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
+
+    # what is known from outside
+
+    def leader(self, plan: GroupPlan) -> tuple[Machine, Group] | None:
+        """The leader of the latest term among the processes that can work now."""
+        best: tuple[Machine, Group] | None = None
+        for machine in self.machines.values():
+            group = machine.group(plan.key) if machine.is_running else None
+            if (
+                group is not None
+                and group.core.role is Role.LEADER
+                and (best is None or group.core.term > best[1].core.term)
+            ):
+                best = machine, group
+        return best
+
+    def machine_of(self, replica: ReplicaId) -> Machine | None:
+        """Where the replica lives; none when its disk is gone."""
+        machine = self.machines[replica.node_id]
+        return machine if machine.me == replica else None
+
+    def replicas(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
+        """Replicas of the group in processes that are up, by node."""
+        found = ((machine, machine.group(plan.key)) for machine in self.machines.values())
+        return [(machine, group) for machine, group in found if group is not None]
+
+    def configurations(self, plan: GroupPlan) -> list[Configuration]:
+        """Those that some replica still goes by; a replica that is gone for good goes by none."""
+        held = {known: None for replica, known in plan.configurations.items() if replica not in plan.retired}
+        return list(held)
+
+    # what machines tell
+
+    def may_create(self, machine: Machine, driver: Driver) -> None:
+        for plan in self.groups:
+            if machine.me in plan.initial and machine.me not in plan.begun:
+                if plan.key not in driver.groups:
+                    driver.create_group(plan.roll)
+                plan.begun.add(machine.me)
+
+    def opened(self, machine: Machine, driver: Driver) -> None:
+        for plan in self.groups:
+            if machine.me in plan.retired or plan.key in driver.groups:
+                continue
+            if plan.properties.promises.has_promised(machine.me):
+                self.break_property("replica-gone", replica=machine, group=plan.partition)
+
+    def recovered(self, machine: Machine, group: Group) -> None:
+        plan = self._by_key[group.key]
+        log = group.log
+        if group.damage is not None and not self.is_damage_expected(machine, plan):
+            self.break_property("unprovoked-damage", replica=machine, group=plan.partition, damage=group.damage)
+        found = Recovered(
+            newest_entries(group),
+            max(group.core.committed_index, log.boundary.index),
+            group.high_watermark,
+            group.core.term,
+            group.core.configuration,
+            group.damage is not None,
+        )
+        machine.note(
+            f"{plan.partition}: recovered to {log.last_index}@{group.core.last_id.term} "
+            f"in term {group.core.term}{', damaged' if group.damage else ''}"
+        )
+        plan.properties.saw_restart(_replica(machine), log, found)
+
+    def stepped(self, machine: Machine, group: Group, ready: Ready) -> None:
+        plan = self._by_key[group.key]
+        core = group.core
+        now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
+        plan.properties.saw_ready(_replica(machine), group.log, ready, now)
+        plan.configurations[machine.me] = core.configuration
+        role = ready.role_state
+        if role is not None:
+            follows = f", follows n{role.leader.node_id}" if role.leader and role.leader != machine.me else ""
+            machine.note(f"{plan.partition}: {role.role.value} of term {role.term}{follows}: {role.why}")
+        self.loop.trace.number(core.committed_index)
+        if self.ambush is not None and (moment := _moment(ready, now.leads)) is not None:
+            self.ambush(moment, machine)
+
+    def sends(self, machine: Machine, envelopes: Sequence[Envelope]) -> None:
+        driver = machine.driver
+        if driver is None:
+            return
+        for key, message in envelopes:
+            group = driver.groups.get(key)
+            if group is not None:
+                self._by_key[key].properties.saw_message(message, group.log, group.core.term)
+                if self.ambush is not None and type(message) is VoteResponse and message.is_granted:
+                    self.ambush(Moment.VOTE, machine)
+
+    def lost_identity(self, machine: Machine, old: ReplicaId) -> None:
+        for plan in self.groups:
+            plan.retired.add(old)
+
+
+def _moment(ready: Ready, leads: bool) -> Moment | None:
+    if ready.cut_to is not None:
+        return Moment.CUT
+    if ready.role_state is not None and ready.role_state.role is Role.LEADER:
+        return Moment.LEAD
+    if any(entry.configuration is not None for entry in ready.entries):
+        return Moment.MEMBERS
+    return Moment.COMMIT if leads and ready.apply is not None else None
+
+
+def newest_entries(group: Group) -> list[Entry]:
+    """The newest entries of a log, oldest first; those only that can be read."""
+    log = group.log
+    index = max(log.boundary.index + 1, log.last_index - READ_BACK_MAX + 1)
+    found: list[Entry] = []
+    while index <= log.last_index:
+        try:
+            read = log.entries(Index(index), READ_BACK_MAX, 1 << 20)
+        except CorruptBatch:
+            index += 1
+            continue
+        found.extend(read)
+        index += max(1, len(read))
+    return found
+
+
+def _replica(machine: Machine) -> Replica:
+    return Replica(machine.me, machine.node.starts)

@@ -1,0 +1,196 @@
+"""The end of a run: everything heals, and then everything has to come right within a bound.
+
+In this order, each a property of its own when it does not happen: every group takes a write; damaged replicas are
+found out, repaired and well again; the operators reach the members that they want; all members hold the same log,
+applied to its end. Then every replica is read from its start to its end, the files of all replicas are compared byte
+by byte, and the history is judged as a whole.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
+from raftlog.checkers import Assign, Poll
+from raftlog.checkers.history import ASSIGN, POLL
+from raftlog.errors import CorruptBatch
+from raftlog.raft import Configuration
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.types import Index, Offset
+
+LOOK_S: Final = 0.2
+"""How often the slow conditions are looked at."""
+WRITES_S: Final = 3.0
+"""How long clients go on writing once every group took a write."""
+DRAIN_BYTES: Final = 1 << 16
+
+
+class Convergence:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, nemesis: Nemesis) -> None:
+        self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
+        self.loop = cluster.loop
+
+    def demand(self) -> None:
+        """Heal, wait, and compare. Raises `PropertyBroken`."""
+        bound_s = self.cluster.options.convergence_s
+        self.nemesis.end()
+        healed_ns = self.loop.now_ns
+        self._within(self.cluster.options.progress_s, "no-progress", lambda: self._without_writes(healed_ns))
+        self.loop.run_for(WRITES_S)
+        self.workload.stop_producers()
+        self._sweep()
+        self._within(bound_s, "no-repair", self._damaged)
+        self._within(bound_s, "members-not-reached", self._unsettled)
+        self._within(bound_s, "no-convergence", self._different)
+        self.workload.stop()
+        self.loop.run_for(PATIENCE_MS[-1] / 1000 + 0.1)  # open requests find their deadline
+        self._drain()
+        for plan in self.cluster.groups:
+            compare_files(plan, self._members(plan))
+        verdict = self.cluster.panel.finish()
+        if not verdict.is_clean():
+            first = verdict.anomalies[0]
+            raise PropertyBroken(first.kind, {"verdict": str(verdict)})
+
+    def _within(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
+        """Wait until nothing is missing."""
+        deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
+        while wanted := missing():
+            if self.loop.now_ns >= deadline_ns:
+                raise PropertyBroken(
+                    name, {"bound_s": bound_s, "missing": "; ".join(wanted), "cluster": self._picture()}
+                )
+            self.loop.run_for(LOOK_S)
+
+    def _without_writes(self, since_ns: int) -> list[str]:
+        return [
+            f"{plan.partition} took no write"
+            for plan in self.cluster.groups
+            if all(producer.acknowledged_ns <= since_ns for producer in self.workload.producers[plan.number])
+        ]
+
+    def _sweep(self) -> None:
+        """Read every file that may be damaged, as a scrub does."""
+        for damage in self.nemesis.harm.open_damages():
+            damage.machine.call(partial(_scrub, damage.plan))
+
+    def _damaged(self) -> list[str]:
+        return [f"{damage.path} at {damage.position}" for damage in self.nemesis.harm.open_damages()]
+
+    def _unsettled(self) -> list[str]:
+        return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]
+
+    def _different(self) -> list[str]:
+        return [str(plan.partition) for plan in self.cluster.groups if not self._is_same_everywhere(plan)]
+
+    def _is_same_everywhere(self, plan: GroupPlan) -> bool:
+        found = self.cluster.leader(plan)
+        if found is None:
+            return False
+        core = found[1].core
+        members = self._members(plan)
+        return len(members) == len(core.configuration.all_members()) and all(
+            group.core.last_id == core.last_id and group.applied_index == core.last_id.index for _, group in members
+        )
+
+    def _members(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
+        """Those of the newest configuration that anybody has."""
+        replicas = self.cluster.replicas(plan)
+        held = max((group.core.configuration for _, group in replicas), default=Configuration(Index(0), ()))
+        return [(machine, group) for machine, group in replicas if held.has_member(machine.me)]
+
+    def _drain(self) -> None:
+        """Read everything from every replica."""
+        for plan in self.cluster.groups:
+            for machine, group in self._members(plan):
+                self._drain_one(plan, machine, group)
+
+    def _drain_one(self, plan: GroupPlan, machine: Machine, group: Group) -> None:
+        recorder, process = self.cluster.recorder, self.cluster.new_process()
+        offset = group.log_start_offset
+        recorder.ok(recorder.invoke(process, ASSIGN, Assign(((plan.partition, offset),))))
+        while offset < group.high_watermark:
+            op = recorder.invoke(process, POLL, Poll())
+            fetched = decode(plan, group.read(offset, DRAIN_BYTES), offset)
+            recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
+            if not fetched.offsets:
+                numbers = {"replica": str(machine), "offset": offset, "high_watermark": group.high_watermark}
+                raise PropertyBroken("unreadable", numbers)
+            offset = Offset(fetched.offsets[-1] + 1)
+
+    def _picture(self) -> str:
+        """Every replica in a line."""
+        lines = []
+        for plan in self.cluster.groups:
+            for machine, group in self.cluster.replicas(plan):
+                lines.append(f"\n    {plan.partition} {machine.name} {describe(group)}")
+        down = [machine.name for machine in self.cluster.machines.values() if machine.driver is None]
+        return "".join(lines) + (f"\n    down: {', '.join(down)}" if down else "")
+
+
+def describe(group: Group) -> str:
+    """One replica for people."""
+    status = group.core.status()
+    members = status.configuration
+    voters = ",".join(map(str, members.voters))
+    others = "".join(
+        f" {name}={','.join(map(str, ids))}"
+        for name, ids in (("outgoing", members.outgoing), ("learners", members.learners))
+        if ids
+    )
+    marks = "".join(
+        f", {word}" for word, holds in (("asleep", status.is_asleep), ("quarantined", status.is_quarantined)) if holds
+    )
+    return (
+        f"{status.me}: {status.role.value} of term {status.term}, leader {status.leader}, last {status.last}, "
+        f"durable {status.durable_index}, committed {status.committed_index}, applied {group.applied_index}, "
+        f"boundary {group.log.boundary}, voters {voters}{others} (entry {members.index}){marks}"
+        f"{f', damage: {group.damage}' if group.damage else ''}"
+    )
+
+
+def _scrub(plan: GroupPlan, driver: Driver) -> None:
+    """Read every entry in the files; what is damaged is found by that."""
+    group = driver.groups.get(plan.key)
+    index = 0 if group is None else group.log.boundary.index + 1
+    while group is not None and index <= group.log.written_index:
+        try:
+            read = group.log.segments.read_entries(Index(index), group.log.written_index, 1 << 16)
+        except CorruptBatch as error:
+            group.note_damage(error)
+            return
+        index += max(1, len(read))
+
+
+def compare_files(plan: GroupPlan, members: list[tuple[Machine, Group]]) -> None:
+    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes."""
+    files = {machine.name: _segments(machine, group) for machine, group in members}
+    start = max((min(segments) for segments in files.values() if segments), default="")
+    names = list(files)
+    for one, other in pairwise(names):
+        first = {name: content for name, content in files[one].items() if name >= start}
+        second = {name: content for name, content in files[other].items() if name >= start}
+        differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+        if differing:
+            name = differing[0]
+            sizes = f"{len(first.get(name, b''))} and {len(second.get(name, b''))} bytes"
+            numbers = {"group": plan.partition, "replicas": f"{one} and {other}", "file": name, "sizes": sizes}
+            raise PropertyBroken("files-differ", numbers)
+
+
+def _segments(machine: Machine, group: Group) -> dict[str, bytes]:
+    prefix = f"{group.path}/"
+    return {
+        path.removeprefix(prefix): content
+        for path, content in machine.disk.snapshot().items()
+        if path.startswith(prefix) and path.endswith(".log")
+    }

@@ -1,0 +1,19 @@
+"""Seeds that once found something, each with its cause; `kept_seeds.json` holds them, and tests run them for ever."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).with_name("kept_seeds.json")
+
+
+class KeptSeed(NamedTuple):
+    """`found` is the property that was broken, `cause` what was wrong, in a sentence."""
+
+    seed: int
+    found: str
+    cause: str
+
+
+def kept_seeds() -> list[KeptSeed]:
+    return [KeptSeed(**each) for each in json.loads(FILE.read_text())]

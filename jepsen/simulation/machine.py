@@ -1,0 +1,214 @@
+"""A machine of the cluster: a node, the disk that survives its crashes, and the driver of the process that runs on it.
+
+The disk has a uuid, which with the node's id says whose votes are cast here. A damaged journal or a wiped disk gets a
+new one: what was promised under the old one is void, and an operator has to replace the member (`operator`). A process
+whose disk fails ends, and is started again by whoever started it.
+
+    boot epoch = number of starts,    driver is not None ⇒ the process is up and has recovered its groups
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.node import Node, Process, State
+from jepsen.simulation.options import generator
+from jepsen.simulation.timed_disk import TimedDisk
+from jepsen.simulation.wiring import SimulatedTransport
+from raftlog.errors import JournalDamaged, RaftlogError, StorageError, Unavailable
+from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.transport import Envelope
+from raftlog.types import NodeId
+
+DATA_DIR = "/data"
+
+
+class Watcher(Protocol):
+    """Who is told what happens on a machine."""
+
+    def opened(self, machine: "Machine", driver: Driver) -> None:
+        """A process has opened its disk."""
+        ...
+
+    def recovered(self, machine: "Machine", group: Group) -> None:
+        """A process found this group on its disk, or made it."""
+        ...
+
+    def stepped(self, machine: "Machine", group: Group, ready: Ready) -> None: ...
+
+    def sends(self, machine: "Machine", envelopes: Sequence[Envelope]) -> None: ...
+
+    def lost_identity(self, machine: "Machine", old: ReplicaId) -> None:
+        """What the old disk uuid promised is void."""
+        ...
+
+    def may_create(self, machine: "Machine", driver: Driver) -> None:
+        """The groups of this machine that are to begin here, as far as they are not there yet."""
+        ...
+
+
+class Machine:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        node: Node,
+        node_id: NodeId,
+        disk: TimedDisk,
+        config: DriverConfig,
+        watcher: Watcher,
+        connect: Callable[[Process, Callable[[Sequence[Envelope]], None]], SimulatedTransport],
+        random: Random,
+    ) -> None:
+        self.loop, self.node, self.node_id, self.disk = loop, node, node_id, disk
+        self.config = config
+        self.driver: Driver | None = None
+        self.boot_epoch = 0
+        self.me = ReplicaId(node_id, self._new_uuid(random))
+        self.is_new_disk = True
+        """No process has opened the journal of this disk uuid yet."""
+        self._watcher = watcher
+        self._connect = connect
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"<machine {self.node.name} {self.me}>"
+
+    # what a test sees
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is there that can work now."""
+        process = self.node.process
+        return process is not None and process.state is State.RUNNING
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def group(self, key: GroupKey) -> Group | None:
+        """The replica here, if the process is up and has one."""
+        return None if self.driver is None else self.driver.groups.get(key)
+
+    def call(self, callback: Callable[[Driver], object]) -> bool:
+        """Run it as code of the process; false when there is none that has recovered."""
+        process, driver = self.node.process, self.driver
+        if process is None or driver is None:
+            return False
+        process.call_soon(callback, driver)
+        return True
+
+    def note(self, text: str) -> None:
+        self.loop.note(self.node.name, text)
+
+    # life and death
+
+    def start(self) -> None:
+        process = self.node.start()
+        self.boot_epoch += 1
+        self.disk.process = process
+        process.call_soon(self._open, process)
+
+    def crash(self) -> None:
+        """kill -9: the disk keeps what was written."""
+        self._die()
+        self.disk.process_crash()
+
+    def lose_power(self) -> None:
+        """The disk keeps what was synced, and of the rest whatever it likes."""
+        self._die()
+        self.disk.power_loss(torn=self._random.random() < 0.8)
+        self.note("its power is lost: what was not synced may be gone")
+
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one."""
+        assert self.driver is None, f"{self} runs"
+        self.note("its disk is wiped")
+        self.disk.wipe()
+        self._lose_identity()
+
+    def _die(self) -> None:
+        self.driver = None
+        self.disk.process = None
+        if self.node.process is not None:
+            self.node.crash()
+
+    def _open(self, process: Process) -> None:
+        """What the program does when it starts."""
+        transport = self._connect(process, partial(self._watcher.sends, self))
+        try:
+            driver = self._open_driver(transport)
+            self.is_new_disk = False
+            self._watcher.may_create(self, driver)
+        except (StorageError, Unavailable, OSError) as error:
+            self._give_up(process, error)
+            return
+        driver.on_failure = partial(self._give_up, process)
+        driver.on_step = partial(self._watcher.stepped, self)
+        self.driver = driver
+        transport.deliver_to(driver)
+        self._watcher.opened(self, driver)
+        for group in driver.groups.values():
+            self._watcher.recovered(self, group)
+        driver.start()
+
+    def _open_driver(self, transport: SimulatedTransport) -> Driver:
+        try:
+            return self._try_open(transport)
+        except JournalDamaged as error:
+            self.note(f"its journal is damaged: {error}")
+            self._move_aside()
+            self._lose_identity()
+            return self._try_open(transport)
+
+    def _try_open(self, transport: SimulatedTransport) -> Driver:
+        return Driver.open(
+            self.disk,
+            DATA_DIR,
+            self.me,
+            transport,
+            generator(self.me, self.boot_epoch),
+            self.config,
+            boot_epoch=self.boot_epoch,
+            wall_ms=self.wall_ms,
+            create=self.is_new_disk,
+        )
+
+    def wall_ms(self) -> int:
+        return self.node.wall_ns() // 1_000_000
+
+    def _give_up(self, process: Process, error: RaftlogError | OSError) -> None:
+        """The process ends by itself, a moment later, as soon as its code has returned."""
+        self.note(f"ends: {error}")
+        self.loop.call_at_ns(self.loop.now_ns, self._end, process)
+
+    def _end(self, process: Process) -> None:
+        if self.node.process is process:
+            self.crash()
+
+    def _move_aside(self) -> None:
+        """What the old disk uuid left: not of any use here, and not to be taken for the logs of the new one."""
+        aside = f"{DATA_DIR}/.raftlog/aside/{self.me.disk_uuid}"
+        self.disk.make_directory(aside)
+        for name in self.disk.list_directory(DATA_DIR):
+            if name != ".raftlog":
+                self.disk.rename(f"{DATA_DIR}/{name}", f"{aside}/{name}")
+        self.disk.sync([], [DATA_DIR, aside])
+
+    def _lose_identity(self) -> None:
+        old = self.me
+        self.me = ReplicaId(self.node_id, self._new_uuid(self._random))
+        self.is_new_disk = True
+        self._watcher.lost_identity(self, old)
+
+    @staticmethod
+    def _new_uuid(random: Random) -> uuid.UUID:
+        return uuid.UUID(int=random.getrandbits(128), version=4)

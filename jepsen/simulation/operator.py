@@ -1,0 +1,196 @@
+"""The operator of a group: brings its members to where they shall be, one small change at a time.
+
+He sees what the leader knows, waits until the last change is finished, and makes the next: a learner first, which
+becomes a voter once it is caught up, often in exchange for one that shall go. Members whose disk is gone are replaced
+under the new disk's uuid. Removed replicas go away after a while; until then they may disturb, and must not.
+
+A replica that was removed does not come back as itself: its votes were cast on a log that it has no longer.
+"""
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.harm import Harm
+from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.options import Fault
+from raftlog.errors import RaftlogError
+from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Committed, Group
+from raftlog.types import NodeId
+
+STEP_NS: Final = 300 * MILLISECOND_NS
+LINGER_NS: Final = 4 * SECOND_NS
+"""How long a removed replica stays around."""
+CAUGHT_UP_ENTRIES: Final = 8
+IMPATIENCE: Final = 0.05
+"""Share of steps in which two changes are asked for at once, and perhaps at the wrong time."""
+
+
+class Operator:
+    """See the module. `target` are the nodes that shall vote."""
+
+    def __init__(self, cluster: Cluster, plan: GroupPlan, harm: Harm, random: Random) -> None:
+        self.cluster, self.plan, self.harm, self.random = cluster, plan, harm, random
+        self.target: tuple[NodeId, ...] = tuple(replica.node_id for replica in plan.initial)
+        self.is_restless = Fault.MEMBERS in cluster.options.faults
+        """A second operator interferes; not any more at the end."""
+        self._removed_ns: dict[ReplicaId, int] = {}
+
+    def start(self) -> None:
+        self.cluster.loop.call_at_ns(self.cluster.loop.now_ns + STEP_NS, self._step)
+
+    def retarget(self) -> None:
+        """Want other voters: some in, some out."""
+        able = [node_id for node_id, machine in self.cluster.machines.items() if machine.me not in self.plan.retired]
+        count = self.random.choice((len(self.target) - 1, len(self.target), len(self.target), len(self.target) + 1))
+        count = min(max(count, 2, self.cluster.options.nodes - 1), 5, len(able))
+        if count >= 2:
+            self.target = tuple(sorted(self.random.sample(able, count)))
+            self.cluster.loop.note("operator", f"{self.plan.partition} shall have nodes {_names(self.target)}")
+
+    def is_done(self) -> bool:
+        """Whether the members are those that shall be."""
+        found = self.cluster.leader(self.plan)
+        if found is None:
+            return False
+        core = found[1].core
+        settled = not core.configuration.is_joint and core.configuration.index <= core.committed_index
+        return settled and self._next_change(found[1]) is None and not self._strangers(core.configuration)
+
+    # one step
+
+    def _step(self) -> None:
+        self.start()
+        found = self.cluster.leader(self.plan)
+        if found is None:
+            return
+        machine, group = found
+        configuration = group.core.configuration
+        if self.is_restless and self.random.random() < IMPATIENCE:
+            self._interfere(machine, configuration)
+        if configuration.is_joint or configuration.index > group.core.committed_index:
+            return
+        self._send_strangers_away(configuration)
+        change = self._next_change(group)
+        if change is not None:
+            machine.call(partial(self._change, change))
+
+    def _interfere(self, machine: Machine, held: Configuration) -> None:
+        """Demote two voters at once without waiting for what is under way; at most one of it may be done."""
+        for voter in self.random.sample(held.voters, min(2, len(held.voters) - 1)):
+            voters = tuple(other for other in held.voters if other != voter)
+            change = ConfigurationChange(voters, (*held.learners, voter), held.index)
+            if self.harm.allows(self.plan, Configuration(held.index, voters, change.learners, held.voters)):
+                machine.call(partial(self._change, change))
+
+    def _next_change(self, group: Group) -> ConfigurationChange | None:
+        held = group.core.configuration
+        wanted = [self.cluster.machines[node_id].me for node_id in self.target]
+        missing = [replica for replica in wanted if replica not in held.voters and replica not in self.plan.retired]
+        for replica in missing:
+            if replica not in held.learners:
+                return self._checked(held, held.voters, (*held.learners, replica)) if self._joins(replica) else None
+        obsolete = [voter for voter in held.voters if voter not in wanted]
+        obsolete.sort(key=lambda voter: self.cluster.machine_of(voter) is not None)
+        caught_up = [replica for replica in missing if self._is_caught_up(group, replica)]
+        if caught_up:
+            leaves = obsolete[:1] if self.random.random() < 0.6 else []
+            return self._exchange(held, caught_up[0], leaves) or self._exchange(held, caught_up[0], obsolete[:1])
+        if obsolete and not missing:
+            voters = tuple(voter for voter in held.voters if voter != obsolete[0])
+            return self._checked(held, voters, held.learners)
+        learners = tuple(learner for learner in held.learners if learner in wanted)
+        return self._checked(held, held.voters, learners) if learners != held.learners else None
+
+    def _exchange(self, held: Configuration, enters: ReplicaId, leaves: list[ReplicaId]) -> ConfigurationChange | None:
+        same_node = [voter for voter in held.voters if voter.node_id == enters.node_id]
+        voters = tuple(voter for voter in held.voters if voter not in leaves and voter not in same_node)
+        learners = tuple(learner for learner in held.learners if learner != enters)
+        return self._checked(held, (*voters, enters), learners)
+
+    def _checked(
+        self, held: Configuration, voters: tuple[ReplicaId, ...], learners: tuple[ReplicaId, ...]
+    ) -> ConfigurationChange | None:
+        """The change, if it leaves enough members that are well."""
+        change = ConfigurationChange(voters, learners, held.index)
+        is_sound = len(voters) > 0 and self.harm.allows(self.plan, held.changed(change, held.index))
+        return change if is_sound else None
+
+    def _joins(self, replica: ReplicaId) -> bool:
+        """Whether the new replica is there; it is made where it is not."""
+        machine = self.cluster.machine_of(replica)
+        if machine is None or machine.driver is None:
+            return False
+        if machine.group(self.plan.key) is None:
+            machine.call(partial(self._join, machine))
+            return False
+        return True
+
+    def _join(self, machine: Machine, driver: Driver) -> None:
+        if self.plan.key not in driver.groups and machine.driver is driver:
+            try:
+                group = driver.join_group(self.plan.group_id)
+            except (RaftlogError, OSError) as error:
+                machine.note(f"{self.plan.partition}: cannot join, {error}")
+                return
+            machine.note(f"{self.plan.partition}: joins as {machine.me}")
+            self.cluster.recovered(machine, group)
+
+    def _is_caught_up(self, group: Group, replica: ReplicaId) -> bool:
+        for follower in group.core.status().followers:
+            if follower.member == replica:
+                return follower.match_index + CAUGHT_UP_ENTRIES >= group.core.committed_index
+        return False
+
+    def _change(self, change: ConfigurationChange, driver: Driver) -> None:
+        group = driver.groups.get(self.plan.key)
+        if group is not None:
+            voters, learners = _members(change.voters), _members(change.learners)
+            self.cluster.loop.note("operator", f"{self.plan.partition}: voters {voters}, learners {learners}")
+            group.change_members(change).add_done_callback(self._changed)
+
+    def _changed(self, future: "asyncio.Future[Committed]") -> None:
+        error = future.exception()
+        if isinstance(error, RaftlogError):
+            self.cluster.loop.note("operator", f"{self.plan.partition}: not changed, {error}")
+        elif error is not None:
+            raise error
+
+    # those who were removed
+
+    def _strangers(self, held: Configuration) -> list[Machine]:
+        """Machines with a replica that no longer belongs to the group."""
+        return [
+            machine
+            for machine, _ in self.cluster.replicas(self.plan)
+            if not held.has_member(machine.me) and machine.me not in map(self._me, self.target)
+        ]
+
+    def _me(self, node_id: NodeId) -> ReplicaId:
+        return self.cluster.machines[node_id].me
+
+    def _send_strangers_away(self, held: Configuration) -> None:
+        now_ns = self.cluster.loop.now_ns
+        for machine in self._strangers(held):
+            since_ns = self._removed_ns.setdefault(machine.me, now_ns)
+            self.plan.retired.add(machine.me)
+            if now_ns - since_ns >= LINGER_NS:
+                machine.call(partial(self._remove, machine))
+
+    def _remove(self, machine: Machine, driver: Driver) -> None:
+        if self.plan.key in driver.groups:
+            machine.note(f"{self.plan.partition}: is removed here")
+            driver.remove_group(self.plan.key)
+
+
+def _names(nodes: tuple[NodeId, ...]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+def _members(replicas: tuple[ReplicaId, ...]) -> str:
+    return ", ".join(map(str, replicas)) or "none"

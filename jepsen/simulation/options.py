@@ -1,0 +1,240 @@
+"""What one run is like: every option is drawn from the run's seed, and a failure prints them all.
+
+Sizes are small and times are short on purpose, so that segments roll, checkpoints come, followers fall behind and
+groups fall asleep within a minute of virtual time. Of the faults each run gets a part (swarm testing): a run with few
+kinds reaches states that a run with all of them never leaves alone.
+"""
+
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from random import Random
+from typing import Final
+
+from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
+from raftlog.raft import RaftSettings
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.config import JournalConfig
+
+KIB: Final = 1024
+MACHINES_MAX: Final = 6
+
+
+class Scenario(Enum):
+    """What is tried: everything at once, or one promise in a setting that nothing else disturbs."""
+
+    EVERYTHING = "everything"
+    FLAPPING = "flapping"
+    """One follower comes and goes: it never unseats a healthy leader."""
+    SLEEPING = "sleeping"
+    """The leader of a sleeping group dies: another one is elected within the bound."""
+
+
+class Fault(Enum):
+    """Kinds of faults; `nemesis` says what each does."""
+
+    CRASH = "crash"
+    POWER = "power loss"
+    PAUSE = "pause"
+    CLOCK = "clock"
+    HALVES = "halves"
+    RING = "majorities ring"
+    BRIDGE = "bridge"
+    ISOLATED = "isolated node"
+    ONE_WAY = "one-way cut"
+    LOSSY = "lossy links"
+    RESET = "stream reset"
+    SLOW_DISK = "slow disk"
+    FAILED_SYNC = "failed sync"
+    FULL_DISK = "full disk"
+    DAMAGE = "damaged segment"
+    JOURNAL = "damaged journal"
+    WIPE = "wiped disk"
+    MEMBERS = "membership change"
+    TRANSFER = "leadership transfer"
+    TRIM = "trim"
+    ROLLING = "rolling restart"
+    AMBUSH = "ambush"
+    """A fault that waits for a certain moment: a vote, a commit, a cut, a new leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One run. Times of the simulation in seconds, of the product in ticks or milliseconds, sizes in bytes."""
+
+    seed: int
+    scenario: Scenario
+    nodes: int
+    """Nodes that hold every group from the beginning."""
+    spares: int
+    """Nodes that hold nothing until a membership change brings them in."""
+    groups: int
+    streams: bool
+    """One ordered stream per pair of nodes, as TCP; otherwise datagrams that are lost, doubled and reordered."""
+    link: LinkConditions
+    disk_delays_ns: tuple[int, ...]
+    """A sync takes up to this, by machine; a slow disk up to a hundred times as long."""
+    drift_ppm: int
+    """Clocks drift by up to this."""
+    tick_ms: int
+    election_ticks_min: int
+    heartbeat_ticks: int
+    sleep_after_ticks: int
+    entries_per_message_max: int
+    in_flight_entries_max: int
+    acknowledges_written: bool
+    segment_bytes: int
+    large_append_bytes: int
+    recent_bytes_max: int
+    checkpoint_interval_ms: int
+    journal_file_bytes: int
+    producers: int
+    """Per group; readers likewise."""
+    readers: int
+    pause_ms: int
+    """Mean time between an answer and the next request of a producer."""
+    value_bytes: int
+    """Records are up to this large."""
+    answer_loss: float
+    """Share of answers that never reach the client."""
+    faults: tuple[Fault, ...]
+    quiet: float
+    """Share of periods without faults."""
+    safety_s: float
+    progress_s: float
+    """After healing, every group takes a write within this."""
+    convergence_s: float
+    """And then everything else comes right within this: logs may have to be fetched over slow links."""
+
+    def driver_config(self) -> DriverConfig:
+        return DriverConfig(
+            tick_ms=self.tick_ms,
+            raft=RaftSettings(
+                election_ticks_min=self.election_ticks_min,
+                heartbeat_ticks=self.heartbeat_ticks,
+                sleep_after_ticks=self.sleep_after_ticks,
+                entries_per_message_max=self.entries_per_message_max,
+                message_bytes_max=32 * KIB,
+                in_flight_bytes_max=128 * KIB,
+                in_flight_entries_max=self.in_flight_entries_max,
+                acknowledges_written=self.acknowledges_written,
+            ),
+            journal=JournalConfig(
+                file_bytes=self.journal_file_bytes,
+                write_bytes_max=self.journal_file_bytes // 2,
+                pending_bytes_max=256 * KIB,
+                reserve_bytes=16 * KIB,
+                checkpoint_bytes=2 * self.journal_file_bytes,
+                journal_bytes_max=16 * self.journal_file_bytes,
+                spare_files_max=2,
+            ),
+            segment_bytes=self.segment_bytes,
+            large_append_bytes=self.large_append_bytes,
+            recent_bytes_max=self.recent_bytes_max,
+            checkpoint_interval_ms=self.checkpoint_interval_ms,
+            transfer_chunk_bytes=max(4 * KIB, 16 * self.value_bytes),
+            transfer_timeout_ms=2_000,
+        )
+
+    @property
+    def election_s(self) -> float:
+        """The longest election timeout: the least one, and a random share of as much again."""
+        return 2 * self.election_ticks_min * self.tick_ms / 1000
+
+    def __str__(self) -> str:
+        """One option a line."""
+        return "\n".join(f"{field.name} = {_shown(getattr(self, field.name))}" for field in fields(self))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, LinkConditions):
+        usual = LinkConditions()
+        named = zip(LinkConditions._fields, usual, value, strict=True)
+        return ", ".join(f"{name}={new}" for name, old, new in named if new != old) or "as usual"
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value)) or "none"
+    return str(value)
+
+
+def generator(*names: object) -> Random:
+    """The generator of one part of one run; the same names give the same numbers, whatever the hash seed."""
+    return Random("/".join(map(str, names)))  # noqa: S311 - chance that can be repeated, not secrets
+
+
+def draw(seed: int) -> Options:
+    """The options of a seed."""
+    random = generator(seed, "options")
+    scenario = random.choices(list(Scenario), (18, 1, 1))[0]
+    everything = Options(
+        seed=seed,
+        scenario=Scenario.EVERYTHING,
+        nodes=random.choice((3, 3, 3, 3, 5)),
+        spares=random.choice((0, 1)),
+        groups=random.choice((1, 1, 1, 2, 3)),
+        streams=random.random() < 0.4,
+        link=_draw_link(random),
+        disk_delays_ns=tuple(
+            random.choice((100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)) for _ in range(MACHINES_MAX)
+        ),
+        drift_ppm=random.choice((0, 200, 50_000)),
+        tick_ms=100,
+        election_ticks_min=random.choice((6, 8)),
+        heartbeat_ticks=2,
+        sleep_after_ticks=random.choice((0, 0, 5, 20)),
+        entries_per_message_max=random.choice((1, 4, 1024)),
+        in_flight_entries_max=random.choice((8, 64, 8192)),
+        acknowledges_written=random.random() < 0.2,
+        segment_bytes=random.choice((4, 8, 24)) * KIB,
+        large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
+        recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
+        checkpoint_interval_ms=random.choice((700, 3_000)),
+        journal_file_bytes=random.choice((64, 128)) * KIB,
+        producers=random.choice((1, 1, 2)),
+        readers=random.choice((1, 1, 2)),
+        pause_ms=random.choice((50, 200, 600, 1000)),
+        value_bytes=random.choice((40, 300, 2500)),
+        answer_loss=random.choice((0.0, 0.05)),
+        faults=_draw_faults(random),
+        quiet=0.25,
+        safety_s=40.0,
+        progress_s=10.0,
+        convergence_s=60.0,
+    )
+    return everything if scenario is Scenario.EVERYTHING else narrowed(everything, scenario)
+
+
+def narrowed(options: Options, scenario: Scenario) -> Options:
+    """The same run with nothing in it that could excuse a broken promise of the scenario."""
+    calm = replace(
+        options,
+        scenario=scenario,
+        link=options.link._replace(loss=0.0, duplicate=0.0, reorder=0.0),
+        disk_delays_ns=(2 * MILLISECOND_NS,) * MACHINES_MAX,
+        drift_ppm=0,
+        spares=0,
+        acknowledges_written=False,
+        faults=(),
+        safety_s=25.0,
+    )
+    if scenario is Scenario.SLEEPING:
+        return replace(calm, sleep_after_ticks=5, producers=1)
+    return replace(calm, sleep_after_ticks=0)
+
+
+def _draw_faults(random: Random) -> tuple[Fault, ...]:
+    """A few kinds, some, or most of them; the ambush is what finds the rarest states."""
+    share = random.choice((0.15, 0.3, 0.6))
+    return tuple(fault for fault in Fault if random.random() < (0.7 if fault is Fault.AMBUSH else share))
+
+
+def _draw_link(random: Random) -> LinkConditions:
+    """The network on a good day."""
+    slow = random.choice((1, 5, 40))
+    return LinkConditions(
+        delay_min_ns=100 * MICROSECOND_NS,
+        delay_max_ns=slow * MILLISECOND_NS,
+        loss=random.choice((0.0, 0.0, 0.02)),
+        duplicate=random.choice((0.0, 0.02)),
+        reorder=random.choice((0.0, 0.05)),
+    )

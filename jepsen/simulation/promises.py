@@ -1,0 +1,122 @@
+"""What replicas told others, and must therefore never forget: terms, votes, and how far their logs are durable.
+
+A crash may take back everything that nobody was told. So promises are read from the messages themselves, as they are
+handed to the network, and compared with what is said later and with what a restarted replica holds. A replica whose
+disk is gone comes back under another disk uuid, as somebody else, and owes nothing.
+"""
+
+from typing import NamedTuple
+
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.raft import Configuration, LogView, Message, ReplicaId
+from raftlog.raft.entry import EntryId
+from raftlog.raft.messages import AppendResponse, HeartbeatResponse, InstallResponse, VoteRequest, VoteResponse
+from raftlog.types import Index, Term
+
+
+class Held(NamedTuple):
+    """`entry` is the last that a replica said it holds durably and did not cut off since. The leader of term `told_in`
+    was told that the logs agree up to `told`, so the replica gives up nothing of that while the term lasts."""
+
+    entry: EntryId
+    told_in: Term
+    told: Index
+
+
+class Promises:
+    """Those of all replicas of one group."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._terms: dict[ReplicaId, Term] = {}
+        """The latest term that the replica spoke in. (Messages of one turn to different nodes are in no order.)"""
+        self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
+        self._durable: dict[ReplicaId, Held] = {}
+
+    def saw_message(self, message: Message, log: LogView, term: Term) -> None:
+        """`log` is that of the sender, and `term` the one that it is in now: the message may have waited for a sync."""
+        sender = message.sender
+        if message.term > self._terms.get(sender, 0):
+            self._terms[sender] = message.term
+        kind = type(message)
+        if kind is AppendResponse or kind is HeartbeatResponse:
+            if message.term == term:
+                self._hear_durable(sender, term, message.durable, log)  # type: ignore[union-attr]
+        elif isinstance(message, VoteResponse):
+            if message.is_granted:
+                self._hear_vote(sender, message.term, message.to)
+        elif isinstance(message, VoteRequest):
+            self._hear_vote(sender, message.term, sender)
+        elif isinstance(message, InstallResponse) and message.is_reached and message.term == term:
+            self._hear_durable(sender, term, message.boundary.index, log)
+
+    def cut(self, replica: ReplicaId, cut_to: Index, term: Term, log: LogView) -> None:
+        """The replica, now in `term`, gave up what it held above the index, as a follower may for a later leader."""
+        held = self._durable.get(replica)
+        if held is None:
+            return
+        if held.told_in == term and held.told > cut_to:
+            numbers = {"group": self.name, "replica": replica, "term": term, "promised": held.told, "cut_to": cut_to}
+            raise PropertyBroken("durable-cut", numbers)
+        if held.entry.index > cut_to:
+            self._durable[replica] = held._replace(entry=EntryId(cut_to, log.term_at(cut_to)))
+
+    def count_on_leader(
+        self, leader: ReplicaId, term: Term, committed: Index, held: Configuration, log: LogView
+    ) -> bool:
+        """A leader commits; false when no quorum can hold that durably.
+
+        Whoever told the leader of this term that it holds so much counts. Where that is no majority without the leader,
+        the leader counts itself, which is a promise as well.
+        """
+        for half in (held.voters, held.outgoing):
+            others = sum(voter != leader and self._has_told(voter, term, committed) for voter in half)
+            majority = len(half) // 2 + 1
+            if half and others < majority:
+                if leader not in half or others + 1 < majority:
+                    return False
+                self._hear_durable(leader, term, committed, log)
+        return True
+
+    def _has_told(self, voter: ReplicaId, term: Term, index: Index) -> bool:
+        held = self._durable.get(voter)
+        return held is not None and held.told_in == term and held.told >= index
+
+    def has_promised(self, replica: ReplicaId) -> bool:
+        """Whether the replica said that it holds anything durably."""
+        held = self._durable.get(replica)
+        return held is not None and held.entry.index > 0
+
+    def check_term(self, replica: ReplicaId, term: Term) -> None:
+        """A restarted replica is in no earlier term than it spoke in."""
+        before = self._terms.get(replica, Term(0))
+        if term < before:
+            raise PropertyBroken("term-back", {"group": self.name, "replica": replica, "now": term, "before": before})
+
+    def check_log(self, replica: ReplicaId, log: LogView) -> None:
+        """A restarted replica holds what it promised to hold."""
+        held = self._durable.get(replica)
+        if held is None or held.entry.index <= log.boundary.index:
+            return
+        index, term = held.entry
+        found = log.term_at(index) if index <= log.last_index else None
+        if found != term:
+            numbers = {"promised": held.entry, "last_index": log.last_index, "term_there": found}
+            raise PropertyBroken("durable-lost", {"group": self.name, "replica": replica, **numbers})
+
+    def _hear_vote(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
+        given = self._votes.setdefault((voter, term), candidate)
+        if given != candidate:
+            raise PropertyBroken(
+                "voted-twice",
+                {"group": self.name, "replica": voter, "term": term, "for": candidate, "and_before_for": given},
+            )
+
+    def _hear_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
+        held = self._durable.get(sender)
+        if held is not None and held.told_in == term and held.told >= durable:
+            return
+        if log.boundary.index <= durable <= log.last_index:
+            is_more = held is None or durable >= held.entry.index
+            entry = EntryId(durable, log.term_at(durable)) if held is None or is_more else held.entry
+            self._durable[sender] = Held(entry, term, durable)

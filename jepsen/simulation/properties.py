@@ -1,0 +1,327 @@
+"""What must hold of one group, watched from outside while it runs, in time proportional to what changes.
+
+    election safety             one leader per term
+    log matching                an entry with the same index and term is the same everywhere, and so is what precedes it
+    commit                      a quorum holds it durably, and it is of the leader's own term
+    membership                  one change at a time, those of voters through a joint configuration
+    leader completeness         whoever leads a term has everything that was committed in earlier ones
+    state machine safety        at one index everybody commits and applies the same entry
+    boundary                    the id before a trimmed log is that of the committed entry
+    promises                    votes, terms and durable positions that were told to others survive every crash
+    dense offsets               a committed entry begins where the one before it ends
+    acknowledged is committed   and visible where it was acknowledged; nothing uncommitted is visible
+    high watermark              never back in one life of a process
+
+All of it is kept in the harness: what was seen in Readys (`saw_ready`), in messages (`saw_message`), in a log that was
+just recovered (`saw_restart`) and in answers (`saw_acknowledgement`). A broken one is `PropertyBroken`; nothing here
+is an assertion, so it works under `python -O`. Who calls: `observer`.
+
+The entries of a replica are followed as they are appended, so by induction log matching needs one look per entry and
+replica; a commit then only compares terms.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from jepsen.simulation.promises import Promises
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.raft import Configuration, Entry, EntryId, LogView, Message, Ready, ReplicaId, Role
+from raftlog.raft.messages import AppendRequest, InstallOffer
+from raftlog.types import Index, Offset, Term
+
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_DELTA_AT: Final = 23
+FIRST_INDEX: Final = Index(1)
+"""The roll that every initial replica writes itself; it counts as committed."""
+
+
+class ReplicaLog(LogView, Protocol):
+    """What is looked at of a replica's log."""
+
+    def offset_of(self, index: Index) -> Offset: ...
+
+
+class Replica(NamedTuple):
+    """One life of one replica."""
+
+    me: ReplicaId
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"n{self.me.node_id} (disk {str(self.me.disk_uuid)[:8]}, process {self.incarnation})"
+
+
+class Stored(NamedTuple):
+    """An entry as it was first seen."""
+
+    checksum: int
+    size: int
+    previous_term: Term
+    base_offset: Offset
+    next_offset: Offset
+    seen_by: str
+
+
+class Recovered(NamedTuple):
+    """What a process found when it started: the newest entries that it can read, and what it takes for committed."""
+
+    entries: Sequence[Entry]
+    committed: Index
+    high_watermark: Offset
+    term: Term
+    configuration: Configuration
+    is_damaged: bool
+    """It says that something in its files is wrong, so it may hold less than it promised."""
+
+
+class Now(NamedTuple):
+    """What a replica says of itself after a Ready."""
+
+    term: Term
+    leads: bool
+    configuration: Configuration
+    high_watermark: Offset
+
+
+class Life:
+    """How far one life of a replica was followed."""
+
+    __slots__ = ("committed", "configurations", "high_watermark")
+
+    def __init__(self) -> None:
+        self.committed = Index(0)
+        self.configurations: list[Configuration] = []
+        """Those in its log, as far as they were seen, in ascending order."""
+        self.high_watermark = Offset(0)
+
+
+def wrong_change(before: Configuration, after: Configuration, committed: Index) -> str | None:
+    """What is wrong with the step from one configuration to the next in a log; None when nothing is."""
+    if before.index > committed:
+        return "the one before is not committed"
+    if before.is_joint:
+        is_exit = not after.is_joint and after.voters == before.voters
+        return None if is_exit else "only the exit follows a joint one"
+    if after.voters != before.voters and after.outgoing != before.voters:
+        return "voters change without a joint one"
+    return None
+
+
+class GroupProperties:
+    """See the module. `name` is the group's, for reports."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.leaders: dict[Term, ReplicaId] = {}
+        self.entries: dict[tuple[Index, Term], Stored] = {}
+        self.committed: dict[Index, Term] = {}
+        """The term of the entry at every committed index."""
+        self.committed_index = Index(0)
+        self.committed_offset = Offset(0)
+        self.promises = Promises(name)
+        self._commit_terms: list[tuple[Term, Index]] = []
+        """Up to which index was committed when this was the latest term of a leader that committed; both rise."""
+        self._lives: dict[Replica, Life] = {}
+
+    # Readys
+
+    def saw_ready(self, replica: Replica, log: ReplicaLog, ready: Ready, now: Now) -> None:
+        """A Ready was handled: cut, appended, sent, applied."""
+        term = now.term
+        if ready.cut_to is not None:
+            self._check_cut(replica, log, ready.cut_to, term)
+        if ready.entries:
+            self._append(replica, log, ready.entries)
+        role = ready.role_state
+        if role is not None and role.role is Role.LEADER:
+            self._lead(replica, log, role.term)
+        life = self._lives.get(replica)
+        if life is None:
+            life = self._lives[replica] = Life()
+        if ready.committed_index > life.committed:
+            if now.leads:
+                self._check_own_term(replica, log, ready.committed_index, term)
+            if now.leads and not self.promises.count_on_leader(
+                replica.me, term, ready.committed_index, now.configuration, log
+            ):
+                self._break("commit-without-quorum", replica, term=term, committed=ready.committed_index)
+            self._commit(replica, log, life, ready.committed_index, term)
+        if ready.cut_to is not None or ready.entries:
+            self._follow_members(replica, life, ready, now, log.boundary.index)
+        if ready.apply is not None and ready.apply.last > self.committed_index:
+            self._break("applied-uncommitted", replica, applied=ready.apply.last, committed=self.committed_index)
+        if now.high_watermark != life.high_watermark:
+            self._watermark(replica, life, now.high_watermark)
+
+    def _follow_members(self, replica: Replica, life: Life, ready: Ready, now: Now, boundary: Index) -> None:
+        """Leaders make one change at a time, and those of voters through a joint configuration (thesis 4.3)."""
+        cut_to, known = ready.cut_to, life.configurations
+        while cut_to is not None and known and known[-1].index > cut_to:
+            known.pop()
+        if known and known[-1].index <= boundary:
+            known.clear()  # perhaps the log was installed, and there were others between
+        for entry in ready.entries:
+            follows = entry.configuration
+            if follows is not None:
+                if now.leads and known and (why := wrong_change(known[-1], follows, self.committed_index)):
+                    before = known[-1]
+                    self._break("membership", replica, why=why, configuration=follows, before=before)
+                known.append(follows)
+
+    def _check_cut(self, replica: Replica, log: ReplicaLog, cut_to: Index, term: Term) -> None:
+        life = self._lives.get(replica)
+        if life is not None and cut_to < life.committed:
+            self._break("committed-cut", replica, cut_to=cut_to, committed=life.committed)
+        self.promises.cut(replica.me, cut_to, term, log)
+
+    def _append(self, replica: Replica, log: ReplicaLog, entries: Sequence[Entry]) -> None:
+        previous = log.term_at(Index(entries[0].index - 1))
+        for entry in entries:
+            self._check_entry(replica, entry, previous)
+            previous = entry.term
+
+    def _check_entry(self, replica: Replica, entry: Entry, previous: Term) -> None:
+        payload = entry.payload
+        checksum = crc32c(payload)
+        known = self.entries.get((entry.index, entry.term))
+        if known is None:
+            base = _BASE_OFFSET.unpack_from(payload)[0]
+            after = Offset(base + _LAST_OFFSET_DELTA.unpack_from(payload, _DELTA_AT)[0] + 1)
+            self.entries[entry.index, entry.term] = Stored(checksum, len(payload), previous, base, after, str(replica))
+        elif known.checksum != checksum or known.size != len(payload) or known.previous_term != previous:
+            self._break(
+                "log-matching",
+                replica,
+                index=entry.index,
+                term=entry.term,
+                here=f"{len(payload)} bytes, CRC {checksum:08x}, behind term {previous}",
+                there=f"{known.size} bytes, CRC {known.checksum:08x}, behind term {known.previous_term}",
+                first_seen_by=known.seen_by,
+            )
+
+    def _lead(self, replica: Replica, log: ReplicaLog, term: Term) -> None:
+        leader = self.leaders.setdefault(term, replica.me)
+        if leader != replica.me:
+            self._break("election-safety", replica, term=term, other_leader=str(leader))
+        before = max((index for committed_in, index in self._commit_terms if committed_in < term), default=Index(0))
+        if before == 0:
+            return
+        if log.last_index < before:
+            self._break("leader-completeness", replica, term=term, last=log.last_index, committed=before)
+        if before > log.boundary.index and log.term_at(before) != self.committed[before]:
+            self._break(
+                "leader-completeness",
+                replica,
+                term=term,
+                index=before,
+                holds_term=log.term_at(before),
+                committed_term=self.committed[before],
+            )
+
+    def _check_own_term(self, replica: Replica, log: ReplicaLog, committed: Index, term: Term) -> None:
+        """A leader commits by counting only what is of its own term (thesis 3.6.2)."""
+        of_term = log.term_at(committed)
+        if committed > self.committed_index and of_term != term:
+            self._break("old-term-committed", replica, index=committed, entry_term=of_term, term=term)
+
+    def _commit(self, replica: Replica, log: ReplicaLog, life: Life, committed: Index, term: Term) -> None:
+        first = max(life.committed, log.boundary.index) + 1
+        for number in range(first, min(committed, log.last_index) + 1):
+            self._commit_one(replica, Index(number), log.term_at(Index(number)))
+        life.committed = committed
+        if committed > self.committed_index:
+            self._break("committed-unknown", replica, committed=committed, last=log.last_index)
+        if not self._commit_terms or committed > self._commit_terms[-1][1]:
+            latest = max(term, self._commit_terms[-1][0]) if self._commit_terms else term
+            self._commit_terms.append((latest, committed))
+
+    def _commit_one(self, replica: Replica, index: Index, term: Term) -> None:
+        known = self.committed.get(index)
+        if known is not None:
+            if known != term:
+                self._break("state-machine-safety", replica, index=index, commits_term=term, committed_term=known)
+            return
+        self.committed[index] = term
+        stored = self.entries.get((index, term))
+        if stored is None or index != self.committed_index + 1:
+            self._break("committed-unseen", replica, index=index, term=term, committed=self.committed_index)
+        elif stored.base_offset != self.committed_offset:
+            begins, ends = stored.base_offset, self.committed_offset
+            self._break("dense-offsets", replica, index=index, begins=begins, previous_ends=ends)
+        else:
+            self.committed_index, self.committed_offset = index, stored.next_offset
+
+    def _watermark(self, replica: Replica, life: Life, high_watermark: Offset) -> None:
+        if high_watermark < life.high_watermark:
+            self._break("high-watermark-back", replica, now=high_watermark, before=life.high_watermark)
+        if high_watermark > self.committed_offset:
+            self._break("uncommitted-visible", replica, visible=high_watermark, committed=self.committed_offset)
+        life.high_watermark = high_watermark
+
+    # everything else that is seen
+
+    def saw_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
+        """A process recovered this log from its disk, or made it."""
+        for entry in recovered.entries:
+            self._check_recovered(replica, entry)
+            if entry.index <= recovered.committed and self.committed.get(entry.index, entry.term) != entry.term:
+                holds, committed = entry.term, self.committed[entry.index]
+                self._break("recovered-uncommitted", replica, index=entry.index, term=holds, committed_term=committed)
+        self.promises.check_term(replica.me, recovered.term)
+        if not recovered.is_damaged:
+            self.promises.check_log(replica.me, log)
+        self._lives[replica] = life = Life()
+        life.committed = recovered.committed
+        life.configurations.append(recovered.configuration)
+        if recovered.committed > max(self.committed_index, FIRST_INDEX):
+            known = self.committed_index
+            self._break("recovered-uncommitted", replica, committed=recovered.committed, committed_anywhere=known)
+        self._watermark(replica, life, recovered.high_watermark)
+
+    def _check_recovered(self, replica: Replica, entry: Entry) -> None:
+        known = self.entries.get((entry.index, entry.term))
+        if known is not None:
+            if (known.checksum, known.size) != (crc32c(entry.payload), len(entry.payload)):
+                self._break("recovered-other-bytes", replica, index=entry.index, term=entry.term)
+        elif entry.index == FIRST_INDEX:
+            self._check_entry(replica, entry, Term(0))
+            self._commit_one(replica, entry.index, entry.term)
+        else:
+            self._break("recovered-unknown-entry", replica, index=entry.index, term=entry.term)
+
+    def saw_message(self, message: Message, log: LogView, term: Term) -> None:
+        """A replica with this log, in this term, sends a message."""
+        kind = type(message)
+        if kind is InstallOffer:
+            self._check_boundary(message, message.boundary)  # type: ignore[union-attr]
+        elif kind is AppendRequest and message.previous.index == log.boundary.index:  # type: ignore[union-attr]
+            self._check_boundary(message, message.previous)  # type: ignore[union-attr]
+        self.promises.saw_message(message, log, term)
+
+    def _check_boundary(self, message: Message, boundary: EntryId) -> None:
+        """What precedes a trimmed log was committed, with the term that the message says."""
+        if boundary.index > 0 and self.committed.get(boundary.index) != boundary.term:
+            committed = self.committed.get(boundary.index)
+            numbers = {"group": self.name, "replica": message.sender, "told": boundary, "committed_term": committed}
+            raise PropertyBroken("boundary-term", numbers)
+
+    def saw_acknowledgement(
+        self, replica: Replica, term: Term, first: Index, last: Index, offsets: tuple[Offset, Offset], visible: Offset
+    ) -> None:
+        """A client is told that its entries are done; `visible` is the high watermark where that happens."""
+        for number in (first, last):
+            if self.committed.get(number) != term:
+                held = self.committed.get(number)
+                self._break("acknowledged-uncommitted", replica, index=number, term=term, committed_term=held)
+        stored = self.entries.get((first, term))
+        if stored is not None and stored.base_offset != offsets[0]:
+            self._break("acknowledged-elsewhere", replica, index=first, told=offsets[0], stored=stored.base_offset)
+        if visible < offsets[1]:
+            self._break("acknowledged-invisible", replica, visible=visible, acknowledged=offsets[1])
+
+    def _break(self, name: str, replica: Replica, **numbers: object) -> None:
+        raise PropertyBroken(name, {"group": self.name, "replica": str(replica), **numbers})

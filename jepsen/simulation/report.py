@@ -1,0 +1,66 @@
+"""What is said about a failed run: enough to repeat it, and to see what happened last."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from jepsen.simulation.run import Outcome
+
+REPOSITORY = Path(__file__).parents[2]
+UNKNOWN = "unknown"
+
+
+def commit() -> str:
+    """The revision that runs, with a mark when files differ from it."""
+    revision = _git("rev-parse", "HEAD")
+    return f"{revision} with changes" if revision != UNKNOWN and _git("status", "--porcelain") else revision
+
+
+def _git(*arguments: str) -> str:
+    try:
+        command = ("git", "-C", str(REPOSITORY), *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - fixed words
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN  # not a clone, or no git: the report says so
+    return done.stdout.strip()
+
+
+def repeat_command(seed: int) -> str:
+    return f"python -m jepsen.simulation --seeds 1 --from {seed}"
+
+
+def failure_text(outcome: Outcome, revision: str) -> str:
+    """The whole report of one failed seed."""
+    failure = outcome.failure
+    assert failure is not None, f"seed {outcome.seed} did not fail"
+    return "\n".join(
+        (
+            f"seed {outcome.seed} failed: {failure.name}",
+            f"commit: {revision}",
+            "",
+            failure.what,
+            "",
+            "options:",
+            *(f"    {line}" for line in outcome.options.splitlines()),
+            "",
+            "the last events:",
+            failure.timeline,
+            "",
+            f"repeat: {repeat_command(outcome.seed)}",
+        )
+    )
+
+
+def failure_json(outcome: Outcome, revision: str) -> dict[str, Any]:
+    failure = outcome.failure
+    assert failure is not None, f"seed {outcome.seed} did not fail"
+    return {
+        "seed": outcome.seed,
+        "commit": revision,
+        "broken": failure.name,
+        "is_property": failure.is_property,
+        "what": failure.what,
+        "options": dict(line.split(" = ", 1) for line in outcome.options.splitlines()),
+        "timeline": failure.timeline.splitlines(),
+        "repeat": repeat_command(outcome.seed),
+    }

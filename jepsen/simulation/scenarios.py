@@ -1,0 +1,124 @@
+"""What happens in a run before its end, by scenario: everything at once, or one promise on its own.
+
+The narrow ones start from a healthy cluster whose options excuse nothing (`options.narrowed`), so that what they demand
+is exact: the same leader of the same term throughout, or another one within a computed bound.
+"""
+
+from random import Random
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.options import Scenario
+from jepsen.simulation.shapes import isolated
+from jepsen.simulation.verdicts import PropertyBroken
+from jepsen.simulation.workload import Workload
+from raftlog.types import Term
+
+LOOK_S: Final = 0.1
+ELECTION_S: Final = 10.0
+"""A healthy cluster has leaders after this."""
+ROUNDS: Final = 4
+"""Elections that may end without a winner, one after another, before it counts as never."""
+
+
+class Script:
+    """Runs the safety phase of one scenario."""
+
+    def __init__(self, cluster: Cluster, workload: Workload, nemesis: Nemesis) -> None:
+        self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
+        self.loop, self.options = cluster.loop, cluster.options
+
+    def run(self) -> None:
+        if self.options.scenario is Scenario.FLAPPING:
+            self._flapping(self.cluster.random("flapping"))
+        elif self.options.scenario is Scenario.SLEEPING:
+            self._sleeping(self.cluster.random("sleeping"))
+        else:
+            self.loop.run_until_time(self.options.safety_s)
+
+    # a follower that comes and goes
+
+    def _flapping(self, random: Random) -> None:
+        self._await_leaders()
+        leaders = [self._leader_of(plan) for plan in self.cluster.groups]
+        leading = [machine for machine, _ in leaders]
+        followers = [machine for machine in self.cluster.machines.values() if machine not in leading]
+        if not followers:
+            return
+        flapping = random.choice(followers)
+        nodes = [machine.node.number for machine in self.cluster.machines.values()]
+        while self.loop.now_ns < self.options.safety_s * SECOND_NS:
+            self.cluster.network.impose(isolated(flapping.node.number, nodes))
+            self._watch(leaders, random.uniform(0.1, 2 * self.options.election_s))
+            self.cluster.network.heal()
+            self._watch(leaders, random.uniform(0.1, 2.0))
+
+    def _watch(self, leaders: list[tuple[Machine, Term]], seconds: float) -> None:
+        """Let time pass; the leaders stay what they are."""
+        end_ns = self.loop.now_ns + int(seconds * SECOND_NS)
+        while self.loop.now_ns < end_ns:
+            self.loop.run_for(LOOK_S)
+            for plan, before in zip(self.cluster.groups, leaders, strict=True):
+                newest = max(plan.properties.leaders)
+                if newest != before[1]:
+                    numbers = {"group": plan.partition, "leader": before[0].name, "term": before[1], "now": newest}
+                    raise PropertyBroken("leader-unseated", numbers)
+
+    # a leader that dies while its group sleeps
+
+    def _sleeping(self, random: Random) -> None:
+        self._await_leaders()
+        self.loop.run_for(2.0)
+        self.workload.stop()
+        self._await_sleep()
+        self.loop.run_for(random.uniform(0.0, 3.0))
+        leaders = [self._leader_of(plan) for plan in self.cluster.groups]
+        victim = random.choice(leaders)[0]
+        if random.random() < 0.5:
+            victim.crash()
+            self.nemesis.faults.down_until_ns[victim.node_id] = 1 << 62
+        else:
+            nodes = [machine.node.number for machine in self.cluster.machines.values()]
+            self.cluster.network.impose(isolated(victim.node.number, nodes))
+        bound_s = self._election_bound_s()
+        self.loop.run_for(bound_s)
+        for plan, before in zip(self.cluster.groups, leaders, strict=True):
+            if before[0] is victim and max(plan.properties.leaders) <= before[1]:
+                numbers = {"group": plan.partition, "leader": victim.name, "term": before[1], "bound_s": bound_s}
+                raise PropertyBroken("sleeping-group-without-leader", numbers)
+        self.workload.resume()
+
+    def _election_bound_s(self) -> float:
+        """The silence of its process is noticed, timers run out, and some elections may fail."""
+        silence_s = self.options.election_ticks_min * self.options.tick_ms / 1000
+        return silence_s + ROUNDS * (self.options.election_s + 0.5)
+
+    def _await_sleep(self) -> None:
+        deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
+        while not all(group.core.is_asleep for plan in self.cluster.groups for _, group in self.cluster.replicas(plan)):
+            if self.loop.now_ns >= deadline_ns:
+                raise PropertyBroken("never-asleep", {"bound_s": ELECTION_S})
+            self.loop.run_for(LOOK_S)
+
+    # leaders
+
+    def _await_leaders(self) -> None:
+        deadline_ns = self.loop.now_ns + int(ELECTION_S * SECOND_NS)
+        while not all(self._has_working_leader(plan) for plan in self.cluster.groups):
+            if self.loop.now_ns >= deadline_ns:
+                raise PropertyBroken("no-leader", {"bound_s": ELECTION_S})
+            self.loop.run_for(LOOK_S)
+        self.loop.run_for(1.0)
+
+    def _has_working_leader(self, plan: GroupPlan) -> bool:
+        found = self.cluster.leader(plan)
+        return found is not None and found[1].core.has_own_term_commit
+
+    def _leader_of(self, plan: GroupPlan) -> tuple[Machine, Term]:
+        found = self.cluster.leader(plan)
+        if found is None:
+            raise PropertyBroken("no-leader", {"group": plan.partition, "healthy_for_s": ELECTION_S})
+        return found[0], found[1].core.term

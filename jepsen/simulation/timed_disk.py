@@ -1,0 +1,55 @@
+"""A simulated disk whose syncs take virtual time and tell the process that submitted them.
+
+It belongs to a machine and outlives its processes. Syncs complete in the order of their submission; to a paused
+process they complete when it goes on, to a dead one never. Blocking syncs (opening, cutting) take no time.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.node import Process
+from raftlog.storage.disk import File, SyncDone
+from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.storage.simulated_faults import Directory, DirectoryJournal
+
+
+class TimedDisk(SimulatedDisk):
+    """`process` is the one that runs on the machine now."""
+
+    def __init__(self, random: Random, loop: VirtualLoop, delay_ns: int) -> None:
+        super().__init__(random)
+        self.process: Process | None = None
+        self.delay_ns = delay_ns
+        """A sync takes between a tenth of this and all of it."""
+        self._loop = loop
+        self._usual_ns = delay_ns
+        self._busy_until_ns = 0
+
+    def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        super().submit_sync(files, directories, done)
+        delay_ns = self.random.randint(self.delay_ns // 10, self.delay_ns)
+        self._busy_until_ns = max(self._busy_until_ns, self._loop.now_ns + delay_ns)
+        self._loop.call_at_ns(self._busy_until_ns, self._return_from_sync, self.process)
+
+    def _return_from_sync(self, process: Process | None) -> None:
+        if process is not None:
+            process.call_soon(self.complete_next)
+
+    def slow_down(self, factor: int) -> None:
+        self.delay_ns = self._usual_ns * factor
+
+    def used_bytes(self) -> int:
+        return sum(len(content) for content in self.snapshot().values())
+
+    def recover(self) -> None:
+        """Fast again, and with room; syncs under way still take what they take. Damage stays."""
+        self.delay_ns = self._usual_ns
+        self.capacity_bytes = None
+        self._sync_failures.clear()
+
+    def wipe(self) -> None:
+        """Everything is gone, and nothing is under way; the machine is down."""
+        self.process_crash()
+        self._root = Directory()
+        self._journal = DirectoryJournal()

@@ -1,0 +1,312 @@
+"""The clients: producers that write unique values, readers that follow the log on any replica.
+
+They live outside of the machines and call the replicas' own methods, each call as code of the process that is asked. A
+request to a machine that is down fails definitely; one that finds no answer before its deadline has an unknown outcome
+and is never sent again, because a log without idempotence might then hold it twice. Everything is recorded.
+
+All of it is callbacks rather than tasks: a run makes thousands of requests, and this is the cheaper way.
+"""
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import Final
+
+from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.links import MILLISECOND_NS
+from jepsen.simulation.machine import Machine
+from jepsen.simulation.properties import Replica
+from raftlog.checkers import Assign, Fetched, ListOffsets, OffsetRange, Op, Poll, Send
+from raftlog.checkers.history import ASSIGN, LIST, POLL, SEND
+from raftlog.errors import CorruptBatch, OffsetOutOfRange, RaftlogError
+from raftlog.raft import ReplicaId, Role
+from raftlog.records import build_batch, read_records
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Committed
+from raftlog.types import Index, Offset
+
+PATIENCE_MS: Final = (300, 600, 3_000)
+"""How long a client waits for an answer, drawn for each request."""
+RETRY_NS: Final = 60 * MILLISECOND_NS
+POLL_NS: Final = 250 * MILLISECOND_NS
+POLL_BYTES: Final = 8192
+VALUES_PER_CLIENT: Final = 1_000_000
+
+
+class Request:
+    """An operation under way. `is_over` once its outcome is recorded; what comes later is ignored."""
+
+    __slots__ = ("is_over", "machine", "op")
+
+    def __init__(self, op: Op, machine: Machine) -> None:
+        self.op, self.machine = op, machine
+        self.is_over = False
+
+
+class Client:
+    """What producers and readers have in common: a group, a process number, a deadline."""
+
+    def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
+        self.cluster, self.plan, self.random = cluster, plan, random
+        self.loop, self.recorder = cluster.loop, cluster.recorder
+        self.process = cluster.new_process()
+        self.is_stopped = False
+
+    def after(self, delay_ns: int) -> None:
+        """Go on a little later."""
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_stopped:
+            self.step()
+
+    def step(self) -> None:
+        """One request; ends with `after`."""
+        raise NotImplementedError
+
+    def some_machine(self) -> Machine:
+        return self.random.choice(list(self.cluster.machines.values()))
+
+    def begin(self, op: Op, machine: Machine) -> Request:
+        request = Request(op, machine)
+        patience_ns = self.random.choice(PATIENCE_MS) * MILLISECOND_NS
+        self.loop.call_at_ns(self.loop.now_ns + patience_ns, self._deadline, request)
+        return request
+
+    def _deadline(self, request: Request) -> None:
+        if not request.is_over:
+            request.is_over = True
+            self.recorder.info(request.op, "no answer")
+            self.gave_up()
+            self.after(RETRY_NS)
+
+    def gave_up(self) -> None:
+        """A request found no answer in time."""
+
+    def failed(self, request: Request, error: RaftlogError) -> None:
+        request.is_over = True
+        ended = self.recorder.fail if error.outcome == "failed" else self.recorder.info
+        ended(request.op, type(error).__name__)
+
+
+class Producer(Client):
+    """One request at a time, to whom it takes for the leader."""
+
+    def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
+        super().__init__(cluster, plan, random)
+        self.acknowledged = 0
+        self.acknowledged_ns = 0
+        """When the latest request was answered well."""
+        self._believed: Machine | None = None
+        self._next_value = self.process * VALUES_PER_CLIENT
+
+    def step(self) -> None:
+        machine = self._believed or self.some_machine()
+        counts = [self.random.randint(1, 3) for _ in range(self.random.choice((1, 1, 2)))]
+        values = tuple(range(self._next_value, self._next_value + sum(counts)))
+        self._next_value += len(values)
+        request = self.begin(self.recorder.invoke(self.process, SEND, Send(self.plan.partition, values)), machine)
+        if machine.group(self.plan.key) is None or not machine.call(partial(self._propose, request, counts, values)):
+            self._believed = None
+            request.is_over = True
+            self.recorder.fail(request.op, f"{machine.name} is down")
+            self.after(RETRY_NS)
+
+    def gave_up(self) -> None:
+        self._believed = None
+
+    def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
+        """Code of the process that was asked."""
+        group = driver.groups.get(self.plan.key)
+        if request.is_over or group is None:
+            return
+        batches = []
+        at = 0
+        for count in counts:
+            padding = bytes(self.random.randint(0, self.cluster.options.value_bytes))
+            records = [b"%d " % value + padding for value in values[at : at + count]]
+            batches.append(build_batch(records, now_ms=request.machine.wall_ms()))
+            at += count
+        asked = Replica(request.machine.me, request.machine.node.starts)
+        group.propose(batches).add_done_callback(partial(self._answered, request, asked))
+
+    def _answered(self, request: Request, asked: Replica, future: "asyncio.Future[Committed]") -> None:
+        error = future.exception()
+        if error is None:
+            self._check(request, asked, future.result())
+        if request.is_over:
+            return
+        if self.random.random() < self.cluster.options.answer_loss:
+            return  # the deadline will come
+        if error is None:
+            self._acknowledged(request, future.result())
+        elif isinstance(error, RaftlogError):
+            self.failed(request, error)
+            leader = getattr(error, "leader", None)
+            self._believed = self.cluster.machine_of(leader) if isinstance(leader, ReplicaId) else None
+            self.after(RETRY_NS)
+        else:
+            raise error
+
+    def _check(self, request: Request, asked: Replica, done: Committed) -> None:
+        group = request.machine.group(self.plan.key)
+        if group is not None:
+            offsets = done.base_offset, done.next_offset
+            visible = group.high_watermark
+            self.plan.properties.saw_acknowledgement(
+                asked, done.term, done.first_index, done.last_index, offsets, visible
+            )
+
+    def _acknowledged(self, request: Request, done: Committed) -> None:
+        request.is_over = True
+        payload = request.op.payload
+        assert isinstance(payload, Send), payload
+        offsets = tuple(Offset(done.base_offset + at) for at in range(len(payload.values)))
+        self.recorder.ok(request.op, payload._replace(offsets=offsets))
+        self.acknowledged += len(offsets)
+        self.acknowledged_ns = self.loop.now_ns
+        self._believed = request.machine
+        self.after(int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS))
+
+
+class Reader(Client):
+    """Reads on from where it is, on one replica for a while, then on another; now and then asks for the end."""
+
+    def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
+        super().__init__(cluster, plan, random)
+        self.position = Offset(0)
+        self._machine = self.some_machine()
+        self._assign(self.position)
+
+    def gave_up(self) -> None:
+        self._machine = self.some_machine()
+
+    def _assign(self, offset: Offset) -> None:
+        self.position = offset
+        op = self.recorder.invoke(self.process, ASSIGN, Assign(((self.plan.partition, offset),)))
+        self.recorder.ok(op)
+        self.plan.readers_at[self.process] = offset
+
+    def step(self) -> None:
+        if self.random.random() < 0.15:
+            self._machine = self.some_machine()
+        machine = self._machine
+        if machine.group(self.plan.key) is None:
+            self._machine = self.some_machine()
+            self.after(RETRY_NS)
+        elif self.random.random() < 0.25:
+            machine = self._somebody_who_leads() or machine
+            op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
+            machine.call(partial(self._list, self.begin(op, machine)))
+        else:
+            request = self.begin(self.recorder.invoke(self.process, POLL, Poll()), machine)
+            machine.call(partial(self._poll, request))
+
+    def _somebody_who_leads(self) -> Machine | None:
+        """Of the replicas that take themselves for the leader the one of the oldest term: perhaps it is wrong."""
+        leading = [
+            (group.core.term, machine.node.number, machine)
+            for machine, group in self.cluster.replicas(self.plan)
+            if group.core.role is Role.LEADER
+        ]
+        return min(leading)[2] if leading else None
+
+    def _poll(self, request: Request, driver: Driver) -> None:
+        group = driver.groups.get(self.plan.key)
+        if request.is_over:
+            return
+        first = Offset(0)
+        try:
+            batches = [] if group is None else group.read(self.position, POLL_BYTES)
+        except OffsetOutOfRange as error:
+            batches, first = [], error.first
+        except CorruptBatch as error:
+            self.failed(request, error)
+            self._machine = self.some_machine()
+            self.after(RETRY_NS)
+            return
+        request.is_over = True
+        fetched = decode(self.plan, batches, self.position)
+        self.recorder.ok(request.op, Poll((fetched,) if fetched.offsets else ()))
+        if fetched.offsets:
+            self.position = Offset(fetched.offsets[-1] + 1)
+            self.plan.readers_at[self.process] = self.position
+        elif first > self.position:
+            self._assign(first)
+        self.after(int(self.random.uniform(0.2, 1) * POLL_NS))
+
+    def _list(self, request: Request, driver: Driver) -> None:
+        group = driver.groups.get(self.plan.key)
+        if group is not None and not request.is_over:
+            group.read_index().add_done_callback(partial(self._listed, request))
+
+    def _listed(self, request: Request, future: "asyncio.Future[Index]") -> None:
+        error = future.exception()
+        group = request.machine.group(self.plan.key)
+        if request.is_over:
+            return
+        if isinstance(error, RaftlogError):
+            self.failed(request, error)
+        elif error is not None:
+            raise error
+        elif group is not None:
+            request.is_over = True
+            ends = OffsetRange(self.plan.partition, Offset(0), group.high_watermark)
+            self.recorder.ok(request.op, ListOffsets((ends,), linearizable=True))
+        self.after(POLL_NS)
+
+
+def decode(plan: GroupPlan, batches: list[memoryview], position: Offset) -> Fetched:
+    """Offsets and values of what a read returned, from `position` on: a read begins with a whole batch."""
+    offsets, values = [], []
+    for batch in batches:
+        for record in read_records(batch):
+            if record.offset >= position:
+                offsets.append(Offset(record.offset))
+                values.append(int((record.value or b"0").split(b" ", 1)[0]))
+    return Fetched(plan.partition, tuple(offsets), tuple(values))
+
+
+class Workload:
+    """All clients of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        options = cluster.options
+        self.producers: dict[int, list[Producer]] = {}
+        self.readers: list[Reader] = []
+        for plan in cluster.groups:
+            self.producers[plan.number] = [
+                Producer(cluster, plan, cluster.random(f"producer {plan.number} {number}"))
+                for number in range(options.producers)
+            ]
+            self.readers += [
+                Reader(cluster, plan, cluster.random(f"reader {plan.number} {number}"))
+                for number in range(options.readers)
+            ]
+
+    def start(self) -> None:
+        for client in self._all():
+            client.after(client.random.randint(0, 500) * MILLISECOND_NS)
+
+    def stop_producers(self) -> None:
+        for producers in self.producers.values():
+            for producer in producers:
+                producer.is_stopped = True
+
+    def stop(self) -> None:
+        for client in self._all():
+            client.is_stopped = True
+
+    def resume(self) -> None:
+        """Go on after `stop`."""
+        for client in self._all():
+            client.is_stopped = False
+            client.after(client.random.randint(0, 500) * MILLISECOND_NS)
+
+    def acknowledged(self) -> int:
+        return sum(producer.acknowledged for producers in self.producers.values() for producer in producers)
+
+    def _all(self) -> list[Client]:
+        producers = [producer for each in self.producers.values() for producer in each]
+        return [*producers, *self.readers]

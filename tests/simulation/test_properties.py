@@ -1,0 +1,320 @@
+"""Each property condemns the history that breaks it, and acquits the one next to it that does not."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica, wrong_change
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.raft import Configuration, Entry, EntryId, EntryKind, Ready, ReplicaId, Role
+from raftlog.raft.memory_log import MemoryLog
+from raftlog.raft.messages import AppendResponse, InstallResponse, VoteRequest, VoteResponse
+from raftlog.raft.ready import IndexRange, RoleState
+from raftlog.records import build_batch, stamp
+from raftlog.types import Index, NodeId, Offset, Term
+
+
+def replica_id(number: int) -> ReplicaId:
+    return ReplicaId(NodeId(number), uuid.UUID(int=number))
+
+
+VOTERS = tuple(map(replica_id, (1, 2, 3)))
+FIRST = Configuration(Index(1), VOTERS)
+
+
+def entry(index: int, term: int, value: bytes = b"v", *, offset: int | None = None) -> Entry:
+    """One record; offsets count from 0 at index 1 unless told otherwise."""
+    batch = build_batch([value], now_ms=0)
+    stamp(batch, Offset(index - 1 if offset is None else offset), Term(term))
+    return Entry(Index(index), Term(term), EntryKind.DATA, len(batch), batch)
+
+
+class Log(MemoryLog):
+    def offset_of(self, index: Index) -> Offset:
+        return Offset(index - 1)
+
+
+class Member:
+    """A replica as the properties see it: a log, and Readys made by hand."""
+
+    def __init__(self, properties: GroupProperties, number: int) -> None:
+        self.properties = properties
+        self.me = replica_id(number)
+        self.log = Log()
+        self.lives = 0
+        self.restart(self.log)
+
+    @property
+    def replica(self) -> Replica:
+        return Replica(self.me, self.lives)
+
+    def restart(self, log: Log, *, committed: int = 0, term: int = 1, is_damaged: bool = False) -> None:
+        self.lives += 1
+        self.log = log
+        entries = log.entries_from_start()
+        found = Recovered(entries, Index(committed), Offset(committed), Term(term), FIRST, is_damaged)
+        self.properties.saw_restart(self.replica, log, found)
+
+    def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
+        if cut_to is not None:
+            self.log.cut_to(Index(cut_to))
+        if entries:
+            self.log.append(entries)
+        watermark = said.pop("watermark", None)
+        role = said.pop("role", None)
+        committed = Index(said.pop("committed", 0))
+        ready = Ready(
+            number=1,
+            hard_state=None,
+            cut_to=None if cut_to is None else Index(cut_to),
+            entries=entries,
+            must_sync=bool(entries),
+            messages_now=(),
+            messages_once_durable=(),
+            committed_index=committed,
+            apply=said.pop("apply", None),
+            written_quorum_index=committed,
+            reads=(),
+            reads_failed=(),
+            role_state=None if role is None else RoleState(role, Term(term), None, "told to"),
+            install_offer=None,
+        )
+        assert not said, said
+        now = Now(Term(term), role is Role.LEADER, FIRST, Offset(0 if watermark is None else watermark))
+        self.properties.saw_ready(self.replica, self.log, ready, now)
+
+    def leads(self, term: int, *entries: Entry, **said: Any) -> None:
+        self.ready(*entries, term=term, role=Role.LEADER, **said)
+
+    def says_durable(self, index: int, term: int = 1, now: int | None = None) -> None:
+        to = replica_id(1)
+        answer = AppendResponse(self.me, to, Term(term), 1, True, Index(index), Index(index), Index(index))
+        self.properties.saw_message(answer, self.log, Term(now or term))
+
+    def votes(self, term: int, candidate: int) -> None:
+        answer = VoteResponse(self.me, replica_id(candidate), Term(term), 1, True)
+        self.properties.saw_message(answer, self.log, Term(term))
+
+
+class Group:
+    """Three members with the same three entries of term 1, of which two are committed."""
+
+    def __init__(self) -> None:
+        self.properties = GroupProperties("t/0")
+        self.members = [Member(self.properties, number) for number in (1, 2, 3)]
+        self.entries = [entry(1, 1), entry(2, 1), entry(3, 1)]
+        leader, *followers = self.members
+        leader.leads(1, *self.entries)
+        for follower in followers:
+            follower.ready(*self.entries)
+            follower.says_durable(3)
+        leader.leads(1, committed=2, watermark=2)
+        for follower in followers:
+            follower.ready(committed=2, watermark=2)
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+def broken(name: str) -> Any:
+    return pytest.raises(PropertyBroken, match=f"^{name}:")
+
+
+def test_two_leaders_of_one_term(group: Group) -> None:
+    with broken("election-safety"):
+        group.members[1].leads(1)
+
+
+def test_the_same_index_and_term_with_other_bytes(group: Group) -> None:
+    group.members[1].ready(cut_to=2, term=2, committed=2, watermark=2)
+    with broken("log-matching"):
+        group.members[1].ready(entry(3, 1, b"other"), committed=2, watermark=2)
+
+
+def test_the_same_entry_behind_another_one(group: Group) -> None:
+    for member, before in ((group.members[0], 1), (group.members[1], 2)):
+        member.ready(cut_to=2, term=3, committed=2, watermark=2)
+        if before == 1:
+            member.ready(entry(3, 1), entry(4, 3), committed=2, watermark=2)
+        else:
+            with broken("log-matching"):
+                member.ready(entry(3, 2), entry(4, 3), committed=2, watermark=2)
+
+
+def test_a_leader_without_what_was_committed(group: Group) -> None:
+    other = Member(group.properties, 4)
+    with broken("leader-completeness"):
+        other.leads(2, entry(1, 1))
+
+
+def test_a_leader_of_an_older_term_may_lack_it(group: Group) -> None:
+    other = Member(group.properties, 4)
+    other.leads(0)
+
+
+def test_another_entry_is_committed_at_an_index(group: Group) -> None:
+    other = Member(group.properties, 4)
+    with broken("state-machine-safety"):
+        other.ready(entry(1, 1), entry(2, 2), committed=2)
+
+
+def test_what_is_committed_is_not_cut(group: Group) -> None:
+    with broken("committed-cut"):
+        group.members[1].ready(cut_to=1, term=2)
+
+
+def test_offsets_are_dense(group: Group) -> None:
+    leader = group.members[0]
+    leader.leads(1, entry(4, 1, offset=7), committed=2, watermark=2)
+    group.members[1].ready(entry(4, 1, offset=7), committed=2, watermark=2)
+    group.members[1].says_durable(4)
+    with broken("dense-offsets"):
+        leader.leads(1, committed=4)
+
+
+def test_a_commit_needs_a_quorum(group: Group) -> None:
+    leader = group.members[0]
+    leader.leads(1, entry(4, 1), committed=2, watermark=2)
+    with broken("commit-without-quorum"):
+        leader.leads(1, committed=4, watermark=2)
+
+
+def test_what_was_acknowledged_in_an_earlier_term_does_not_count(group: Group) -> None:
+    leader = group.members[0]
+    with broken("commit-without-quorum"):
+        leader.leads(2, committed=3, watermark=2)
+
+
+def test_a_leader_that_counted_itself_keeps_the_entry(group: Group) -> None:
+    leader = group.members[0]
+    leader.leads(1, entry(4, 1), committed=2, watermark=2)
+    group.members[1].ready(entry(4, 1), committed=2, watermark=2)
+    group.members[1].says_durable(4)
+    leader.leads(1, committed=4, watermark=2)
+    with broken("durable-lost"):
+        leader.restart(Log(group.entries), committed=2)
+
+
+def test_the_high_watermark_of_a_life_never_falls(group: Group) -> None:
+    with broken("high-watermark-back"):
+        group.members[1].ready(committed=2, watermark=1)
+
+
+def test_it_may_begin_lower_in_another_life(group: Group) -> None:
+    group.members[1].restart(group.members[1].log, committed=1)
+
+
+def test_nothing_uncommitted_is_visible(group: Group) -> None:
+    with broken("uncommitted-visible"):
+        group.members[1].ready(committed=2, watermark=3)
+
+
+def test_nothing_uncommitted_is_applied(group: Group) -> None:
+    with broken("applied-uncommitted"):
+        group.members[1].ready(committed=2, watermark=2, apply=IndexRange(Index(3), Index(3)))
+
+
+def test_acknowledged_is_committed_and_visible(group: Group) -> None:
+    properties, replica = group.properties, group.members[0].replica
+    both = Offset(1), Offset(2)
+    properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(2))
+    with broken("acknowledged-invisible"):
+        properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), both, Offset(1))
+    with broken("acknowledged-uncommitted"):
+        properties.saw_acknowledgement(replica, Term(1), Index(3), Index(3), (Offset(2), Offset(3)), Offset(3))
+    with broken("acknowledged-elsewhere"):
+        properties.saw_acknowledgement(replica, Term(1), Index(2), Index(2), (Offset(0), Offset(1)), Offset(2))
+
+
+def test_what_was_promised_survives_a_restart(group: Group) -> None:
+    follower = group.members[1]
+    follower.restart(Log(group.entries), committed=2)
+    with broken("durable-lost"):
+        follower.restart(Log(group.entries[:2]), committed=2)
+
+
+def test_a_replica_that_says_it_is_damaged_may_hold_less(group: Group) -> None:
+    group.members[1].restart(Log(group.entries[:2]), committed=2, is_damaged=True)
+
+
+def test_a_later_leader_may_cut_what_an_earlier_one_counted(group: Group) -> None:
+    follower = group.members[1]
+    with broken("durable-cut"):
+        follower.ready(cut_to=2, term=1, committed=2, watermark=2)
+    group = Group()
+    follower = group.members[1]
+    follower.ready(cut_to=2, term=2, committed=2, watermark=2)
+    follower.restart(Log(group.entries[:2]), committed=2, term=2)
+
+
+def test_an_answer_that_waited_while_the_term_went_on_promises_nothing() -> None:
+    group = Group()
+    follower = group.members[1]
+    follower.ready(entry(4, 1), committed=2, watermark=2)
+    follower.says_durable(4, term=1, now=2)
+    follower.restart(Log(group.entries), committed=2)
+
+
+def test_an_installed_log_is_promised(group: Group) -> None:
+    follower = Member(group.properties, 4)
+    follower.log.replace(EntryId(Index(2), Term(1)), group.entries[2:])
+    boundary = EntryId(Index(2), Term(1))
+    answer = InstallResponse(follower.me, replica_id(1), Term(1), 1, boundary, True, Index(3))
+    group.properties.saw_message(answer, follower.log, Term(1))
+    with broken("durable-lost"):
+        follower.restart(Log())
+
+
+def test_a_vote_is_for_one_candidate(group: Group) -> None:
+    voter = group.members[1]
+    voter.votes(2, 1)
+    voter.votes(2, 1)
+    with broken("voted-twice"):
+        voter.votes(2, 3)
+
+
+def test_a_candidate_votes_for_itself(group: Group) -> None:
+    voter = group.members[1]
+    request = VoteRequest(voter.me, replica_id(1), Term(2), 1, EntryId(Index(3), Term(1)))
+    group.properties.saw_message(request, voter.log, Term(2))
+    with broken("voted-twice"):
+        voter.votes(2, 3)
+
+
+def test_terms_do_not_fall(group: Group) -> None:
+    voter = group.members[1]
+    voter.votes(3, 1)
+    voter.restart(voter.log, committed=2, term=3)
+    with broken("term-back"):
+        voter.restart(voter.log, committed=2, term=2)
+
+
+def test_a_recovered_log_holds_what_was_written(group: Group) -> None:
+    follower = group.members[1]
+    with broken("recovered-other-bytes"):
+        follower.restart(Log([*group.entries[:2], entry(3, 1, b"other")]), committed=2)
+    with broken("recovered-unknown-entry"):
+        follower.restart(Log([*group.entries, entry(4, 9)]), committed=2)
+    with broken("recovered-uncommitted"):
+        follower.restart(Log(group.entries), committed=3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "committed", "is_wrong"),
+    [
+        (FIRST, Configuration(Index(5), VOTERS, (replica_id(4),)), 1, False),
+        (FIRST, Configuration(Index(5), VOTERS, (replica_id(4),)), 0, True),
+        (FIRST, Configuration(Index(5), VOTERS[:2], (), VOTERS), 1, False),
+        (FIRST, Configuration(Index(5), VOTERS[:2]), 1, True),
+        (Configuration(Index(5), VOTERS[:2], (), VOTERS), Configuration(Index(6), VOTERS[:2]), 5, False),
+        (Configuration(Index(5), VOTERS[:2], (), VOTERS), Configuration(Index(6), VOTERS[:2]), 4, True),
+        (Configuration(Index(5), VOTERS[:2], (), VOTERS), Configuration(Index(6), VOTERS), 5, True),
+    ],
+)
+def test_members_change_one_step_at_a_time(
+    before: Configuration, after: Configuration, committed: int, is_wrong: bool
+) -> None:
+    assert (wrong_change(before, after, Index(committed)) is not None) == is_wrong

@@ -1,0 +1,47 @@
+"""Whole clusters under faults: sixty fixed seeds, and those that once found something."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jepsen.simulation.kept_seeds import kept_seeds
+from jepsen.simulation.report import failure_text
+from jepsen.simulation.run import simulate
+
+SEEDS = range(1, 61)
+SEEDS_PER_TEST = 5
+
+
+def run(seed: int) -> None:
+    outcome = simulate(seed)
+    if outcome.failure is not None:
+        pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+
+
+@pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
+def test_fixed_seeds(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        run(seed)
+
+
+@pytest.mark.parametrize("kept", kept_seeds(), ids=lambda kept: str(kept.seed))
+def test_kept_seeds(kept: object) -> None:
+    run(kept.seed)  # type: ignore[attr-defined]
+
+
+def digests(hash_seed: int) -> dict[str, str]:
+    """Of two seeds, in an interpreter of its own."""
+    command = (sys.executable, "-m", "jepsen.simulation", "--seeds", "2", "--from", "11", "--jobs", "1", "--json")
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)["digests"]
+    return found
+
+
+def test_two_hash_seeds_give_the_same_trace() -> None:
+    here = {str(seed): simulate(seed).digest for seed in (11, 12)}
+    assert digests(1) == here
+    assert digests(2) == here
