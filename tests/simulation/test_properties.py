@@ -184,7 +184,7 @@ def test_a_commit_needs_a_quorum(group: Group) -> None:
 
 def test_what_was_acknowledged_in_an_earlier_term_does_not_count(group: Group) -> None:
     leader = group.members[0]
-    with broken("commit-without-quorum"):
+    with broken("old-term-committed"):
         leader.leads(2, committed=3, watermark=2)
 
 

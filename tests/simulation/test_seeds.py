@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jepsen.simulation.kept_seeds import kept_seeds
+from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.report import failure_text
 from jepsen.simulation.run import simulate
 
@@ -28,8 +28,8 @@ def test_fixed_seeds(first: int) -> None:
 
 
 @pytest.mark.parametrize("kept", kept_seeds(), ids=lambda kept: str(kept.seed))
-def test_kept_seeds(kept: object) -> None:
-    run(kept.seed)  # type: ignore[attr-defined]
+def test_kept_seeds(kept: KeptSeed) -> None:
+    run(kept.seed)
 
 
 def digests(hash_seed: int) -> dict[str, str]:

@@ -18,6 +18,8 @@ from raftlog.types import Index, NodeId, Term
 
 KEY = bytes(16)
 
+BEAT = ProcessBeat(uuid.UUID(int=1), 1, 2)
+
 
 class Driver:
     """Keeps what it is given."""
@@ -89,8 +91,8 @@ def append(payload: bytearray) -> Envelope:
 def test_messages_and_beats_arrive_and_are_watched(pair: Pair) -> None:
     transport, payload = pair.transports[NodeId(1)], bytearray(b"batch")
     pair.run(lambda: transport.send(NodeId(2), [append(payload)]))
-    pair.run(lambda: transport.beat(NodeId(2), ProcessBeat(1, 2)))
-    assert pair.drivers[NodeId(2)].got == [(1, [append(bytearray(b"batch"))]), (1, ProcessBeat(1, 2))]
+    pair.run(lambda: transport.beat(NodeId(2), BEAT))
+    assert pair.drivers[NodeId(2)].got == [(1, [append(bytearray(b"batch"))]), (1, BEAT)]
     assert len(pair.watched) == 1
 
 
@@ -118,7 +120,7 @@ def test_bulk_requests_are_answered_refused_or_time_out(pair: Pair) -> None:
 
 def test_a_broken_stream_is_opened_again(loop: VirtualLoop) -> None:
     pair = Pair(loop, streams=True)
-    send = lambda: pair.transports[NodeId(1)].beat(NodeId(2), ProcessBeat(1, 2))  # noqa: E731 - called many times
+    send = lambda: pair.transports[NodeId(1)].beat(NodeId(2), BEAT)  # noqa: E731 - called many times
     pair.run(send)
     pair.network.reset_streams(pair.nodes[NodeId(1)], pair.nodes[NodeId(2)])
     loop.run_for(5)
