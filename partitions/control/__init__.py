@@ -1,0 +1,76 @@
+"""The controller, group 0, as a replicated state machine: brokers, topics, configurations, assignments, producer ids.
+
+Pure: no asyncio, sockets, files, clocks or global random. Whoever runs group 0 proposes `encode_request(…)` as the one
+record of a batch, applies what is committed with `ControllerState.apply`, and writes and reads snapshots of the state;
+everybody else asks the state. docs/CONTROLLER.md has the commands, the rules and the bytes.
+"""
+
+from raftlog.partitions.control.cluster import Cluster, Load
+from raftlog.partitions.control.commands import (
+    Addresses,
+    AllocateProducerIds,
+    AlterTopicConfigs,
+    Bootstrap,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+    SetAssignment,
+    SetFeatureLevel,
+    UpdateBroker,
+    check_configs,
+)
+from raftlog.partitions.control.errors import IdentityRefused, PlacementImpossible, UnknownBroker, VersionConflict
+from raftlog.partitions.control.naming import GroupName, controller_group_id
+from raftlog.partitions.control.placement import Candidate, place
+from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, Request, decode_request, encode_request
+from raftlog.partitions.control.rolls import first_controller_roll, first_roll
+from raftlog.partitions.control.rows import Assignment, Broker, DeletedTopic, Topic
+from raftlog.partitions.control.schema import settings_of
+from raftlog.partitions.control.snapshot import Restoration, SnapshotReader, snapshot_payloads
+from raftlog.partitions.control.state import Answer, ControllerState
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.control"
+
+__all__ = [
+    "FEATURE_LEVEL_KNOWN",
+    "Addresses",
+    "AllocateProducerIds",
+    "AlterTopicConfigs",
+    "Answer",
+    "Assignment",
+    "Bootstrap",
+    "Broker",
+    "Candidate",
+    "Cluster",
+    "Command",
+    "ControllerState",
+    "CreateTopic",
+    "DeleteTopic",
+    "DeletedTopic",
+    "GroupName",
+    "IdentityRefused",
+    "Load",
+    "PlacementImpossible",
+    "RegisterBroker",
+    "RemoveBroker",
+    "Request",
+    "Restoration",
+    "SetAssignment",
+    "SetFeatureLevel",
+    "SnapshotReader",
+    "Topic",
+    "UnknownBroker",
+    "UpdateBroker",
+    "VersionConflict",
+    "check_configs",
+    "controller_group_id",
+    "decode_request",
+    "encode_request",
+    "first_controller_roll",
+    "first_roll",
+    "place",
+    "settings_of",
+    "snapshot_payloads",
+]

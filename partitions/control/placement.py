@@ -1,0 +1,135 @@
+"""Where the replicas of a new topic go: on distinct hosts, the least loaded first, leaders spread evenly.
+
+Hosts are chosen by their load per broker, then the least loaded broker of each host. Leaders are spread over the
+brokers that the topic is on. With as many brokers on every host and nothing on them, the numbers of replicas differ by
+at most one between brokers, and so do those of preferred leaders. What is equally loaded is taken in an order drawn
+from the generator that is handed in, so that replica sets differ and the leaders of a broker that dies go to many
+others.
+
+Pure. Called by whoever proposes a `CreateTopic`; the result travels in the command, nobody computes it again.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.control.errors import PlacementImpossible
+from raftlog.raft import ReplicaId
+
+
+class Candidate(NamedTuple):
+    """A broker that can be given replicas, and how many it has and leads already."""
+
+    replica: ReplicaId
+    host: str
+    replicas: int = 0
+    leaders: int = 0
+
+
+def place(
+    partition_count: int, replication_factor: int, candidates: Sequence[Candidate], random: Random
+) -> tuple[tuple[ReplicaId, ...], ...]:
+    """The replicas of every partition, the preferred leader first.
+
+    Raises `PlacementImpossible` when there are fewer hosts than replicas, `InvalidArgument` for numbers below 1.
+    """
+    if partition_count < 1 or replication_factor < 1:
+        raise InvalidArgument(f"{partition_count} partitions with {replication_factor} replicas cannot be placed")
+    hosts = _Hosts(candidates)
+    if replication_factor > len(hosts.names):
+        raise PlacementImpossible(
+            f"replication factor {replication_factor} needs as many hosts, and {len(hosts.names)} "
+            f"{'has' if len(hosts.names) == 1 else 'have'} brokers that take new replicas: "
+            "start brokers on other hosts, or ask for fewer replicas"
+        )
+    sets = [hosts.take(replication_factor, random) for _ in range(partition_count)]
+    return tuple(_with_leaders(sets, {candidate.replica: candidate.leaders for candidate in candidates}))
+
+
+class _Hosts:
+    """Brokers by host, and the replicas that each will have."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._brokers: dict[str, list[ReplicaId]] = {}
+        for candidate in sorted(candidates):
+            self._brokers.setdefault(candidate.host, []).append(candidate.replica)
+        self._loads = {candidate.replica: candidate.replicas for candidate in candidates}
+        self._totals = {
+            host: sum(self._loads[replica] for replica in replicas) for host, replicas in self._brokers.items()
+        }
+        self.names = sorted(self._brokers)
+
+    def take(self, count: int, random: Random) -> list[ReplicaId]:
+        """The brokers of one more partition."""
+        random.shuffle(self.names)  # sorting is stable, so this decides between equals
+        chosen = sorted(self.names, key=lambda host: self._totals[host] / len(self._brokers[host]))[:count]
+        return [self._take_from(host) for host in chosen]
+
+    def _take_from(self, host: str) -> ReplicaId:
+        replica = min(self._brokers[host], key=self._loads.__getitem__)
+        self._loads[replica] += 1
+        self._totals[host] += 1
+        return replica
+
+
+def _with_leaders(sets: list[list[ReplicaId]], leaders: dict[ReplicaId, int]) -> list[tuple[ReplicaId, ...]]:
+    """The sets with their leaders first. Within a topic each broker leads as many as the others, whatever it leads
+    already: a new broker shall not have all the work of a new topic. What it leads already decides between equals.
+    """
+    counts = dict.fromkeys(leaders, 0)
+    led: dict[ReplicaId, list[int]] = {replica: [] for replica in leaders}
+    for number, replicas in enumerate(sets):
+        leader = min(replicas, key=lambda replica: (counts[replica], leaders[replica]))
+        counts[leader] += 1
+        led[leader].append(number)
+    while _even_out(sets, led, counts):
+        pass
+    leader_of = {number: replica for replica, numbers in led.items() for number in numbers}
+    return [_first(leader_of[number], replicas) for number, replicas in enumerate(sets)]
+
+
+def _first(leader: ReplicaId, replicas: list[ReplicaId]) -> tuple[ReplicaId, ...]:
+    return (leader, *(replica for replica in replicas if replica != leader))
+
+
+_Chain = list[tuple[ReplicaId, int, ReplicaId]]
+"""Who gives up the leadership of which set to whom, step by step."""
+
+
+def _even_out(sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], counts: dict[ReplicaId, int]) -> bool:
+    """Move one leadership from a broker to one that leads at least two less, over others if need be.
+
+    Each move lowers the sum of squares of the counts, so there is an end. False when no such pair is left.
+    """
+    for level in range(max(counts.values()), min(counts.values()) + 1, -1):
+        origins = [replica for replica, count in counts.items() if count == level]
+        chain = _chain(origins, sets, led, {replica for replica, count in counts.items() if count <= level - 2})
+        for giver, number, taker in chain:
+            led[giver].remove(number)
+            led[taker].append(number)
+        if chain:
+            counts[chain[0][0]] -= 1
+            counts[chain[-1][2]] += 1
+            return True
+    return False
+
+
+def _chain(
+    origins: list[ReplicaId], sets: list[list[ReplicaId]], led: dict[ReplicaId, list[int]], ends: set[ReplicaId]
+) -> _Chain:
+    """The shortest chain from one of `origins` to one of `ends`; empty when there is none."""
+    reached: dict[ReplicaId, _Chain] = {origin: [] for origin in origins}
+    queue = deque(origins)
+    while queue:
+        giver = queue.popleft()
+        for number in led[giver]:
+            for taker in sets[number]:
+                if taker in reached:
+                    continue
+                reached[taker] = [*reached[giver], (giver, number, taker)]
+                if taker in ends:
+                    return reached[taker]
+                queue.append(taker)
+    return []

@@ -1,0 +1,322 @@
+"""How the controller's values stand in MessagePack, and what each may be.
+
+A record is a frozen dataclass whose fields are `Annotated` with a `Shape`; it is packed as the list of its fields, in
+their order. A record that breaks a rule cannot be made at all, so whoever holds one need not look again.
+
+    unpack(pack(record)) = record,   and the same record gives the same bytes everywhere
+
+No value depends on the order of a set or mapping, on a locale or on the Unicode tables of a Python version. Pure;
+commands, the rows of the state and its snapshots are made of these.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
+from uuid import UUID
+
+import msgpack  # type: ignore[import-untyped]  # it has no annotations
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.raft import ReplicaId
+from raftlog.types import Buffer, Index, NodeId
+
+T = TypeVar("T")
+NUMBER_MAX = (1 << 63) - 1
+NODE_ID_MAX = (1 << 31) - 1
+UUID_BYTES = 16
+TEXT_BYTES_MAX = 255
+PARTITIONS_MAX = 10_000
+"""Of one topic."""
+REPLICAS_MAX = 15
+"""Of one partition."""
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+
+
+class Misfit(ValueError):
+    """A value that does not fit its shape: `InvalidArgument` where it is made, `FormatError` where it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[T]):
+    """One kind of value. `check` raises `Misfit`; `unpack` raises it for what is not a packed value of this kind."""
+
+    name: str
+    check: Callable[[T], None]
+    pack: Callable[[T], Any]
+    unpack: Callable[[Any], T]
+
+
+def whole(name: str, low: int, high: int) -> Shape[Any]:
+    """A whole number within bounds, both included."""
+
+    def check(value: Any) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise Misfit(f"{value!r} is not a whole number in {low} … {high}")
+
+    return Shape(name, check, lambda value: value, lambda raw: raw)
+
+
+def text(name: str, bytes_min: int, bytes_max: int) -> Shape[str]:
+    """Text of so many bytes in UTF-8, without control characters."""
+
+    def check(value: str) -> None:
+        if type(value) is not str:
+            raise Misfit(f"{value!r} is not text")
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise Misfit(f"{value!r} is not text that UTF-8 can hold") from None
+        if not bytes_min <= size <= bytes_max:
+            raise Misfit(f"text of {size} bytes; it can have {bytes_min} to {bytes_max}")
+        if _CONTROL.search(value):
+            raise Misfit(f"{value!r} holds control characters")
+
+    return Shape(name, check, lambda value: value, lambda raw: raw)
+
+
+def _check_uuid(value: UUID) -> None:
+    if type(value) is not UUID:
+        raise Misfit(f"{value!r} is not a UUID")
+
+
+def _check_uuid_bytes(raw: Any) -> None:
+    if type(raw) is not bytes or len(raw) != UUID_BYTES:
+        raise Misfit(f"{raw!r} is not the 16 bytes of a UUID")
+
+
+def _unpack_uuid(raw: Any) -> UUID:
+    _check_uuid_bytes(raw)
+    return UUID(bytes=raw)
+
+
+def _check_flag(value: bool) -> None:
+    if type(value) is not bool:
+        raise Misfit(f"{value!r} is neither true nor false")
+
+
+def optional(shape: Shape[T]) -> Shape[T | None]:
+    """A value of the shape, or nil."""
+
+    def check(value: T | None) -> None:
+        if value is not None:
+            shape.check(value)
+
+    return Shape(
+        f"{shape.name} or nil",
+        check,
+        lambda value: None if value is None else shape.pack(value),
+        lambda raw: None if raw is None else shape.unpack(raw),
+    )
+
+
+def listing(name: str, shape: Shape[T], count_min: int, count_max: int) -> Shape[tuple[T, ...]]:
+    """A tuple of so many values of one shape."""
+
+    def check(values: tuple[T, ...]) -> None:
+        if type(values) is not tuple:
+            raise Misfit(f"{values!r} is not a tuple")
+        if not count_min <= len(values) <= count_max:
+            raise Misfit(f"{len(values)} items; there can be {count_min} to {count_max}")
+        for value in values:
+            shape.check(value)
+
+    return Shape(name, check, lambda values: list(map(shape.pack, values)), lambda raw: _each(raw, shape.unpack))
+
+
+def _each(raw: Any, unpack: Callable[[Any], T]) -> tuple[T, ...]:
+    if type(raw) is not list:
+        raise Misfit(f"{type(raw).__name__} where a list is needed")
+    return tuple(map(unpack, raw))
+
+
+def _check_replica(value: ReplicaId) -> None:
+    if type(value) is not ReplicaId:
+        raise Misfit(f"{value!r} is not a replica")
+    _NODE_ID.check(value.node_id)
+    _check_uuid(value.disk_uuid)
+
+
+def _unpack_replica(raw: Any) -> ReplicaId:
+    if type(raw) is not list or len(raw) != 2:
+        raise Misfit(f"{raw!r} is not a node id and a disk uuid")
+    _NODE_ID.check(raw[0])
+    _check_uuid_bytes(raw[1])
+    return _replica(raw[0], raw[1])
+
+
+@lru_cache(maxsize=4096)
+def _replica(node_id: int, disk_uuid: bytes) -> ReplicaId:
+    """One object for each replica: there are few, and they stand in thousands of rows."""
+    return ReplicaId(NodeId(node_id), UUID(bytes=disk_uuid))
+
+
+def _check_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> None:
+    if type(rows) is not tuple or not 1 <= len(rows) <= PARTITIONS_MAX:
+        raise Misfit(f"1 to {PARTITIONS_MAX} partitions are needed")
+    checked: set[int] = set()  # by identity: the same few objects stand in thousands of partitions
+    for partition, replicas in enumerate(rows):
+        if type(replicas) is not tuple or not 1 <= len(replicas) <= REPLICAS_MAX:
+            raise Misfit(f"partition {partition} needs a tuple of 1 to {REPLICAS_MAX} replicas")
+        for replica in replicas:
+            if id(replica) not in checked:
+                _check_replica(replica)
+                checked.add(id(replica))
+        if len({replica.node_id for replica in replicas}) != len(replicas):
+            raise Misfit(f"partition {partition} names a node twice")
+
+
+def _pack_placement(rows: tuple[tuple[ReplicaId, ...], ...]) -> Any:
+    """Every replica once, in ascending order, then the partitions by their places in that list."""
+    objects = {id(replica): replica for replicas in rows for replica in replicas}
+    table = sorted(set(objects.values()))
+    ranks = {replica: place for place, replica in enumerate(table)}
+    places = {identity: ranks[replica] for identity, replica in objects.items()}
+    return [list(map(_REPLICA.pack, table)), [[places[id(replica)] for replica in replicas] for replicas in rows]]
+
+
+def _unpack_placement(raw: Any) -> tuple[tuple[ReplicaId, ...], ...]:
+    if type(raw) is not list or len(raw) != 2:
+        raise Misfit("a placement is a list of replicas and a list of partitions")
+    table, rows = _each(raw[0], _unpack_replica), raw[1]
+    places = range(len(table))
+
+    def replicas(row: Any) -> tuple[ReplicaId, ...]:
+        if type(row) is not list:
+            raise Misfit(f"{row!r} is not a list of places")
+        if not all(type(place) is int and place in places for place in row):
+            raise Misfit(f"{row!r} names a place that is not there")
+        return tuple(table[place] for place in row)
+
+    return _each(rows, replicas)
+
+
+def _check_settings(pairs: tuple[tuple[str, str], ...]) -> None:
+    if type(pairs) is not tuple or len(pairs) > TEXT_BYTES_MAX:
+        raise Misfit(f"{pairs!r} is not a tuple of settings")
+    for pair in pairs:
+        if type(pair) is not tuple or len(pair) != 2:
+            raise Misfit(f"{pair!r} is not a name and a value")
+        _NAME.check(pair[0])
+        _VALUE.check(pair[1])
+    names = [name for name, _ in pairs]
+    if names != sorted(set(names)):
+        raise Misfit(f"{names} are not in ascending order, each once")
+
+
+def _unpack_pair(raw: Any) -> tuple[str, str]:
+    if type(raw) is not list or len(raw) != 2:
+        raise Misfit(f"{raw!r} is not a name and a value")
+    return raw[0], raw[1]
+
+
+_NODE_ID = whole("node id", 0, NODE_ID_MAX)
+_REPLICA = Shape("replica", _check_replica, lambda value: [value.node_id, value.disk_uuid.bytes], _unpack_replica)
+_NAME = text("name", 1, TEXT_BYTES_MAX)
+_VALUE = text("text", 0, TEXT_BYTES_MAX)
+_UUID = Shape("uuid", _check_uuid, lambda value: value.bytes, _unpack_uuid)
+_FLAG = Shape("flag", _check_flag, lambda value: value, lambda raw: raw)
+_NUMBER = whole("number", 0, NUMBER_MAX)
+_SETTINGS: Shape[tuple[tuple[str, str], ...]] = Shape(
+    "settings", _check_settings, lambda pairs: [list(pair) for pair in pairs], lambda raw: _each(raw, _unpack_pair)
+)
+
+NodeNumber = Annotated[NodeId, _NODE_ID]
+Id = Annotated[UUID, _UUID]
+OptionalId = Annotated[UUID | None, optional(_UUID)]
+Flag = Annotated[bool, _FLAG]
+OptionalFlag = Annotated[bool | None, optional(_FLAG)]
+Number = Annotated[int, _NUMBER]
+IndexNumber = Annotated[Index, _NUMBER]
+OptionalIndex = Annotated[Index | None, optional(_NUMBER)]
+Name = Annotated[str, _NAME]
+Text = Annotated[str, _VALUE]
+Names = Annotated[tuple[str, ...], listing("names", _NAME, 0, TEXT_BYTES_MAX)]
+Settings = Annotated[tuple[tuple[str, str], ...], _SETTINGS]
+Replicas = Annotated[tuple[ReplicaId, ...], listing("replicas", _REPLICA, 1, TEXT_BYTES_MAX)]
+Placement = Annotated[
+    tuple[tuple[ReplicaId, ...], ...], Shape("placement", _check_placement, _pack_placement, _unpack_placement)
+]
+FeatureLevel = Annotated[int, whole("feature level", 1, 65_535)]
+
+
+class Record:
+    """Base of frozen dataclasses with annotated fields. Making one raises `InvalidArgument` when it breaks a rule."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, shape in shapes(type(self)):
+            try:
+                shape.check(getattr(self, name))
+            except Misfit as error:
+                raise InvalidArgument(f"{type(self).__name__}: {name}: {error}") from None
+        self.rules()
+
+    def rules(self) -> None:
+        """What must hold between fields; raises `InvalidArgument`."""
+
+    def packed(self) -> list[Any]:
+        """The fields, ready for MessagePack."""
+        return [shape.pack(getattr(self, name)) for name, shape in shapes(type(self))]
+
+    @classmethod
+    def unpacked(cls, raw: Any) -> Self:
+        """The record of these fields; raises `FormatError`."""
+        wanted = shapes(cls)
+        if type(raw) is not list or len(raw) != len(wanted):
+            size = f"{len(raw)} fields" if type(raw) is list else "no list"
+            raise FormatError(f"{cls.__name__} has {len(wanted)} fields; what was read has {size}")
+        try:
+            return cls(*(shape.unpack(value) for (_, shape), value in zip(wanted, raw, strict=True)))
+        except (Misfit, InvalidArgument) as error:
+            raise FormatError(f"{cls.__name__} cannot be read: {error}") from None
+
+
+_SHAPES: dict[type[Any], tuple[tuple[str, Shape[Any]], ...]] = {}
+
+
+def shapes(record: type[Any]) -> tuple[tuple[str, Shape[Any]], ...]:
+    """Names and shapes of a record's fields, in their order."""
+    found = _SHAPES.get(record)
+    if found is None:
+        hints = get_type_hints(record, include_extras=True)
+        found = tuple((field.name, hints[field.name].__metadata__[0]) for field in fields(record))
+        _SHAPES[record] = found
+    return found
+
+
+R = TypeVar("R", bound=Record)
+
+
+def nested(record: type[R]) -> Shape[R]:
+    """A record as a field of another one; it was checked when it was made."""
+
+    def check(value: R) -> None:
+        if type(value) is not record:
+            raise Misfit(f"{value!r} is not a {record.__name__}")
+
+    return Shape(record.__name__, check, lambda value: value.packed(), record.unpacked)
+
+
+def settings_of(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Settings in their order."""
+    return tuple(sorted(configs.items()))
+
+
+def pack(value: object) -> bytes:
+    """Lists, mappings, numbers, text, bytes and nil as MessagePack."""
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack(body: Buffer, what: str, items_max: int) -> Any:
+    """What `pack` packed, tuples as lists; raises `FormatError` that says `what` could not be read.
+
+    A list that claims to have more than `items_max` items is not read: memory is taken for the claim.
+    """
+    try:
+        return msgpack.unpackb(body, max_array_len=items_max, max_map_len=items_max, max_ext_len=0)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise FormatError(f"{what} of {len(body)} bytes cannot be read: {type(error).__name__}: {error}") from None
