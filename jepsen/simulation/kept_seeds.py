@@ -1,4 +1,8 @@
-"""Seeds that once found something, each with its cause; `kept_seeds.json` holds them, and tests run them for ever."""
+"""Seeds that once found something, each with its cause; `kept_seeds.json` holds them, and tests run them.
+
+A seed means a run only together with the code that draws from it: whoever changes `options`, or the order in which
+parts draw, makes other runs of them, and looks for new seeds that find the old causes.
+"""
 
 import json
 from pathlib import Path

@@ -121,6 +121,7 @@ class Persister:
             self.append(gathered)
         for group in self._cuts:
             group.cut_sequence = self._last_sequence
+            self._wait(self._last_sequence, self._advance, group)  # a part that follows a cut may wait for it
         self._cuts.clear()
         parts, self._parts = self._parts, []
         for group, part in parts:

@@ -1,4 +1,4 @@
-"""msgpack, kept within bounds: the only module that imports it.
+"""msgpack, kept within bounds: the only module of this room that imports it.
 
 A length in a msgpack value is a claim. The library allocates lists for what they claim to hold, level by level, so
 every claim has a bound here that does not depend on the size of the message. All that is wrong is a `BadFrame`.
