@@ -35,7 +35,9 @@ class Damage(NamedTuple):
         if self.machine.me != self.replica:
             return True
         group = self.machine.group(self.plan.key)
-        if group is None or self.is_in_file():
+        if group is None:
+            return self.machine.driver is not None and self.replica in self.plan.retired
+        if self.is_in_file():
             return False
         return group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
 
