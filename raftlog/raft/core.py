@@ -275,6 +275,11 @@ class RaftCore:
         return self._replica.log.last_id
 
     @property
+    def durable_index(self) -> Index:
+        """Largest index synced together with every predecessor."""
+        return self._replica.durable_index
+
+    @property
     def voting_position(self) -> EntryId | None:
         """The entry that was lost at the log's end, until the durable log is as fresh."""
         return self._replica.voting_position

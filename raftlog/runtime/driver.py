@@ -247,7 +247,7 @@ class Driver:
         size = sum(entry.size_bytes for entry in message.entries)
         if group.is_disk_full or self.why_refused(size) is not None or not group.admission.admits(message, group.log):
             return False
-        self._admitted_bytes += size
+        self.note_admitted(size)
         return True
 
     def receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
@@ -273,10 +273,14 @@ class Driver:
             self._want_turn()
 
     def why_refused(self, size_bytes: int) -> RaftlogError | None:
-        return self.failure or self.journal.why_refused(size_bytes + self._admitted_bytes)
+        return self.failure or self.journal.why_refused(self._journaled_bytes(size_bytes) + self._admitted_bytes)
 
     def note_admitted(self, size_bytes: int) -> None:
-        self._admitted_bytes += size_bytes
+        self._admitted_bytes += self._journaled_bytes(size_bytes)
+
+    def _journaled_bytes(self, size_bytes: int) -> int:
+        """What an append takes in the journal at most: a large one is there with its ids only."""
+        return min(size_bytes, self.config.large_append_bytes)
 
     def damage_found(self, group: Group) -> None:
         if self._is_started:

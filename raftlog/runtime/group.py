@@ -94,11 +94,10 @@ class Host(Protocol):
 class Part:
     """A Ready on its way to the disk."""
 
-    __slots__ = ("last_index", "messages", "number", "sequence")
+    __slots__ = ("messages", "number", "sequence")
 
-    def __init__(self, number: int, last_index: Index, messages: tuple[Message, ...]) -> None:
+    def __init__(self, number: int, messages: tuple[Message, ...]) -> None:
         self.number = number
-        self.last_index = last_index
         self.messages = messages
         self.sequence: JournalSequence | None = None
         """Durable once the journal is; unknown while the segment of a large append is being synced."""
@@ -336,7 +335,7 @@ class Group:
             messages.extend(part.messages)
         if part:
             self.core.advance(durable=part.number)
-            self.log.note_durable(part.last_index)
+            self.log.note_durable(self.core.durable_index)
         return messages
 
     def deliver(self, entries: IndexRange) -> None:

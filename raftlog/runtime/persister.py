@@ -107,7 +107,7 @@ class Persister:
         if not ready.must_sync and not group.parts:
             self._outbox.post(key, ready.messages_once_durable)
         elif ready.must_sync or ready.messages_once_durable:
-            part = Part(ready.number, log.last_index, ready.messages_once_durable)
+            part = Part(ready.number, ready.messages_once_durable)
             group.parts.append(part)
             if is_large:
                 self._larges.take(group, part, entries[0].index, entries[-1].index)
@@ -148,6 +148,7 @@ class Persister:
             return
         group.is_disk_full = not is_written
         if is_written:
+            group.log.note_durable(group.core.durable_index)  # it may be durable since before it could be written
             self._full.pop(group.key, None)
             self._larges.start(group)
         else:

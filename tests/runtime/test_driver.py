@@ -7,7 +7,7 @@ import pytest
 
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
-from tests.runtime.drivers import GROUP, World
+from tests.runtime.drivers import GROUP, SMALL, World
 
 
 def test_what_is_committed_is_the_same_on_every_replica() -> None:
@@ -300,3 +300,32 @@ def test_a_stalled_disk_moves_leadership_on() -> None:
         world.propose(leader, b"waits")
         world.run_until(lambda: world.leader() != leader)
         world.commit(world.leader(), b"goes on")
+
+
+def test_what_was_durable_before_it_could_be_written_is_readable() -> None:
+    with World() as world:
+        old = world.leader()
+        world.fill(old, 3)
+        world.converge()
+        others = [number for number in (1, 2, 3) if number != old]
+        for number in others:
+            world.network.cut(world.nodes[old - 1], world.nodes[number - 1])
+            world.network.cut(world.nodes[number - 1], world.nodes[old - 1])
+        for number in range(5):
+            world.propose(old, b"lost %d" % number)
+        world.run_until(lambda: any(world.group(number).core.role is Role.LEADER for number in others))
+        new = next(number for number in others if world.group(number).core.role is Role.LEADER)
+        kept = [b"kept %d" % number for number in range(3)]
+        for value in kept:
+            world.commit(new, value)
+        world.network.heal()
+        world.converge()
+        assert world.values(old)[-3:] == kept
+
+
+def test_a_batch_larger_than_the_journal_takes_is_no_reason_to_refuse() -> None:
+    with World() as world:
+        value = bytes(SMALL.journal.pending_bytes_max + 1)
+        world.commit(world.leader(), value)
+        world.converge()
+        assert all(world.values(number) == [value] for number in (1, 2, 3))
