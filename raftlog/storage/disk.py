@@ -30,6 +30,10 @@ class File(Protocol):
         """At most `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def prefetch(self) -> None:
+        """The whole file will be read soon: a hint, which returns at once."""
+        ...
+
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after another from `position`. After an error any part of them may be written."""
         ...

@@ -74,6 +74,9 @@ class MissingFile:
     def read(self, position: int, length: int) -> bytes:
         return b""
 
+    def prefetch(self) -> None:
+        """There is nothing."""
+
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         raise FileNotFoundError(errno.ENOENT, "the file is missing", self.path)
 

@@ -76,6 +76,9 @@ class SimulatedFile(File):
                 raise os_error(inode.unreadable[page], self._path)
         return bytes(memoryview(inode.content)[position:end])
 
+    def prefetch(self) -> None:
+        self.inode()  # raises when the handle is stale, as every call does
+
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         inode = self._writable_inode()
         self._check(position)

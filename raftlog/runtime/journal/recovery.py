@@ -6,15 +6,17 @@ at a time, and the fold.
 
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from raftlog.runtime.journal.blocks import FIRST_SEQUENCE, checksum_seed
 from raftlog.runtime.journal.ending import Ending, find_ending
 from raftlog.runtime.journal.files import journal_files
 from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.stream import PayloadReader
-from raftlog.runtime.journal.survey import survey_file
+from raftlog.runtime.journal.survey import FileSurvey, survey_file
 from raftlog.storage.disk import Disk, File
+
+_FILES_AHEAD: Final = 2
 
 
 class ReadJournal(NamedTuple):
@@ -48,7 +50,7 @@ def read_files(
 
 
 def _read(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> ReadJournal:
-    surveys = [survey_file(file, seed) for file in files]
+    surveys = [_survey(files, number, seed) for number in range(len(files))]
     ending = find_ending(path, surveys, synced_at_least)
     if ending is None:
         return ReadJournal(list(files), None, Fold(PayloadReader((), seed), FIRST_SEQUENCE, FIRST_SEQUENCE))
@@ -59,6 +61,13 @@ def _read(path: str, files: Sequence[File], seed: int, synced_at_least: int) -> 
         fold.take(frame)
     fold.finish()
     return ReadJournal(list(files), ending, fold)
+
+
+def _survey(files: Sequence[File], number: int, seed: int) -> FileSurvey:
+    """Survey one file while the disk fetches the next ones."""
+    for ahead in files[number + 1 : number + 1 + _FILES_AHEAD]:
+        ahead.prefetch()
+    return survey_file(files[number], seed)
 
 
 def read_journal(disk: Disk, path: str, disk_uuid: uuid.UUID) -> Fold:
