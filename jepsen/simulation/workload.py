@@ -8,6 +8,7 @@ All of it is callbacks rather than tasks: a run makes thousands of requests, and
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from functools import partial
 from random import Random
 from typing import Final
@@ -43,7 +44,7 @@ class Request:
         self.is_over = False
 
 
-class Client:
+class Client(ABC):
     """What producers and readers have in common: a group, a process number, a deadline."""
 
     def __init__(self, cluster: Cluster, plan: GroupPlan, random: Random) -> None:
@@ -60,9 +61,9 @@ class Client:
         if not self.is_stopped:
             self.step()
 
+    @abstractmethod
     def step(self) -> None:
         """One request; ends with `after`."""
-        raise NotImplementedError
 
     def some_machine(self) -> Machine:
         return self.random.choice(list(self.cluster.machines.values()))
@@ -80,7 +81,7 @@ class Client:
             self.gave_up()
             self.after(RETRY_NS)
 
-    def gave_up(self) -> None:
+    def gave_up(self) -> None:  # noqa: B027  # for those who mind; nobody has to
         """A request found no answer in time."""
 
     def failed(self, request: Request, error: RaftlogError) -> None:
@@ -112,7 +113,7 @@ class Producer(Client):
             self.recorder.fail(request.op, f"{machine.name} is down")
             self.after(RETRY_NS)
 
-    def gave_up(self) -> None:
+    def gave_up(self) -> None:  # for those who mind; nobody has to
         self._believed = None
 
     def _propose(self, request: Request, counts: list[int], values: tuple[int, ...], driver: Driver) -> None:
@@ -178,7 +179,7 @@ class Reader(Client):
         self._machine = self.some_machine()
         self._assign(self.position)
 
-    def gave_up(self) -> None:
+    def gave_up(self) -> None:  # for those who mind; nobody has to
         self._machine = self.some_machine()
 
     def _assign(self, offset: Offset) -> None:
