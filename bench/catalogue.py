@@ -11,6 +11,7 @@ from bench import (
     library_read,
     raft_core,
     reopen,
+    replication,
 )
 from bench.measure import Measure
 
@@ -21,6 +22,7 @@ MEASURES: tuple[Measure, ...] = (
     *reopen.MEASURES,
     *raft_core.MEASURES,
     *journal.MEASURES,
+    *replication.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,
     *http_fetch.MEASURES,

@@ -1,0 +1,121 @@
+"""Three nodes of a cluster as processes, and what there is to tell them; see `cluster_node`."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.measure import MeasureFailed, require
+
+NODES = (1, 2, 3)
+_NOWHERE = ["127.0.0.1", 1]
+_LEADER_S_MAX = 20.0
+_POLL_S = 0.02
+
+
+class NodeProcess:
+    """One of them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.first_acks: list[float] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.cluster_node"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def do(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """One command, and its answer."""
+        assert self._process.stdin is not None, "a child without stdin"
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+        while True:
+            said = self._said()
+            if "answer" in said:
+                return dict(said["answer"])
+
+    def first_ack(self) -> float:
+        """Wait until it acknowledges a write as a new leader; when that was."""
+        while not self.first_acks:
+            self._said()
+        return self.first_acks.pop(0)
+
+    def _said(self) -> dict[str, Any]:
+        assert self._process.stdout is not None, "a child without stdout"
+        line = self._process.stdout.readline()
+        require(bool(line), f"node {self.number} ended: {self._process.poll()}")
+        said: dict[str, Any] = json.loads(line)
+        if "first_ack_at" in said:
+            self.first_acks.append(said["first_ack_at"])
+        return said
+
+    def kill(self) -> float:
+        """SIGKILL; when that was."""
+        at = time.monotonic()
+        self._process.kill()
+        self._process.communicate()
+        return at
+
+
+class Cluster:
+    """Nodes 1 to 3 on loopback, each with a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pool = ThreadPoolExecutor(len(NODES))
+        self._addresses: dict[int, list[Any]] = {}
+        self.disks: dict[int, str] = {}
+        self.nodes: dict[int, NodeProcess] = {}
+
+    def start(self, *numbers: int) -> None:
+        """Start nodes, and tell all where the others are."""
+        list(self._pool.map(self._open, numbers or NODES))
+        for number, node in self.nodes.items():
+            node.do("peers", peers={other: at for other, at in self._addresses.items() if other != number})
+
+    def _open(self, number: int) -> None:
+        node = self.nodes[number] = NodeProcess(number)
+        port = self._addresses.get(number, ["127.0.0.1", 0])[1]
+        peers = {other: self._addresses.get(other, _NOWHERE) for other in NODES if other != number}
+        opened = node.do("open", data_dir=str(self._directory / str(number)), number=number, port=port, peers=peers)
+        self._addresses[number], self.disks[number] = opened["address"], opened["disk"]
+
+    def all(self, name: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Tell all at once."""
+        return list(self._pool.map(lambda node: node.do(name, **arguments), self.nodes.values()))
+
+    def create(self, groups: int = 0) -> float:
+        """Groups on all three; the seconds that it took."""
+        begin = time.perf_counter()
+        self.all("create", members=list(self.disks.items()), groups=groups)
+        return time.perf_counter() - begin
+
+    def leader(self) -> NodeProcess:
+        """Wait for whoever leads the group of the load. After its death the others know it only by and by."""
+        until = time.monotonic() + _LEADER_S_MAX
+        while time.monotonic() < until:
+            for node, answer in zip(self.nodes.values(), self.all("leads"), strict=True):
+                if answer["leads"]:
+                    return node
+            time.sleep(_POLL_S)
+        raise MeasureFailed(f"no node leads after {_LEADER_S_MAX:g} s")
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+        self._pool.shutdown()
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[Cluster]:
+    """Three running nodes; killed at the end."""
+    started = Cluster(directory)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.close()

@@ -1,0 +1,247 @@
+"""One node of a cluster under measurement, a process of its own: `python -m bench.cluster_node`, one line of JSON for
+each command and answer. Its load is a client in the same process, on the leader.
+
+Single records that arrive in one turn of the loop are put into one batch, as a broker does; with `alone` each is a
+batch and so an entry of its own. Every value is different, and `verify` reads all of them back.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.measure import require
+from bench.samples import VALUE_BYTES, percentile
+from bench.syncs import SyncCount, counted_syncs
+from raftlog.errors import RaftlogError
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.multiraft import Node, NodeSettings
+from raftlog.records import NewRecord, build_batch, read_header, read_records
+from raftlog.runtime.group import Committed, Group
+from raftlog.storage.roll import Member, Roll
+from raftlog.types import NodeId
+
+GROUP = uuid.UUID(int=77)
+READ_BYTES = 1 << 22
+_LEADER_MS_MAX = 20_000
+_POLL_S = 0.02
+
+
+class Accumulator:
+    """Puts the values of one turn of the loop into one batch."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._loop = asyncio.get_running_loop()
+        self._values: list[bytes] = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def append(self, value: bytes) -> "asyncio.Future[None]":
+        if not self._values:
+            self._loop.call_soon(self._propose)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._values.append(value)
+        self._waiting.append(done)
+        return done
+
+    def _propose(self) -> None:
+        values, self._values = self._values, []
+        waiting, self._waiting = self._waiting, []
+        proposed = self._group.propose([build_batch(values)])
+        proposed.add_done_callback(lambda future: _settle(waiting, future))
+
+
+def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Committed]") -> None:
+    error = proposed.exception()
+    for future in waiting:
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+
+class Load:
+    """What one load did."""
+
+    def __init__(self, group: Group, in_flight: int, seconds: float, number: int, syncs: SyncCount) -> None:
+        self._group, self._in_flight, self._number, self._syncs = group, in_flight, number, syncs
+        self._until = time.perf_counter() + seconds
+        self._latencies: list[float] = []
+        self.bytes = 0
+
+    async def run(self, mode: str, batch_bytes: int) -> dict[str, float]:
+        accumulator = Accumulator(self._group)
+        begin, cpu, synced = time.perf_counter(), time.process_time(), self._syncs.total
+        writers = []
+        for writer in range(self._in_flight):
+            prefix = b"%03d/%04d/" % (self._number, writer)
+            if mode == "accumulated":
+                writers.append(self._accumulated(accumulator, prefix))
+            else:
+                writers.append(self._alone(prefix, batch_bytes))
+        await asyncio.gather(*writers)
+        elapsed = time.perf_counter() - begin
+        latencies = sorted(self._latencies)
+        return {
+            "operations": len(latencies),
+            "per_s": len(latencies) / elapsed,
+            "mb_per_s": self.bytes / elapsed / 1e6,
+            "p50_ms": percentile(latencies, 50) * 1000,
+            "p99_ms": percentile(latencies, 99) * 1000,
+            "cpu_share": (time.process_time() - cpu) / elapsed,
+            "syncs": self._syncs.total - synced,
+        }
+
+    async def _accumulated(self, accumulator: Accumulator, prefix: bytes) -> None:
+        number = 0
+        now = time.perf_counter()
+        while now < self._until:
+            await accumulator.append(_value(prefix, number, VALUE_BYTES))
+            number += 1
+            now = self._note(now, VALUE_BYTES)
+
+    async def _alone(self, prefix: bytes, size: int) -> None:
+        number = 0
+        now = time.perf_counter()
+        while now < self._until:
+            batch = build_batch([_value(prefix, number, size)])
+            await self._group.propose([batch])
+            number += 1
+            now = self._note(now, size)
+
+    def _note(self, began: float, size: int) -> float:
+        now = time.perf_counter()
+        self._latencies.append(now - began)
+        self.bytes += size
+        return now
+
+
+def _value(prefix: bytes, number: int, size: int) -> bytes:
+    return (prefix + b"%010d/" % number).ljust(size, b"x")
+
+
+class Commands:
+    """What this process can be told."""
+
+    def __init__(self, syncs: SyncCount) -> None:
+        self.node: Node
+        self._syncs = syncs
+        self._loads = 0
+        self._writer: asyncio.Task[None] | None = None
+
+    async def open(self, data_dir: str, number: int, port: int, peers: dict[str, list[Any]]) -> dict[str, Any]:
+        settings = NodeSettings(
+            data_dir=data_dir,
+            node_id=number,
+            host_label=f"host-{number}",
+            cluster_id="bench",
+            rpc_port=port,
+            peers={int(node): (str(at[0]), int(at[1])) for node, at in peers.items()},
+        )
+        begin = time.perf_counter()
+        self.node = await Node.open(settings)
+        opened = time.perf_counter() - begin
+        await self.node.start()
+        return {
+            "address": self.node.transport.address,
+            "disk": str(self.node.identity.disk_uuid),
+            "opened_s": opened,
+        }
+
+    async def peers(self, peers: dict[str, list[Any]]) -> None:
+        self.node.set_peers({NodeId(int(node)): (str(at[0]), int(at[1])) for node, at in peers.items()}, {})
+
+    async def create(self, members: list[list[Any]], groups: int) -> dict[str, float]:
+        """The group of the load, or with `groups` so many others; the seconds that it took here."""
+        voters = tuple(sorted(Member(int(node), uuid.UUID(disk)) for node, disk in members))
+        ids = [uuid.UUID(int=1_000 + number) for number in range(groups)] or [GROUP]
+        begin = time.perf_counter()
+        await self.node.create_groups([(Roll(group, 1, 0, 0, -1, 1_000, 1, voters), None) for group in ids])
+        return {"seconds": time.perf_counter() - begin}
+
+    async def leads(self) -> dict[str, bool]:
+        known = await self.node.wait_for_leader(GROUP, deadline_in(_LEADER_MS_MAX))
+        return {"leads": known is not None and known.is_here}
+
+    async def load(self, mode: str, in_flight: int, seconds: float, batch_bytes: int) -> dict[str, float]:
+        self._loads += 1
+        load = Load(self._group(), in_flight, seconds, self._loads, self._syncs)
+        return await load.run(mode, batch_bytes)
+
+    async def verify(self) -> dict[str, int]:
+        """Read everything back; how many records there are, and how many different ones."""
+        group = self._group()
+        offset, records, seen = int(group.log_start_offset), 0, set()
+        while offset < group.high_watermark:
+            for batch in group.read(offset, READ_BYTES):
+                for record in read_records(batch):
+                    records += 1
+                    seen.add((record.value or b"")[:19])
+                header = read_header(batch)
+                offset = header.base_offset + header.last_offset_delta + 1
+            await asyncio.sleep(0)
+        return {"records": records, "different": len(seen)}
+
+    async def write_when_leading(self) -> None:
+        """From now on one record after another, for as long as it leads; the first one of each term is told."""
+        self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        told = 0
+        while True:
+            known = self.node.leader_of(GROUP)
+            if known is None or not known.is_here:
+                await asyncio.sleep(_POLL_S / 20)
+                continue
+            try:
+                done = await self._group().propose([build_batch([NewRecord(os.urandom(VALUE_BYTES))])])
+            except RaftlogError:
+                continue
+            if done.term != told:
+                told = done.term
+                say({"first_ack_at": time.monotonic(), "term": told})
+
+    async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
+        """Wait until every group has a leader, or until all sleep."""
+        begin = time.perf_counter()
+        counts = self.node.status().groups
+        while counts.total < groups or counts.leaderless or (asleep and counts.asleep < counts.total):
+            await asyncio.sleep(_POLL_S)
+            counts = self.node.status().groups
+        return {"seconds": time.perf_counter() - begin, "led": counts.led}
+
+    async def costs(self) -> dict[str, float]:
+        times = os.times()
+        resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        return {"cpu_s": times.user + times.system, "rss_mib": int(resident.split()[1]) / 1024, "files": files}
+
+    def _group(self) -> Group:
+        group = self.node.group(GROUP)
+        require(group is not None, "the group is not here")
+        assert group is not None, "it was required"
+        return group
+
+
+def say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+async def serve() -> None:
+    reader = asyncio.StreamReader(limit=1 << 20)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    with counted_syncs() as syncs:
+        commands = Commands(syncs)
+        while line := await reader.readline():
+            name, arguments = json.loads(line)
+            say({"answer": await getattr(commands, name)(**arguments) or {}})
+
+
+if __name__ == "__main__":
+    uvloop.run(serve())

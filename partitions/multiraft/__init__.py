@@ -1,0 +1,30 @@
+"""One process of a cluster, below the façade: its identity, its disk, all its groups, the ways to other processes.
+
+Who may come in: the façade of a broker and the composition root. A `Node` hosts thousands of Raft groups on one journal
+and one transport; what the groups are for (topics, the controller) and who asks for them is not known here.
+"""
+
+from raftlog.partitions.multiraft.identity import NodeIdentity
+from raftlog.partitions.multiraft.leadership import Leadership
+from raftlog.partitions.multiraft.node import Node
+from raftlog.partitions.multiraft.requests import Handler, Request
+from raftlog.partitions.multiraft.settings import NodeSettings
+from raftlog.partitions.multiraft.status import GroupCounts, JournalStatus, NodeStatus
+from raftlog.partitions.multiraft.surroundings import NodeTransport, Surroundings, real_surroundings
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.multiraft"
+
+__all__ = [
+    "GroupCounts",
+    "Handler",
+    "JournalStatus",
+    "Leadership",
+    "Node",
+    "NodeIdentity",
+    "NodeSettings",
+    "NodeStatus",
+    "NodeTransport",
+    "Request",
+    "Surroundings",
+    "real_surroundings",
+]

@@ -1,0 +1,185 @@
+"""Who this process is, and its data directory: locked, told apart from others, every start counted.
+
+    {data-dir}/.raftlog/lock                  held while the process lives
+    {data-dir}/.raftlog/meta                  says that this is the directory of a node
+    {data-dir}/.raftlog/identity              cluster id, node id, disk uuid, boot epoch
+    {data-dir}/.raftlog/journal/{disk uuid}   the journal
+    {data-dir}/.raftlog/damaged/journal-…     journals of disk uuids that were given up
+
+The boot epoch rises with every start and is durable before anything is sent; it never falls, also not with a new disk
+uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the process must not vote as the
+replica that it was. An identity that is lost is never made anew over a journal.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from raftlog.errors import FormatError, InvalidArgument, StorageError
+from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
+from raftlog.raft import ReplicaId
+from raftlog.storage.directory import (
+    DAMAGED,
+    INTERNAL,
+    META,
+    internal,
+    lock_directory,
+    make_directory,
+    read_meta,
+    write_meta,
+)
+from raftlog.storage.disk import DirectoryLock, Disk
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+KIND: Final = "node"
+"""Kind of directory, as its meta file says."""
+IDENTITY: Final = "identity"
+JOURNAL: Final = "journal"
+_NOT_OURS: Final = ("lost+found",)
+_IDENTITY_LOST: Final = (
+    "restore it from a copy of this very disk, or start with an empty directory, as a new member of the cluster"
+)
+
+
+class NodeIdentity(NamedTuple):
+    """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage."""
+
+    cluster_id: str | None
+    node_id: NodeId
+    disk_uuid: uuid.UUID
+    boot_epoch: int
+    has_journal: bool
+
+    @property
+    def replica(self) -> ReplicaId:
+        """What the groups of this process know it by."""
+        return ReplicaId(self.node_id, self.disk_uuid)
+
+
+class NodeDirectory:
+    """Use `open`; holds the lock until `close`. Every method blocks for its syncs."""
+
+    def __init__(self, disk: Disk, path: str, lock: DirectoryLock, identity: NodeIdentity) -> None:
+        self.disk = disk
+        self.path = path
+        self.identity = identity
+        self._lock = lock
+
+    @classmethod
+    def open(
+        cls, disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
+    ) -> "NodeDirectory":
+        """Lock the directory, make it when it is missing, and count the start, durably.
+
+        Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
+        of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses.
+        """
+        try:
+            _refuse_foreign(disk, path)
+            make_directory(disk, internal(path))
+            lock = lock_directory(disk, path)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        try:
+            identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
+            directory = cls(disk, path, lock, identity)
+            directory._save(identity)
+            if read_meta(disk, path, KIND) is None:
+                write_meta(disk, path, KIND, {})
+        except OSError as error:
+            lock.release()
+            raise _unusable(path, error) from error
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    def close(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Belong to this cluster from now on, for ever. Raises `InvalidArgument` when it is another one already."""
+        known = self.identity.cluster_id
+        if known is None:
+            self._save(self.identity._replace(cluster_id=cluster_id))
+        elif known != cluster_id:
+            raise InvalidArgument(_other_cluster(self.path, known, cluster_id))
+
+    def note_journal(self) -> None:
+        """The journal of this disk uuid is there."""
+        if not self.identity.has_journal:
+            self._save(self.identity._replace(has_journal=True))
+
+    def replace_disk(self, disk_uuid: uuid.UUID) -> None:
+        """The journal cannot be trusted: from now on this is another disk, without a journal and without groups."""
+        self._save(self.identity._replace(disk_uuid=disk_uuid, has_journal=False))
+
+    def keep_old_journals(self) -> None:
+        """Move the journals of other disk uuids to `damaged/`; nothing of them is deleted."""
+        journals = internal(self.path, JOURNAL)
+        mine = str(self.identity.disk_uuid)
+        olds = [name for name in self.disk.list_directory(journals) if name != mine]
+        for name in olds:
+            target = internal(self.path, DAMAGED, f"{JOURNAL}-{name}")
+            make_directory(self.disk, internal(self.path, DAMAGED))
+            self.disk.rename(f"{journals}/{name}", target)
+            self.disk.sync([], [journals, internal(self.path, DAMAGED)])
+            _logger.warning("the journal of the former disk %s is kept in %s", name, target)
+
+    def _save(self, identity: NodeIdentity) -> None:
+        fields: dict[str, Any] = {**identity._asdict(), "disk_uuid": str(identity.disk_uuid)}
+        write_sealed(self.disk, internal(self.path, IDENTITY), IDENTITY, fields)
+        self.identity = identity
+
+
+def _identify(
+    disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], uuid.UUID]
+) -> NodeIdentity:
+    """Who the process is in this start."""
+    name = internal(path, IDENTITY)
+    try:
+        fields = read_sealed(disk, name, IDENTITY)
+    except FormatError as error:
+        raise FormatError(f"{error}; {_IDENTITY_LOST}") from None
+    if fields is None:
+        if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
+            raise FormatError(f"{name} is gone, and {path} was in use; {_IDENTITY_LOST}")
+        return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
+    known = NodeIdentity(**{**fields, "disk_uuid": uuid.UUID(fields["disk_uuid"])})
+    if known.node_id != node_id:
+        raise InvalidArgument(
+            f"{path} belongs to node {known.node_id}, and this is node {node_id}; "
+            f"use --node-id {known.node_id}, or another directory"
+        )
+    if cluster_id is not None and known.cluster_id not in (None, cluster_id):
+        raise InvalidArgument(_other_cluster(path, known.cluster_id, cluster_id))
+    return known._replace(cluster_id=known.cluster_id or cluster_id, boot_epoch=known.boot_epoch + 1)
+
+
+def _refuse_foreign(disk: Disk, path: str) -> None:
+    """Nothing is made in a directory of another format, nor in somebody else's: nothing in it may be moved."""
+    if not disk.exists(path):
+        return
+    if not disk.is_directory(path):
+        raise StorageError(f"the data directory {path} is a file; name a directory")
+    if read_meta(disk, path, KIND) is not None or disk.exists(internal(path, IDENTITY)):
+        return
+    names = [name for name in disk.list_directory(path) if name not in (INTERNAL, *_NOT_OURS)]
+    if names:
+        raise FormatError(
+            f"{path} is not a raftlog data directory and is not empty (it holds {names[0]!r}); name an empty directory"
+        )
+
+
+def _other_cluster(path: str, known: str | None, wanted: str) -> str:
+    return f"{path} belongs to cluster {known}, and not to {wanted}; correct the seeds, or use another directory"
+
+
+def _unusable(path: str, error: OSError) -> StorageError:
+    why = error.strerror or str(error)
+    where = error.filename or path
+    return StorageError(f"cannot use the data directory {path}: {where}: {why}; check its path, owner and permissions")

@@ -1,0 +1,54 @@
+"""Who leads a group, as its replica here knows it, and those who wait for that to change.
+
+What is known may be old: only a commit, or a read index, proves a leader. Called by the node, for the façade's routing.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from raftlog.partitions.deadline import Deadline
+from raftlog.raft import ReplicaId
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Term
+
+
+class Leadership(NamedTuple):
+    """`is_here`: this process leads. `is_ready`: and has committed in its term, so it knows where the log ends."""
+
+    leader: ReplicaId | None
+    is_here: bool
+    is_ready: bool
+    term: Term
+
+
+class LeaderWaits:
+    """By group; whoever gives up leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[GroupKey, dict[asyncio.Future[None], None]] = {}
+
+    async def changed(self, key: GroupKey, deadline: Deadline) -> bool:
+        """Wait for a change of role, term or leader; false when the deadline came first."""
+        loop = asyncio.get_running_loop()
+        change: asyncio.Future[None] = loop.create_future()
+        waiting = self._waiting.setdefault(key, {})
+        waiting[change] = None
+        try:
+            await asyncio.wait_for(change, max(0.0, deadline - loop.time()))
+        except TimeoutError:
+            return False
+        finally:
+            waiting.pop(change, None)
+            if not waiting and self._waiting.get(key) is waiting:
+                del self._waiting[key]
+        return True
+
+    def wake(self, key: GroupKey) -> None:
+        """Something changed."""
+        for change in self._waiting.pop(key, {}):
+            if not change.done():
+                change.set_result(None)
+
+    def wake_all(self) -> None:
+        for key in list(self._waiting):
+            self.wake(key)

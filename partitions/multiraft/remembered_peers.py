@@ -1,0 +1,101 @@
+"""What this process remembers of other disks, on its own: a copy of an old disk is known also after our restart.
+
+    {data-dir}/.raftlog/peers     per disk: node id, boot epoch, journal sequence; each only rises
+
+Saved when it changed: after a checkpoint, and `save_interval_s` after the last time at the latest. What was heard since
+is lost with a crash, and then only this process takes the disk for newer than it is. A damaged file is kept aside and
+begun anew: the other processes remember as well. A failed sync ends the process. Called by the node's timer.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from raftlog.errors import FormatError, StorageFull, SyncFailed
+from raftlog.partitions.multiraft.sealed_file import read_sealed, submit_sealed, write_sealed
+from raftlog.runtime.rpc import PeerMemory, PeerRecord
+from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.disk import Disk
+from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+PEERS: Final = "peers"
+
+
+class RememberedPeers:
+    """Keeps a transport's memory; `restore` first."""
+
+    def __init__(
+        self, disk: Disk, data_dir: str, memory: PeerMemory, save_interval_s: float, fail: Callable[[SyncFailed], None]
+    ) -> None:
+        self._disk, self._data_dir, self._memory, self._fail = disk, data_dir, memory, fail
+        self._path = internal(data_dir, PEERS)
+        self._save_interval_s = save_interval_s
+        self._saved: Sequence[PeerRecord] = ()
+        """What the file holds, or will once the save under way is done."""
+        self._saved_at = 0.0
+        self._is_saving = False
+
+    def restore(self) -> None:
+        """Give the memory back what an earlier life saw; blocking."""
+        try:
+            fields = read_sealed(self._disk, self._path, PEERS)
+        except FormatError as error:
+            target = internal(self._data_dir, DAMAGED, PEERS)
+            _logger.error("%s; it is kept as %s, and what it said of other disks is forgotten", error, target)
+            make_directory(self._disk, internal(self._data_dir, DAMAGED))
+            self._disk.rename(self._path, target)
+            self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
+            return
+        if fields is not None:
+            self._memory.restore([_record_of(entry) for entry in fields["disks"]])
+            self._saved = self._memory.records()
+
+    def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
+        """Begin to save when it changed and it is time; true when it was begun."""
+        if self._is_saving or not (is_checkpoint or now - self._saved_at >= self._save_interval_s):
+            return False
+        records = self._memory.records()
+        if records == self._saved:
+            return False
+        self._saved, self._saved_at, self._is_saving = records, now, True
+        try:
+            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._done)
+        except OSError as error:
+            self._done(error)
+        return True
+
+    def save(self) -> None:
+        """Save now, at an orderly end, unless that is under way; blocking. Raises `StorageFull`, `SyncFailed`."""
+        records = self._memory.records()
+        if self._is_saving or records == self._saved:
+            return
+        try:
+            write_sealed(self._disk, self._path, PEERS, _fields_of(records))
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                raise StorageFull(f"{self._path}: {error}") from error
+            raise SyncFailed(f"{self._path}: {error}") from error
+        self._saved = records
+
+    def _done(self, error: OSError | None) -> None:
+        self._is_saving = False
+        if error is None:
+            return
+        self._saved = ()  # tried again after the interval
+        if error.errno in FULL_ERRORS:
+            _logger.warning("%s cannot be saved for now: %s", self._path, error)
+        else:
+            self._fail(SyncFailed(f"{self._path}: {error}; what the disk holds is not known any more"))
+
+
+def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
+    return {"disks": [[str(each.disk_uuid), *each[1:]] for each in records]}
+
+
+def _record_of(entry: list[Any]) -> PeerRecord:
+    disk_uuid, node_id, boot_epoch, journal_sequence = entry
+    return PeerRecord(uuid.UUID(disk_uuid), NodeId(node_id), boot_epoch, journal_sequence)

@@ -1,0 +1,67 @@
+"""Requests between processes by name, over the transport that carries Raft's messages: for the façade's routing.
+
+    answer = await requests.ask(node, "produce", header, payload, deadline)         here
+    requests.on_request("produce", handler)                                         there
+
+One hop and one attempt: what may have been sent is never sent again, for nobody knows whether it was done. The
+remaining time travels, never a clock reading; whoever serves begins nothing after the deadline. Errors keep their type.
+
+    NotConnected, Overloaded, InvalidArgument, Unavailable    definite, as are the errors that a handler raises as such
+    ConnectionLost, NoAnswer                                  unknown
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.multiraft.surroundings import NodeTransport
+from raftlog.runtime.rpc import Answer, Call
+from raftlog.types import Buffer, NodeId
+
+REQUEST_MS_MAX: Final = 3_600_000
+"""No request waits longer, whatever its deadline."""
+
+
+class Request(NamedTuple):
+    """What another node asks. `deadline` is by this process's clock; past it nobody waits any more."""
+
+    node: NodeId
+    header: Any
+    payload: tuple[Buffer, ...]
+    deadline: Deadline
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
+"""Answers, or raises a `RaftlogError`, which is raised at the caller."""
+
+
+class Requests:
+    """Both sides of one process."""
+
+    def __init__(self, me: NodeId, transport: NodeTransport) -> None:
+        self._me, self._transport = me, transport
+        self._handlers: dict[str, Handler] = {}
+
+    def on_request(self, name: str, handler: Handler) -> None:
+        """From now on requests of this name go to `handler`; one for each name."""
+        assert name not in self._handlers, f"requests named {name!r} have a handler already"
+        self._handlers[name] = handler
+
+    async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Buffer], deadline: Deadline) -> Answer:
+        """Ask another node, once. `header` is made of numbers, text, bytes, lists and mappings."""
+        if node == self._me:
+            raise InvalidArgument(f"node {node} asks itself for {name!r}")
+        left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
+        if left_ms < 1:
+            raise Unavailable(f"no time is left to ask node {node} for {name!r}; it was not sent")
+        return await self._transport.call(node, Call(name, header, tuple(payload), int(left_ms)))
+
+    async def serve(self, node: NodeId, call: Call) -> Answer:
+        """A request arrived."""
+        handler = self._handlers.get(call.name)
+        if handler is None:
+            raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
+        deadline = Deadline(asyncio.get_running_loop().time() + call.timeout_ms / 1000)
+        return await handler(Request(node, call.value, call.payload, deadline))

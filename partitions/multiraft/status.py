@@ -1,0 +1,76 @@
+"""A picture of one process for operators: what it is, what its groups do, how its disk and its peers are."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from raftlog.partitions.multiraft.identity import NodeIdentity
+from raftlog.raft import Role
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal import Journal
+from raftlog.runtime.rpc import PeerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """led + followed + leaderless = total; the others count groups of either kind."""
+
+    total: int
+    led: int
+    followed: int
+    """Somebody else is known to lead."""
+    leaderless: int
+    asleep: int
+    quarantined: int
+    disk_full: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStatus:
+    """`live_bytes` would be read by a recovery, `pending_bytes` wait to be written."""
+
+    durable_sequence: int
+    live_bytes: int
+    pending_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node now. `failure` says why it stopped, `refused_by` which peers do not want it and why."""
+
+    identity: NodeIdentity
+    rpc_address: tuple[str, int] | None
+    is_running: bool
+    """Its groups work: it was started, found a peer if it has any, and did not fail."""
+    failure: str | None
+    groups: GroupCounts
+    damage: tuple[str, ...]
+    """File, position and offset of what is damaged, for every quarantined group."""
+    journal: JournalStatus
+    peers: tuple[PeerStatus, ...]
+    complaints: int
+    """Connections to the RPC port that ended because somebody did not belong here."""
+    messages_refused: int
+    messages_unaddressed: int
+
+
+def count_groups(groups: Iterable[Group]) -> GroupCounts:
+    """Look through all groups."""
+    total = led = leaderless = asleep = quarantined = disk_full = 0
+    for group in groups:
+        core = group.core
+        total += 1
+        led += core.role is Role.LEADER
+        leaderless += core.leader is None
+        asleep += core.is_asleep
+        quarantined += group.damage is not None
+        disk_full += group.is_disk_full
+    return GroupCounts(total, led, total - led - leaderless, leaderless, asleep, quarantined, disk_full)
+
+
+def damage_of(groups: Iterable[Group]) -> tuple[str, ...]:
+    """What is damaged, in words."""
+    return tuple(str(group.damage) for group in groups if group.damage is not None)
+
+
+def journal_status(journal: Journal) -> JournalStatus:
+    return JournalStatus(journal.durable_sequence, journal.live_bytes, journal.pending_bytes)

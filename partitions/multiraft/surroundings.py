@@ -1,0 +1,91 @@
+"""What a node needs of the world: a disk, a transport, chance, and the time of day. Real ones, or simulated ones.
+
+The simulator hands in its own; `real_surroundings` makes those of a process. Nothing else in this package touches the
+operating system.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from raftlog.partitions.multiraft.settings import NodeSettings
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, PeerMemory, PeerStatus, TcpTransport
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.storage.disk import Disk
+from raftlog.storage.real_disk import RealDisk
+from raftlog.types import NodeId
+
+Address = tuple[str, int]
+
+
+class NodeTransport(Transport, Protocol):
+    """What a node wants of `TcpTransport`, which says what each member means."""
+
+    on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
+    on_beat: Callable[[NodeId, ProcessBeat], None]
+    on_connection: Callable[[NodeId, Channel, bool], None]
+    serve: Callable[[NodeId, object], Awaitable[object]]
+    address: Address
+    messages_unaddressed: int
+
+    @property
+    def memory(self) -> PeerMemory: ...
+
+    @property
+    def complaints(self) -> int: ...
+
+    async def start(self, host: str, port: int) -> None: ...
+
+    def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None: ...
+
+    async def call(self, node: NodeId, call: Call) -> Answer: ...
+
+    def peers(self) -> list[PeerStatus]: ...
+
+    async def close(self) -> None: ...
+
+
+async def _nothing(_: bool) -> None:
+    return None
+
+
+_SYNC_DIRECTORIES_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`random` must differ from start to start: the lives of a process and new disks are told apart by it."""
+
+    disk: Disk
+    make_transport: Callable[[Callable[[], Identity]], NodeTransport]
+    random: Random
+    wall_ms: Callable[[], int]
+    sync_directories: Callable[[Sequence[str]], None]
+    """Blocks until all are durable; raises `OSError`."""
+    close: Callable[[bool], Awaitable[None]] = _nothing
+    """Called at the end; whether submitted syncs should be waited for."""
+
+
+def real_surroundings(settings: NodeSettings) -> Surroundings:
+    """Those of a process; to be called on its running loop."""
+    loop = asyncio.get_running_loop()
+    executor = ThreadPoolExecutor(settings.sync_threads, thread_name_prefix="sync")
+    disk = RealDisk(executor.submit, loop.call_soon_threadsafe, settings.open_files_max)
+    random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
+
+    def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
+        return TcpTransport(identity, random, settings.rpc, tls=settings.tls, insecure=settings.insecure)
+
+    def sync_directories(paths: Sequence[str]) -> None:
+        with ThreadPoolExecutor(min(len(paths), _SYNC_DIRECTORIES_AT_ONCE), thread_name_prefix="sync") as pool:
+            list(pool.map(lambda path: disk.sync([], [path]), paths))
+
+    async def close(waits: bool) -> None:
+        # A sync that hangs must not hold the process up when it fails.
+        await asyncio.to_thread(executor.shutdown, waits)
+
+    return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, sync_directories, close)

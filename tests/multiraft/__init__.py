@@ -1,0 +1,1 @@
+"""Tests of a process of a cluster."""
