@@ -70,6 +70,8 @@ class Cluster:
         self._addresses: dict[int, list[Any]] = {}
         self.disks: dict[int, str] = {}
         self.nodes: dict[int, NodeProcess] = {}
+        self.opened_s: dict[int, float] = {}
+        """Seconds that the last recovery of each took."""
 
     def start(self, *numbers: int) -> None:
         """Start nodes, and tell all where the others are."""
@@ -83,6 +85,7 @@ class Cluster:
         peers = {other: self._addresses.get(other, _NOWHERE) for other in NODES if other != number}
         opened = node.do("open", data_dir=str(self._directory / str(number)), number=number, port=port, peers=peers)
         self._addresses[number], self.disks[number] = opened["address"], opened["disk"]
+        self.opened_s[number] = opened["opened_s"]
 
     def all(self, name: str, **arguments: Any) -> list[dict[str, Any]]:
         """Tell all at once."""
@@ -93,6 +96,19 @@ class Cluster:
         begin = time.perf_counter()
         self.all("create", members=list(self.disks.items()), groups=groups)
         return time.perf_counter() - begin
+
+    def first_writes(self, groups: int) -> dict[str, float]:
+        """Wait until every group took a write since `write_everywhere`, on whatever node; when that was."""
+        until = time.monotonic() + _LEADER_S_MAX
+        written: dict[str, float] = {}
+        while time.monotonic() < until:
+            for answer in self.all("written"):
+                for group, at in answer.items():
+                    written[group] = min(at, written.get(group, at))
+            if len(written) >= groups:
+                return written
+            time.sleep(5 * _POLL_S)
+        raise MeasureFailed(f"{len(written)} of {groups} groups took a write within {_LEADER_S_MAX:g} s")
 
     def leader(self) -> NodeProcess:
         """Wait for whoever leads the group of the load. After its death the others know it only by and by."""

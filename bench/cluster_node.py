@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from bench.syncs import SyncCount, counted_syncs
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.multiraft import Node, NodeSettings
+from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.group import Committed, Group
+from raftlog.runtime.heap import Collections
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId
 
@@ -31,6 +34,7 @@ GROUP = uuid.UUID(int=77)
 READ_BYTES = 1 << 22
 _LEADER_MS_MAX = 20_000
 _POLL_S = 0.02
+_STALL_POLL_S = 0.005
 
 
 class Accumulator:
@@ -126,14 +130,68 @@ def _value(prefix: bytes, number: int, size: int) -> bytes:
     return (prefix + b"%010d/" % number).ljust(size, b"x")
 
 
+class Stalls:
+    """How late a timer of the loop is: the longest that anything held it."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, time.monotonic())
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+        now = time.monotonic()
+        self._longest_s = max(self._longest_s, now - began - _STALL_POLL_S)
+        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, now)
+
+    def take_longest_s(self) -> float:
+        """Since the last call."""
+        longest, self._longest_s = self._longest_s, 0.0
+        return longest
+
+
+class Everywhere:
+    """One write to each group, by whoever leads it; tried again until it is acknowledged."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._under_way: set[bytes] = set()
+        self.acked: dict[bytes, float] = {}
+        self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        while True:
+            for key, group in list(self._node.driver.groups.items()):
+                if key in self.acked or key in self._under_way or group.core.role is not Role.LEADER:
+                    continue
+                self._under_way.add(key)
+                proposed = group.propose([build_batch([NewRecord(os.urandom(VALUE_BYTES))])])
+                proposed.add_done_callback(partial(self._done, key))
+            await asyncio.sleep(_POLL_S / 2)
+
+    def _done(self, key: bytes, proposed: "asyncio.Future[Committed]") -> None:
+        self._under_way.discard(key)
+        if proposed.exception() is None:
+            self.acked.setdefault(key, time.monotonic())
+
+
 class Commands:
     """What this process can be told."""
+
+    _everywhere: Everywhere
 
     def __init__(self, syncs: SyncCount) -> None:
         self.node: Node
         self._syncs = syncs
         self._loads = 0
         self._writer: asyncio.Task[None] | None = None
+        self._stalls = Stalls()
 
     async def open(self, data_dir: str, number: int, port: int, peers: dict[str, list[Any]]) -> dict[str, Any]:
         settings = NodeSettings(
@@ -148,6 +206,7 @@ class Commands:
         self.node = await Node.open(settings)
         opened = time.perf_counter() - begin
         await self.node.start()
+        self._stalls.start()
         return {
             "address": self.node.transport.address,
             "disk": str(self.node.identity.disk_uuid),
@@ -207,6 +266,14 @@ class Commands:
                 told = done.term
                 say({"first_ack_at": time.monotonic(), "term": told})
 
+    async def write_everywhere(self) -> None:
+        """From now on one record to every group that is led here, one after another; `written` tells of them."""
+        self._everywhere = Everywhere(self.node)
+
+    async def written(self) -> dict[str, float]:
+        """Groups, as numbers, and when the first write since `write_everywhere` was acknowledged here."""
+        return {str(uuid.UUID(bytes=key).int): at for key, at in self._everywhere.acked.items()}
+
     async def settled(self, groups: int, asleep: bool) -> dict[str, float]:
         """Wait until every group has a leader, or until all sleep."""
         begin = time.perf_counter()
@@ -220,7 +287,19 @@ class Commands:
         times = os.times()
         resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
         files = len(list(Path("/proc/self/fd").iterdir()))
-        return {"cpu_s": times.user + times.system, "rss_mib": int(resident.split()[1]) / 1024, "files": files}
+        return {
+            "cpu_s": times.user + times.system,
+            "rss_mib": int(resident.split()[1]) / 1024,
+            "files": files,
+            "stall_ms": self._stalls.take_longest_s() * 1000,
+        }
+
+    async def stop(self) -> dict[str, float]:
+        """An orderly end of the node; the process stays."""
+        begin = time.perf_counter()
+        self._stalls.stop()
+        await self.node.stop()
+        return {"seconds": time.perf_counter() - begin}
 
     def _group(self) -> Group:
         group = self.node.group(GROUP)
@@ -236,6 +315,7 @@ def say(answer: dict[str, Any]) -> None:
 async def serve() -> None:
     reader = asyncio.StreamReader(limit=1 << 20)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    Collections().begin()
     with counted_syncs() as syncs:
         commands = Commands(syncs)
         while line := await reader.readline():

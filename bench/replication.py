@@ -13,6 +13,7 @@ BATCH_BYTES = 64 * 1024
 BATCHES_IN_FLIGHT = 16
 KILLS = 5
 GROUPS = 1_000
+GROUPS_STOPPED = 3_000
 IDLE_S = 10.0
 
 
@@ -85,6 +86,7 @@ def run_groups(workspace: Workspace) -> Values:
         led = nodes.all("settled", groups=GROUPS, asleep=False)
         created_s = time.perf_counter() - begin
         require(sum(each["led"] for each in led) >= GROUPS, f"{led} groups are led")
+        making = nodes.all("costs")
         nodes.all("settled", groups=GROUPS, asleep=True)
         before = nodes.all("costs")
         time.sleep(IDLE_S)
@@ -96,7 +98,44 @@ def run_groups(workspace: Workspace) -> Values:
         "idle_cpu_percent": cpu / IDLE_S * 100,
         "rss_mib": max(each["rss_mib"] for each in after),
         "files": max(each["files"] for each in after),
+        "stall_ms": max(each["stall_ms"] for each in making),
+        "idle_stall_ms": max(each["stall_ms"] for each in after),
     }
+
+
+def run_partitions(workspace: Workspace) -> Values:
+    """Of many sleeping groups the leaders of about a third are killed at once, again and again."""
+    gaps, opened, files = [], [], 0.0
+    with workspace.directory() as directory, cluster(directory) as nodes:
+        nodes.create(GROUPS)
+        nodes.all("settled", groups=GROUPS, asleep=False)
+        for victim in (1, 2, 3, 1, 2)[:KILLS]:
+            nodes.all("settled", groups=GROUPS, asleep=True)
+            killed_at = nodes.nodes.pop(victim).kill()
+            nodes.all("write_everywhere")
+            gaps.append(max(nodes.first_writes(GROUPS).values()) - killed_at)
+            files = max(files, *(each["files"] for each in nodes.all("costs")))
+            nodes.start(victim)
+            opened.append(nodes.opened_s[victim])
+            nodes.all("settled", groups=GROUPS, asleep=False)
+    return {
+        "seconds": median(gaps),
+        "longest_s": max(gaps),
+        "shortest_s": min(gaps),
+        "opened_s": median(opened),
+        "files": files,
+    }
+
+
+def run_stop(workspace: Workspace) -> Values:
+    """One of three processes with many groups is told to stop, and started again."""
+    with workspace.directory() as directory, cluster(directory) as nodes:
+        created_s = nodes.create(GROUPS_STOPPED)
+        nodes.all("settled", groups=GROUPS_STOPPED, asleep=False)
+        stopped_s = nodes.nodes[1].do("stop")["seconds"]
+        nodes.nodes.pop(1).kill()
+        nodes.start(1)
+    return {"created_s": created_s, "stopped_s": stopped_s, "opened_s": nodes.opened_s[1]}
 
 
 MEASURES = (

@@ -1,147 +1,203 @@
-"""The broker: the façade that every API calls.
+"""The broker: the façade that every API calls, on any node of a cluster, which may be a cluster of one.
 
-It already speaks of outcomes, high watermarks, leader epochs and deadlines, so that a Raft group can take the place
-of the lone log behind each partition. One event loop owns it; `open` and `close` are its life.
+    open      everything on this disk is recovered, nothing is sent
+    start     listens and connects, founds or joins its cluster, registers; from then on `is_ready`
+    close     leaderships are handed over, what was taken is durable, the directory is free
 
+Any broker takes any request: what another node leads is asked there by one hop (`routing`). One event loop owns it.
 Every call raises from the tree in `raftlog.errors`; what may have happened all the same has the outcome `unknown`.
 """
 
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from typing import Self
+from uuid import UUID
 
-from raftlog.errors import InvalidArgument
-from raftlog.partitions.administration import Administration
-from raftlog.partitions.catalogue import Catalogue
-from raftlog.partitions.catalogue_state import offsets_committed
+from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
+from raftlog.partitions.assignments.assignments import Assignments
+from raftlog.partitions.cluster_view import ClusterView
+from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.data_directory import DataDirectory
-from raftlog.partitions.deadline import NEVER, Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, CommittedOffsets
 from raftlog.partitions.housekeeping import Housekeeping
-from raftlog.partitions.opening import Blocking, PartitionOpener
-from raftlog.partitions.partition import LEADER_EPOCH, clock_ms
-from raftlog.partitions.partitioner import hash_by_name
-from raftlog.partitions.produce import PartitionChoice, produce_records
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import (
     ALL,
     Acks,
+    BrokerDescription,
     Fetched,
+    Health,
     OffsetRange,
     Produced,
     RecordResult,
     TopicDescription,
 )
+from raftlog.partitions.routing.partition import Partition, Shared
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, Router
+from raftlog.partitions.routing.serving import DataRequests
+from raftlog.partitions.routing.spreading import PartitionChoice, produce_records
+from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.partitions.topics import Topic, Topics, topic_config
+from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
-from raftlog.storage.disk import Disk
-from raftlog.storage.real_disk import RealDisk
-from raftlog.types import Buffer, Offset, TopicPartition
+from raftlog.types import Buffer, NodeId, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
+_FRESH_S = 1.0
+"""For so long it is believed that a topic is unknown, once the controller was asked."""
+_LEADERS_MS = 3_000
+"""A new topic's leaders are waited for no longer than this before its creation is answered."""
 
 
 class Broker:
-    """Use `open`."""
+    """Use `open`, then `start`."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        directory: DataDirectory,
-        catalogue: Catalogue,
-        opener: PartitionOpener,
-        counters: Counters,
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, node: Node, metadata: Metadata, surroundings: Surroundings) -> None:
         self.settings = settings
-        self.counters = counters
-        self.cluster_id = directory.identity.cluster_id
-        self.node_id = directory.identity.node_id
-        self.identity = directory.identity
+        self.counters = Counters()
+        self.node = node
+        self.metadata = metadata
         self.is_ready = False
-        self._directory = directory
-        self._catalogue = catalogue
-        self._opener = opener
-        self._topics = Topics()
-        self._administration = Administration(settings, directory, catalogue, opener, self._topics)
-        self._housekeeping = Housekeeping(settings, directory, self._topics, counters)
-        self._threads: ThreadPoolExecutor | None = None
+        self._router = Router(node)
+        self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
+        self._topics = Topics(self._shared)
+        self._assignments = Assignments(node, metadata, self._topics, self.counters)
+        self._changes = TopicChanges(settings, metadata, self._topics, surroundings.random, surroundings.wall_ms)
+        self._view = ClusterView(node, metadata, self._topics, self.disk_space)
+        self._groups = CommittedOffsets(
+            node, self._router, self._topics, self._find_replica, settings.metadata_growth_bytes_max
+        )
+        self._housekeeping = Housekeeping(node, self._assignments, settings.retention_interval_s, surroundings.wall_ms)
+        self._unknown_until: dict[str, float] = {}
+        """Topics that the controller did not know when it was asked."""
+        DataRequests(node, self._find_replica, settings.fetch_bytes_max)
+        metadata.on_applied = self._metadata_applied
 
     @classmethod
-    async def open(
-        cls, settings: BrokerSettings, *, disk: Disk | None = None, clock: Callable[[], int] = clock_ms
-    ) -> "Broker":
-        """Open the data directory and everything in it; `disk` takes the place of the real file system.
+    async def open(cls, settings: BrokerSettings, surroundings: Surroundings | None = None) -> Self:
+        """Open the data directory and recover everything in it; `surroundings` take the place of the real ones.
 
-        Raises `DirectoryLocked`, `FormatError`, `InvalidArgument`, `CorruptBatch` for a damaged catalogue, and
-        `StorageError` for what the file system refuses. A damaged partition does not stop the broker.
+        Raises `DirectoryLocked`, `FormatError`, `InvalidArgument` and `StorageError`. A damaged partition does not stop
+        the broker.
         """
-        threads = None
-        if disk is None:
-            threads = ThreadPoolExecutor(settings.sync_threads, thread_name_prefix="raftlog-sync")
-            post = asyncio.get_running_loop().call_soon_threadsafe
-            disk = RealDisk(threads.submit, post, settings.open_files_max)
+        node_settings = settings.node_settings()
+        surroundings = surroundings or real_surroundings(node_settings)
+        node = await Node.open(node_settings, surroundings)
         try:
-            broker = cls._assemble(settings, disk, clock, _blocking(threads))
-            broker._threads = threads
+            metadata = Metadata.open(node, settings.metadata_settings())
+            broker = cls(settings, node, metadata, surroundings)
+            broker._topics.refresh(metadata.state)
         except BaseException:
-            if threads is not None:
-                threads.shutdown()
-            raise
-        try:
-            await broker._open_topics()
-        except BaseException:
-            await broker.close()
+            await node.stop()
             raise
         return broker
 
-    @classmethod
-    def _assemble(cls, settings: BrokerSettings, disk: Disk, clock: Callable[[], int], blocking: Blocking) -> "Broker":
-        directory = DataDirectory.open(disk, settings.data_dir, settings.node_id)
-        try:
-            counters = Counters()
-            opener = PartitionOpener(disk, directory, settings, counters, clock, blocking)
-            catalogue = Catalogue.open(
-                disk, directory.catalogue_path(), growth_bytes_max=settings.catalogue_growth_bytes_max, clock=clock
-            )
-        except BaseException:
-            directory.close()
-            raise
-        return cls(settings, directory, catalogue, opener, counters)
+    async def start(self, http: str = "") -> None:
+        """Found or join the cluster; returns when this broker is one of it. `http` is where clients reach it.
 
-    async def _open_topics(self) -> None:
-        entries = self._catalogue.state.topics
-        self._directory.move_unknown({name: entry.partition_count for name, entry in entries.items()})
-        hash_key = hash_by_name(self.settings.partitioner)
-        for entry in list(entries.values()):
-            config = topic_config(self.settings.topic_config, entry.overrides)
-            partitions = await self._opener.open_known(entry, config)
-            self._topics.add(Topic(entry, config, partitions, hash_key))
+        Raises `InvalidArgument` for addresses and seeds that cannot be, and what a refusal by the cluster raises.
+        """
+        await self.node.start()
+        self._assignments.start()
+        await self.metadata.start(self._addresses(http))
+        if await self._assignments.settled(deadline_in(_LEADERS_MS)):
+            self._assignments.set_aside_unknown()
         self._housekeeping.start()
         self.is_ready = True
 
+    def _addresses(self, http: str) -> Addresses:
+        rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
+        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), "")
+
     async def close(self) -> None:
-        """Refuse what is queued, sync what was appended, release the directory."""
+        """An orderly end, in bounded time."""
         self.is_ready = False
         await self._housekeeping.stop()
-        await self._administration.finish()
-        for topic in self._topics:
-            for partition in topic.open_partitions():
-                partition.close()
-                await asyncio.sleep(0)
-        await self._catalogue.close()
-        self._directory.close()
-        if self._threads is not None:
-            self._threads.shutdown()
+        await self._assignments.stop()
+        await self.metadata.stop()
+        await self.node.stop()
 
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
-        for topic in self._topics:
-            for partition in topic.open_partitions():
-                partition.waiters.close()
+        for replica in self._assignments.replicas.values():
+            replica.stop_waiting()
+
+    def _metadata_applied(self) -> None:
+        self._unknown_until.clear()
+        self._topics.refresh(self.metadata.state)
+        self._assignments.state_changed()
+
+    # ---- who we are
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.node.identity.node_id
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the cluster is founded or joined."""
+        return self.metadata.cluster_id or ""
+
+    @property
+    def controller_id(self) -> NodeId | None:
+        """Who leads the controller's group, as far as this node knows."""
+        return self.metadata.freshness().leader
+
+    def broker_ids(self) -> list[NodeId]:
+        """Of all brokers of the cluster, sorted."""
+        return [broker.node_id for broker in self.metadata.state.all_brokers()]
+
+    def _check_ready(self) -> None:
+        if not self.is_ready:
+            raise Unavailable(f"node {self.node_id} is starting or stopping; ask another one, or again")
+
+    # ---- finding
+
+    async def _topic(self, name: str, deadline: Deadline) -> Topic:
+        """The topic; one that is not known here is asked for at the controller first. Raises `UnknownTopic`."""
+        self._check_ready()
+        try:
+            return self._topics.find(name)
+        except UnknownTopic:
+            loop = asyncio.get_running_loop()
+            if self._unknown_until.get(name, 0.0) > loop.time():
+                raise
+            await self.metadata.barrier(Deadline(max(deadline, deadline_in(_LEADERS_MS))))
+            if name not in self._topics:
+                if len(self._unknown_until) >= 1_000:
+                    self._unknown_until.clear()
+                self._unknown_until[name] = loop.time() + _FRESH_S
+            return self._topics.find(name)
+
+    async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
+        return (await self._topic(topic, deadline)).partition(number)
+
+    def _find_replica(self, topic_id: UUID, number: int) -> Replica | None:
+        topic = self._topics.by_id(topic_id)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return None
+        return topic.partitions[number].replica
+
+    def leader_address(self, topic: str, partition: int) -> str | None:
+        """Where clients reach the leader of a partition, when that is another broker."""
+        if topic not in self._topics:
+            return None
+        partitions = self._topics.find(topic).partitions
+        if not 0 <= partition < len(partitions):
+            return None
+        leader = self._router.leader_of(partitions[partition])
+        if leader is None or leader == self.node_id:
+            return None
+        broker = self.metadata.state.brokers.get(leader)
+        return (broker.addresses.http or None) if broker is not None else None
 
     # ---- records
 
@@ -160,19 +216,23 @@ class Broker:
         says so for each. Raises only what concerns the whole call (`UnknownTopic`); what concerns a record or a
         partition is in the results.
         """
-        return await produce_records(self._topics.find(topic), partition, records, acks, deadline)
+        return await produce_records(await self._writable(topic, deadline), partition, records, acks, deadline)
 
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
     ) -> Produced:
         """Append a client's record batches as they are; all or nothing.
 
-        A writable `body` is stamped in place and kept until it is synced. Raises `InvalidBatch`, `RecordTooLarge`,
-        and what a produce of records has in its results.
+        Raises `InvalidBatch`, `RecordTooLarge`, and what a produce of records has in its results.
         """
-        target = self._topics.find(topic).partition(partition)
-        base, after = await target.produce_batches(body, acks, deadline)
-        return Produced(Offset(base), Offset(after), LEADER_EPOCH, target.log.high_watermark)
+        target = (await self._writable(topic, deadline)).partition(partition)
+        return await target.produce_batches(body, acks, deadline)
+
+    async def _writable(self, name: str, deadline: Deadline) -> Topic:
+        topic = await self._topic(name, deadline)
+        if topic.row.creation.is_internal:
+            raise InvalidArgument(f"topic {name} is internal; only brokers write to it")
+        return topic
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_bytes: int, min_bytes: int = 1, deadline: Deadline
@@ -180,24 +240,56 @@ class Broker:
         """Stored batches from the one that holds `offset` on, so its first records may lie below.
 
         Waits until `min_bytes` are there or the deadline passes; then what there is, also nothing. Raises
-        `OffsetOutOfRange` and `CorruptBatch`.
+        `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`.
         """
-        target = self._topics.find(topic).partition(partition)
+        target = await self._partition(topic, partition, deadline)
         max_bytes = min(max_bytes, self.settings.fetch_bytes_max)
-        return await target.fetch(offset, max_bytes, min(min_bytes, max_bytes), deadline)
+        min_bytes = min(min_bytes, max_bytes)
+
+        async def here(replica: Replica) -> Fetched:
+            return await replica.fetch(offset, max_bytes, min_bytes, deadline)
+
+        async def there(node: NodeId) -> Fetched:
+            header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
+            answer = await self._router.read(node, FETCH, target, header, deadline)
+            high_watermark, log_start, epoch = answer.value
+            return Fetched([memoryview(piece) for piece in answer.payload], high_watermark, log_start, epoch)
+
+        return await self._router.call(target, _patient(deadline), here, there)
 
     async def offsets(
-        self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline = NEVER
+        self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
     ) -> OffsetRange:
-        """The first offset and the one after the last that can be read. Alone, a broker always knows the latest."""
-        log = self._topics.find(topic).partition(partition).log
-        return OffsetRange(log.log_start_offset, log.high_watermark)
+        """The first offset and the one after the last that can be read.
+
+        `linearizable`: not older than anything that was acknowledged before the call (ReadIndex).
+        """
+        target = await self._partition(topic, partition, deadline)
+
+        async def here(replica: Replica) -> OffsetRange:
+            return await replica.offsets(linearizable, deadline)
+
+        async def there(node: NodeId) -> OffsetRange:
+            header = {"linearizable": linearizable}
+            beginning, end = (await self._router.read(node, OFFSETS, target, header, deadline)).value
+            return OffsetRange(Offset(beginning), Offset(end))
+
+        return await self._router.call(target, deadline, here, there)
 
     async def offset_for_timestamp(
-        self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline = NEVER
+        self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
     ) -> tuple[Offset, int] | None:
         """The first record whose timestamp is at least this: its offset and timestamp."""
-        return self._topics.find(topic).partition(partition).log.offset_for_timestamp(timestamp_ms)
+        target = await self._partition(topic, partition, deadline)
+
+        async def here(replica: Replica) -> tuple[Offset, int] | None:
+            return await replica.offset_for_timestamp(timestamp_ms, deadline)
+
+        async def there(node: NodeId) -> tuple[Offset, int] | None:
+            found = (await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)).value
+            return None if found is None else (Offset(found[0]), int(found[1]))
+
+        return await self._router.call(target, deadline, here, there)
 
     # ---- topics
 
@@ -211,27 +303,47 @@ class Broker:
         deadline: Deadline,
         validate_only: bool = False,
     ) -> TopicDescription:
-        """Make a topic; it is durable when this returns. Raises `TopicExists` and `InvalidArgument`."""
-        topic = await self._administration.create(
-            name, partitions, replication_factor, config or {}, deadline, validate_only
+        """Make a topic; its existence is on a majority of the controller's disks when this returns, and normally its
+        partitions have leaders. Raises `TopicExists` and `InvalidArgument`."""
+        self._check_ready()
+        created = await self._changes.create(
+            name, partitions, replication_factor, config or {}, deadline, validate_only=validate_only
         )
-        return topic.describe(self.node_id)
+        if validate_only:
+            return self._view.planned(created, self.settings.topic_config.updated(config or {}))
+        topic = self._topics.by_id(created.topic_id)
+        if topic is None:  # deleted again already
+            return self._view.planned(created, self.settings.topic_config.updated(config or {}))
+        await self._led(topic, Deadline(min(deadline, deadline_in(_LEADERS_MS))))
+        return self._view.outline(topic)
+
+    async def _led(self, topic: Topic, deadline: Deadline) -> None:
+        """Wait until the partitions can be written, a short time at most."""
+        await self._assignments.settled(deadline)
+        for partition in topic.partitions:
+            await self.node.wait_for_leader(partition.group_id, deadline)
 
     async def delete_topic(self, name: str, *, deadline: Deadline) -> None:
         """Delete a topic with its records and the groups' offsets in it."""
-        await self._administration.delete(name, deadline)
+        self._check_ready()
+        await self._changes.delete(name, deadline)
 
     async def alter_topic_config(self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline) -> None:
         """Set some settings; `None` takes the broker's default again. All or nothing."""
-        await self._administration.alter(name, changes, deadline)
+        self._check_ready()
+        await self._changes.alter(name, changes, deadline)
 
     def topics(self) -> list[str]:
-        """Their names, sorted."""
-        return self._topics.names()
+        """The names of those that are not internal, sorted."""
+        return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
-    def describe_topic(self, name: str) -> TopicDescription:
-        """Raises `UnknownTopic`."""
-        return self._topics.find(name).describe(self.node_id)
+    def outline_topics(self) -> list[TopicDescription]:
+        """All that are not internal, by name, with what is known here of their partitions."""
+        return [self._view.outline(self._topics.find(name)) for name in self.topics()]
+
+    async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicDescription:
+        """With what the partitions' leaders say. Raises `UnknownTopic`."""
+        return await self._view.describe(await self._topic(name, deadline), deadline)
 
     # ---- groups
 
@@ -240,53 +352,70 @@ class Broker:
         if not _GROUP.fullmatch(group):
             raise InvalidArgument("a group name has 1 to 255 characters, no slash and no control characters")
         for (topic, partition), offset in offsets.items():
-            self._topics.find(topic).check_number(partition)
+            await self._partition(topic, partition, deadline)
             if not 0 <= offset < 1 << 63:
                 raise InvalidArgument(f"offset {offset} of {topic}/{partition} cannot be committed: it is no offset")
         if offsets:
-            topic_ids = {topic: self._topics.find(topic).entry.topic_id for topic in {key.topic for key in offsets}}
-            await self._catalogue.commit(offsets_committed(group, offsets, topic_ids), deadline)
+            count = self.settings.offsets_partitions
+            internal = await self._changes.ensure_internal(OFFSETS_TOPIC, count, OFFSETS_CONFIG, deadline)
+            await self._groups.commit(internal, group, offsets, deadline)
 
-    async def committed_offsets(self, group: str, *, deadline: Deadline = NEVER) -> dict[TopicPartition, Offset]:
+    async def committed_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, Offset]:
         """The group's watermarks; empty for a group that never committed."""
-        return dict(self._catalogue.state.groups.get(group, {}))
+        await self._know_offsets_topic(deadline)
+        return await self._groups.committed(group, deadline)
 
-    def groups(self) -> list[str]:
+    async def groups(self, *, deadline: Deadline) -> list[str]:
         """Groups that committed something, sorted."""
-        return sorted(self._catalogue.state.groups)
+        await self._know_offsets_topic(deadline)
+        return await self._groups.groups(deadline)
+
+    async def _know_offsets_topic(self, deadline: Deadline) -> None:
+        """Another node may have made it just now, for a commit that was answered."""
+        self._check_ready()
+        if OFFSETS_TOPIC not in self._topics:
+            await self.metadata.barrier(deadline)
 
     # ---- state
 
+    async def brokers(self, *, deadline: Deadline) -> list[BrokerDescription]:
+        """All brokers of the cluster, and whether they answer."""
+        return await self._view.brokers(deadline)
+
+    async def health(self, *, deadline: Deadline) -> Health:
+        """The whole cluster in one look, with reasons."""
+        return await self._view.health(deadline)
+
     def metrics(self) -> dict[str, float]:
         """Gauges, computed when somebody asks; the totals are in `counters`."""
-        partitions = [partition for topic in self._topics for partition in topic.open_partitions()]
+        replicas = [replica.describe() for replica in self._assignments.replicas.values()]
+        groups = self.node.status().groups
         return {
             "topics": len(self._topics),
-            "partitions": len(partitions),
-            "partitions_unavailable": sum(topic.unavailable_count() for topic in self._topics),
-            "log_bytes": sum(partition.log.size_bytes for partition in partitions),
-            "pending_bytes": self._opener.shared_budget.used,
-            "catalogue_bytes": self._catalogue.size_bytes,
+            "partitions": len(replicas),
+            "partitions_unavailable": sum(each.problem is not None for each in replicas),
+            "partitions_led": groups.led,
+            "partitions_leaderless": groups.leaderless,
+            "log_bytes": sum(each.size_bytes for each in replicas),
+            "pending_bytes": self._shared.budget.used,
+            "metadata_applied_index": self.metadata.state.applied_index,
         }
 
     def disk_space(self) -> dict[str, str | int]:
         """Path and free bytes of the data directory; -1 when the file system does not say."""
-        path = self._directory.path
+        driver = self.node.driver
         try:
-            free = self._directory.disk.free_bytes(path)
+            free = driver.disk.free_bytes(driver.data_dir)
         except OSError:
             free = -1
-        return {"path": path, "free": free}
+        return {"path": driver.data_dir, "free": free}
 
 
-def _blocking(threads: ThreadPoolExecutor | None) -> Blocking:
-    """Without threads the job runs at once: a simulated disk does not make anybody wait."""
+def joined(host: str, port: int) -> str:
+    """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    async def run(job: Callable[[], None]) -> None:
-        if threads is None:
-            job()
-            await asyncio.sleep(0)
-        else:
-            await asyncio.get_running_loop().run_in_executor(threads, job)
 
-    return run
+def _patient(deadline: Deadline) -> Deadline:
+    """How long a leader is looked for: a fetch that does not want to wait for records still wants an answer."""
+    return Deadline(max(deadline, deadline_in(_LEADERS_MS)))

@@ -14,7 +14,6 @@ class Counters:
         "produce_unknown",
         "produces",
         "records_in",
-        "scrubbed_bytes",
         "segments_bytes_deleted",
         "throttled",
     )
@@ -39,4 +38,3 @@ class Counters:
         self.fetches = 0
         self.bytes_out = 0
         self.segments_bytes_deleted = 0
-        self.scrubbed_bytes = 0

@@ -1,4 +1,4 @@
-"""What the broker's façade takes and answers. Every value here keeps its meaning when Raft stands behind the façade."""
+"""What the broker's façade takes and answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -45,13 +45,19 @@ class OffsetRange(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition as clients see it; `problem` says why it cannot be written or read."""
+    """One partition as its leader sees it; `problem` says why it cannot be written or read.
+
+    Without a leader that answers, `leader` is None, nobody is known to be in sync, and the offsets are None.
+    """
 
     partition: int
-    leader: int
+    leader: int | None
     replicas: Sequence[int]
     in_sync: Sequence[int]
     problem: str | None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
 
 
 class TopicDescription(NamedTuple):
@@ -65,3 +71,33 @@ class TopicDescription(NamedTuple):
     created_ms: int
     is_internal: bool
     partitions: Sequence[PartitionDescription]
+
+
+class BrokerDescription(NamedTuple):
+    """One broker of the cluster. `is_alive`: it answered just now. `problem` is why it does not work as it should."""
+
+    node_id: int
+    host: str
+    http: str
+    rpc: str
+    is_alive: bool
+    version: str | None
+    disk: Mapping[str, str | int] | None
+    problem: str | None
+
+
+class Health(NamedTuple):
+    """The cluster in one look. Partitions are named `topic/number`, at most `HEALTH_NAMES_MAX` of each kind."""
+
+    is_healthy: bool
+    reasons: Sequence[str]
+    controller_id: int | None
+    all_nodes: Sequence[int]
+    nodes_down: Sequence[int]
+    leaderless: Sequence[str]
+    leaderless_count: int
+    under_replicated: Sequence[str]
+    under_replicated_count: int
+
+
+HEALTH_NAMES_MAX = 128

@@ -1,11 +1,16 @@
 """What one broker can be told. Settings of topics and logs are in `raftlog.config`."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from raftlog.config import GIB, KIB, MIB, TopicConfig
+from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
+from raftlog.partitions.metadata import MetadataSettings
+from raftlog.partitions.multiraft import NodeSettings
+from raftlog.partitions.multiraft.settings import node_driver_config
 from raftlog.partitions.partitioner import hash_by_name
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.rpc import TlsContexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,16 +21,34 @@ class BrokerSettings:
     """Where everything is kept; made when it is missing."""
     node_id: int = 1
     """The number of this broker; a data directory belongs to one number."""
+    rpc: tuple[str, int] | None = None
+    """Where other brokers reach this one; None: a broker alone, which listens to no other one. Port 0: any free one."""
+    advertise_rpc: tuple[str, int] | None = None
+    """The address that others are told, where it is not `rpc`."""
+    advertise_http: str = ""
+    """HOST:PORT that clients are told; empty: where the HTTP server listens."""
+    seeds: tuple[tuple[str, int], ...] = ()
+    """RPC addresses of the first brokers, the same list on each of them, or of any brokers of a cluster to join."""
+    cluster_id: str | None = None
+    """The cluster to found or to belong to; None: a new id, or whatever the data directory and the seeds say."""
+    host_label: str = ""
+    """Replicas of a partition never share one; empty: `node-{node_id}`."""
+    tls: TlsContexts | None = None
+    """Certificates for the connections between brokers."""
+    insecure: bool = False
+    """Listen for other brokers where other machines can connect, without TLS."""
     partitioner: str = "murmur2"
     """How a key chooses its partition: `murmur2`, as Kafka's clients do, or `crc32`."""
     topic_config: TopicConfig = field(default_factory=TopicConfig)
     """Settings of topics that do not say otherwise."""
     partitions_per_topic_max: int = 10_000
     """A topic cannot be created with more partitions than this."""
+    offsets_partitions: int = 16
+    """Partitions of the internal topic for committed offsets, when it is created."""
     open_files_max: int = 512
     """Descriptors of segments kept open; more files than these are reopened when they are used."""
     sync_threads: int = 4
-    """Syncs of different partitions that can run at once."""
+    """Syncs that can run at once."""
     partition_pending_bytes_max: int = 32 * MIB
     """Bytes of one partition that may wait for their append and sync; past it producers wait, then get 429."""
     broker_pending_bytes_max: int = 64 * MIB
@@ -42,21 +65,46 @@ class BrokerSettings:
     """Seconds between two looks for segments that retention deletes."""
     scrub_interval_days: float = 7.0
     """Days in which the background scrub reads everything once; 0 turns it off."""
-    scrub_bytes_per_second_max: int = 16 * MIB
-    """The scrub reads no faster than this."""
-    scrub_slice_bytes: int = 256 * KIB
-    """Bytes that the scrub reads at once; between two slices requests are served."""
-    catalogue_growth_bytes_max: int = 4 * MIB
-    """The catalogue is rewritten when it is this much larger than what is still valid in it."""
+    metadata_growth_bytes_max: int = 4 * MIB
+    """A log of metadata or of committed offsets is made shorter when it has grown by so much."""
+
+    driver: DriverConfig = field(default_factory=node_driver_config)
+    """Timing and sizes of the Raft groups and their journal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
+        object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
         hash_by_name(self.partitioner)
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
 
+    def node_settings(self) -> NodeSettings:
+        """What the process below the façade is told."""
+        host, port = self.rpc or (_LOOPBACK, None)
+        scrub_ms = max(1, round(self.scrub_interval_days * DAY_MS)) if self.scrub_interval_days else _NO_SCRUB_MS
+        return NodeSettings(
+            data_dir=self.data_dir,
+            node_id=self.node_id,
+            host_label=self.host_label,
+            rpc_host=host,
+            rpc_port=port,
+            cluster_id=self.cluster_id,
+            driver=replace(self.driver, scrub_interval_ms=scrub_ms),
+            tls=self.tls,
+            insecure=self.insecure,
+            open_files_max=self.open_files_max,
+            sync_threads=self.sync_threads,
+        )
+
+    def metadata_settings(self) -> MetadataSettings:
+        """What the host of the controller's group is told."""
+        return MetadataSettings(seeds=self.seeds, snapshot_log_bytes=self.metadata_growth_bytes_max)
+
+
+_LOOPBACK = "127.0.0.1"
+_NO_SCRUB_MS = 10_000 * 365 * DAY_MS
 
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("node_id", 0, (1 << 31) - 1),
@@ -71,7 +119,6 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("opened_bytes_max", 64 * KIB, GIB),
     ("retention_interval_s", 0.01, 86_400),
     ("scrub_interval_days", 0, 3_650),
-    ("scrub_bytes_per_second_max", 4 * KIB, 16 * GIB),
-    ("scrub_slice_bytes", 4 * KIB, 16 * MIB),
-    ("catalogue_growth_bytes_max", 16 * KIB, GIB),
+    ("offsets_partitions", 1, 1_000),
+    ("metadata_growth_bytes_max", 16 * KIB, GIB),
 )

@@ -3,16 +3,23 @@
     RaftlogError
     ├── RequestError            the caller's fault; repeating the same call fails again
     │   ├── InvalidArgument     a value, name or setting that cannot be used
-    │   │   └── InvalidTopic    a topic name that cannot be used
+    │   │   ├── InvalidTopic    a topic name that cannot be used
+    │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a record batch that does not hold together (length, CRC, counts)
     │   ├── RecordTooLarge      a record or batch above `max.message.bytes`
     │   ├── UnknownTopic · UnknownPartition · TopicExists
+    │   ├── UnknownBroker       no broker of that node id, or not with that disk
+    │   ├── IdentityRefused     a process that must not act as the broker that it says it is
+    │   ├── VersionConflict     compare and set: it was changed meanwhile
     │   ├── OffsetOutOfRange    carries the first and the end offset
+    │   ├── EntriesTrimmed      entries of a group's log that it does not hold any more
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
     ├── Unavailable             not now; the same call may succeed later
     │   ├── Overloaded          a bounded queue is full
     │   ├── StorageFull         the disk has no room; reads and deletes go on
     │   ├── NotLeader           another replica leads, or none; carries the leader as far as known
+    │   ├── NoLeader            nobody leads the partition until the deadline
+    │   ├── OffsetNotAvailable  a new leader does not know yet how far the log is committed (KIP-207)
     │   ├── ChangeRefused       a change of members that cannot be made now
     │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
     │   └── LogClosed           closed, or stopped by a failed sync
@@ -55,6 +62,10 @@ class InvalidTopic(InvalidArgument):
     """A topic name that cannot be used."""
 
 
+class PlacementImpossible(InvalidArgument):
+    """More replicas are wanted than there are hosts to put them on."""
+
+
 class InvalidBatch(RequestError):
     """Bytes offered as a record batch that are not one."""
 
@@ -75,12 +86,29 @@ class TopicExists(RequestError):
     """A topic of that name exists already."""
 
 
+class UnknownBroker(RequestError):
+    """No broker of that node id, or not with that disk."""
+
+
+class IdentityRefused(RequestError):
+    """A process that must not act as the broker that it says it is (a stale or copied disk, a node id that another disk
+    has); the message says what to do."""
+
+
+class VersionConflict(RequestError):
+    """What was to be changed is not as the caller believes; read it again and decide anew."""
+
+
 class OffsetOutOfRange(RequestError):
     """An offset outside `[first, end]`; `end` is the offset that the next record will get."""
 
     def __init__(self, offset: int, first: Offset, end: Offset) -> None:
         super().__init__(f"offset {offset} is out of range: the log holds offsets {first} to {end} (exclusive)")
         self.offset, self.first, self.end = offset, first, end
+
+
+class EntriesTrimmed(RequestError):
+    """Entries that were asked for by index lie before the beginning of the log; what they said is in a snapshot."""
 
 
 class NotAtBatchBorder(RequestError):
@@ -109,6 +137,14 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, leader: object | None = None) -> None:
         super().__init__(message)
         self.leader = leader
+
+
+class NoLeader(Unavailable):
+    """No leader of the partition was found before the deadline, and nothing was done."""
+
+
+class OffsetNotAvailable(Unavailable):
+    """The leader is new and has committed nothing in its term, so it cannot say where the log ends (KIP-207)."""
 
 
 class ChangeRefused(Unavailable):

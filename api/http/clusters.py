@@ -60,19 +60,19 @@ class ClusterHandlers:
 
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         path, base = "/v3/clusters", _base(request)
-        one = shapes.cluster(base, self._broker.cluster_id, self._broker.node_id)
+        one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
         return json_answer(shapes.many("KafkaClusterList", base + path, [one]))
 
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(shapes.cluster(_base(request), self._broker.cluster_id, self._broker.node_id))
+        return json_answer(shapes.cluster(_base(request), self._broker.cluster_id, self._broker.controller_id))
 
     async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         base = shapes.cluster_url(_base(request), self._broker.cluster_id)
-        described = [self._topic(request, self._broker.describe_topic(name)) for name in self._broker.topics()]
+        described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
         return json_answer(shapes.many("KafkaTopicList", base + "/topics", described))
 
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(self._topic(request, self._broker.describe_topic(target.args[1])))
+        return json_answer(self._topic(request, await self._described(target)))
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.json_object(request)
@@ -83,11 +83,14 @@ class ClusterHandlers:
         if type(validate_only) is not bool:
             raise HttpProblem(INVALID_JSON, '"validate_only" is neither true nor false')
         if body.get("replicas_assignments"):
-            raise HttpProblem(BAD_REQUEST, "replicas_assignments are not possible: this broker is alone")
+            raise HttpProblem(
+                BAD_REQUEST, "replicas_assignments are not possible; name a replication_factor, and brokers are chosen"
+            )
+        count = _whole(body, "partitions_count")
         described = await self._broker.create_topic(
             name,
-            _whole(body, "partitions_count", 1),
-            _whole(body, "replication_factor", 1),
+            1 if count is None else count,
+            _whole(body, "replication_factor"),
             _configs(body),
             deadline=deadline_in(timeout_ms(target)),
             validate_only=validate_only,
@@ -99,7 +102,7 @@ class ClusterHandlers:
         return no_content()
 
     async def configs(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = self._broker.describe_topic(target.args[1])
+        described = await self._described(target)
         url = self._topic_url(request, described.name)
         return json_answer(
             shapes.many(
@@ -110,7 +113,7 @@ class ClusterHandlers:
         )
 
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = self._broker.describe_topic(target.args[1])
+        described = await self._described(target)
         name = target.args[2]
         if name not in described.config:
             raise HttpProblem(NOT_FOUND, f"topic {described.name} has no setting {name!r}")
@@ -133,7 +136,7 @@ class ClusterHandlers:
         return no_content()
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = self._broker.describe_topic(target.args[1])
+        described = await self._described(target)
         url = self._topic_url(request, described.name)
         return json_answer(
             shapes.many(
@@ -145,8 +148,11 @@ class ClusterHandlers:
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = target.args[1]
-        found = find_partition(self._broker, topic, target.args[2])
+        found = await find_partition(self._broker, topic, target.args[2], deadline_in(timeout_ms(target)))
         return json_answer(shapes.partition(self._topic_url(request, topic), self._broker.cluster_id, topic, found))
+
+    async def _described(self, target: Target) -> TopicDescription:
+        return await self._broker.describe_topic(target.args[1], deadline=deadline_in(timeout_ms(target)))
 
     def _topic(self, request: web.BaseRequest, described: TopicDescription) -> dict[str, Any]:
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
@@ -159,11 +165,9 @@ def _base(request: web.BaseRequest) -> str:
     return f"{request.scheme}://{request.host}"
 
 
-def _whole(body: Mapping[str, Any], name: str, default: int) -> int:
+def _whole(body: Mapping[str, Any], name: str) -> int | None:
     value = body.get(name)
-    if value is None:
-        return default
-    if type(value) is not int:
+    if value is not None and type(value) is not int:
         raise HttpProblem(INVALID_JSON, f"{name} is no whole number")
     return value
 

@@ -11,7 +11,7 @@ from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.routing import Router, Target
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.types import Offset, TopicPartition
 
 
@@ -28,21 +28,22 @@ class GroupHandlers:
         router.add("POST", "/groups/{group}/offsets", self.commit)
 
     async def groups(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer({"groups": self._broker.groups()})
+        return json_answer({"groups": await self._broker.groups(deadline=deadline_in(timeout_ms(target)))})
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """A group that never committed has no offsets; that is no error."""
-        return await self._answer(target.args[0])
+        return await self._answer(target.args[0], deadline_in(timeout_ms(target)))
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset"}]}`; answers with the group's watermarks as they are now."""
         offsets = _parse((await self._bodies.json_object(request)).get("offsets"))
         group = target.args[0]
-        await self._broker.commit_offsets(group, offsets, deadline=deadline_in(timeout_ms(target)))
-        return await self._answer(group)
+        deadline = deadline_in(timeout_ms(target))
+        await self._broker.commit_offsets(group, offsets, deadline=deadline)
+        return await self._answer(group, deadline)
 
-    async def _answer(self, group: str) -> web.Response:
-        committed = await self._broker.committed_offsets(group)
+    async def _answer(self, group: str, deadline: Deadline) -> web.Response:
+        committed = await self._broker.committed_offsets(group, deadline=deadline)
         return json_answer(
             {
                 "offsets": [

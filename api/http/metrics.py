@@ -20,16 +20,16 @@ _COUNTERS = {
     "throttled": "Produce calls that had to wait for room.",
     "fetches": "Fetches.",
     "bytes_out": "Bytes of the record batches fetched.",
-    "segments_bytes_deleted": "Bytes that retention deleted.",
-    "scrubbed_bytes": "Bytes that the scrub read.",
 }
 _GAUGES = {
     "topics": "Topics.",
-    "partitions": "Partitions that are open.",
-    "partitions_unavailable": "Partitions that take no records.",
+    "partitions": "Partitions with a replica here.",
+    "partitions_unavailable": "Those whose replica here is damaged or stopped.",
+    "partitions_led": "Raft groups that this process leads, the controller's among them.",
+    "partitions_leaderless": "Raft groups with a replica here and no known leader.",
     "log_bytes": "Bytes of all logs.",
     "pending_bytes": "Bytes of records that wait for their append or sync.",
-    "catalogue_bytes": "Bytes of the catalogue of topics and group offsets.",
+    "metadata_applied_index": "Entry of the controller's log up to which it was applied here.",
 }
 
 

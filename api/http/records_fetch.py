@@ -7,7 +7,8 @@ from aiohttp import web
 from raftlog.api.http.answers import answer_with, json_answer
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_format
-from raftlog.api.http.routing import Router, Target, partition_number, query_int
+from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
@@ -63,16 +64,25 @@ class FetchHandlers:
         else:
             encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
             body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
-        return answer_with(body, content_type, _bounds(fetched))
+        headers = _bounds(fetched)
+        leader = self._broker.leader_address(topic, partition)
+        if leader is not None:
+            headers[LEADER_HEADER] = leader
+        return answer_with(body, content_type, headers)
 
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on."""
+        """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on.
+
+        `?linearizable=true`: nothing that was acknowledged before the request is missing.
+        """
         topic, partition = target.args[0], partition_number(target.args[1])
-        beginning, end = await self._broker.offsets(topic, partition)
+        deadline = deadline_in(timeout_ms(target))
+        is_linearizable = flag(target, "linearizable")
+        beginning, end = await self._broker.offsets(topic, partition, linearizable=is_linearizable, deadline=deadline)
         body: dict[str, int | None] = {"beginning_offset": beginning, "end_offset": end}
         if "timestamp" in target.query:
             timestamp = query_int(target, "timestamp", None, 0, OFFSET_MAX)
-            found = await self._broker.offset_for_timestamp(topic, partition, timestamp)
+            found = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
             body["offset"], body["timestamp"] = found or (None, None)
         return json_answer(body)
 

@@ -19,6 +19,8 @@ from raftlog.partitions.results import ALL, Acks, RecordResult
 
 TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000
+LEADER_HEADER = "X-Raftlog-Leader"
+"""HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 _ONE_DONE = (
     b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
@@ -63,9 +65,15 @@ class ProduceHandlers:
         format_ = content_format(request.headers.get("Content-Type"))
         whole = self._bodies.whole(request)
         if whole is not None:
-            return await self._produce_body(options, format_, whole)
-        async with self._bodies.receive(request) as body:
-            return await self._produce_body(options, format_, body)
+            response = await self._produce_body(options, format_, whole)
+        else:
+            async with self._bodies.receive(request) as body:
+                response = await self._produce_body(options, format_, body)
+        if options.partition is not None:
+            leader = self._broker.leader_address(options.topic, options.partition)
+            if leader is not None:
+                response.headers[LEADER_HEADER] = leader
+        return response
 
     async def _produce_body(self, options: _Options, format_: Format, body: bytes | bytearray) -> web.Response:
         if format_ is Format.BATCHES:

@@ -5,10 +5,15 @@ from typing import Any
 from aiohttp import web
 
 from raftlog.api.http.answers import json_answer
+from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.routing import Router, Target, partition_number
 from raftlog.errors import UnknownPartition
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import PartitionDescription
+
+NO_LEADER = -1
+"""The leader of a partition that has none, or whose leader does not answer."""
 
 
 class TopicHandlers:
@@ -28,7 +33,7 @@ class TopicHandlers:
         return json_answer(self._broker.topics())
 
     async def topic(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = self._broker.describe_topic(target.args[0])
+        described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
         return json_answer(
             {
                 "name": described.name,
@@ -38,20 +43,21 @@ class TopicHandlers:
         )
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        described = self._broker.describe_topic(target.args[0])
+        described = await self._broker.describe_topic(target.args[0], deadline=deadline_in(timeout_ms(target)))
         return json_answer([_shown(partition) for partition in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(_shown(find_partition(self._broker, target.args[0], target.args[1])))
+        deadline = deadline_in(timeout_ms(target))
+        return json_answer(_shown(await find_partition(self._broker, target.args[0], target.args[1], deadline)))
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer({"brokers": [self._broker.node_id]})
+        return json_answer({"brokers": self._broker.broker_ids()})
 
 
-def find_partition(broker: Broker, topic: str, number_text: str) -> PartitionDescription:
+async def find_partition(broker: Broker, topic: str, number_text: str, deadline: Deadline) -> PartitionDescription:
     """Raises `UnknownTopic`, `UnknownPartition`."""
     number = partition_number(number_text)
-    partitions = broker.describe_topic(topic).partitions
+    partitions = (await broker.describe_topic(topic, deadline=deadline)).partitions
     if number >= len(partitions):
         raise UnknownPartition(f"topic {topic} has no partition {number}; it has partitions 0 to {len(partitions) - 1}")
     return partitions[number]
@@ -60,11 +66,14 @@ def find_partition(broker: Broker, topic: str, number_text: str) -> PartitionDes
 def _shown(partition: PartitionDescription) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "partition": partition.partition,
-        "leader": partition.leader,
+        "leader": NO_LEADER if partition.leader is None else partition.leader,
         "replicas": [
             {"broker": broker, "leader": broker == partition.leader, "in_sync": broker in partition.in_sync}
             for broker in partition.replicas
         ],
+        "leader_epoch": partition.leader_epoch,
+        "high_watermark": partition.high_watermark,
+        "log_start_offset": partition.log_start_offset,
     }
     if partition.problem is not None:
         shown["problem"] = partition.problem

@@ -17,12 +17,12 @@ def many(kind: str, url: str, data: Sequence[Json]) -> Json:
     return {"kind": kind, "metadata": {"self": url, "next": None}, "data": list(data)}
 
 
-def cluster(base: str, cluster_id: str, node_id: int) -> Json:
+def cluster(base: str, cluster_id: str, controller_id: int | None) -> Json:
     url = cluster_url(base, cluster_id)
     return {
         **_head("KafkaCluster", url, f"kafka={cluster_id}"),
         "cluster_id": cluster_id,
-        "controller": _related(f"{url}/brokers/{node_id}"),
+        "controller": None if controller_id is None else _related(f"{url}/brokers/{controller_id}"),
         "brokers": _related(url + "/brokers"),
         "topics": _related(url + "/topics"),
         "consumer_groups": _related(url + "/consumer-groups"),
@@ -71,7 +71,7 @@ def partition(topic_url: str, cluster_id: str, topic_name: str, described: Parti
         "cluster_id": cluster_id,
         "topic_name": topic_name,
         "partition_id": described.partition,
-        "leader": _related(f"{url}/replicas/{described.leader}"),
+        "leader": None if described.leader is None else _related(f"{url}/replicas/{described.leader}"),
         "replicas": _related(url + "/replicas"),
         "reassignment": _related(url + "/reassignment"),
     }

@@ -15,3 +15,5 @@ class PlantedBug(NamedTuple):
     """What is expected to find it: any of these properties."""
     found_within: int
     """So many seeds from 1 on are enough: the last of them was the first to find it when that was measured."""
+    level: str = "driver"
+    """What has to be simulated to find it (`jepsen.simulation.campaign.LEVELS`)."""

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 from jepsen.planted.registry import BUGS
-from jepsen.simulation.run import simulate
+from jepsen.simulation.campaign import LEVELS
 
 
 def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def hunt(name: str, first: int, seeds: int) -> dict[str, Any]:
     bug.plant()
     others: Counter[str] = Counter()
     for seed in range(first, first + seeds):
-        failure = simulate(seed).failure
+        failure = LEVELS[bug.level](seed).failure
         if failure is not None and failure.is_property and failure.name in bug.properties:
             return {"name": name, "seed": seed, "property": failure.name, "what": failure.what, "others": others}
         if failure is not None:

@@ -9,10 +9,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jepsen.simulation.campaign import run_seeds
+from jepsen.simulation.campaign import LEVELS, run_seeds
 from jepsen.simulation.kept_seeds import kept_seeds
+from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import commit, failure_json, failure_text
-from jepsen.simulation.run import Outcome
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,20 +32,27 @@ from jepsen.simulation.run import Outcome
     show_default=True,
     help="Stop after so many failed seeds.",
 )
+@click.option(
+    "--level",
+    type=click.Choice(list(LEVELS)),
+    default="driver",
+    show_default=True,
+    help="What is simulated: groups on their drivers, the founding of a cluster, or whole brokers and their topics.",
+)
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def main(seeds: int, first: int, jobs: int, failures_max: int, kept: bool, as_json: bool) -> None:
-    """Simulate whole Raft clusters: one run for each seed, 60 virtual seconds with faults, then convergence.
+def main(seeds: int, first: int, jobs: int, failures_max: int, level: str, kept: bool, as_json: bool) -> None:
+    """Simulate whole clusters: one run for each seed, about a minute of virtual time with faults, then convergence.
 
     Exit code 1 when any seed failed. A report names the one command that repeats it.
     """
-    wanted = list(dict.fromkeys([*range(first, first + seeds), *(each.seed for each in kept_seeds() if kept)]))
+    wanted = list(dict.fromkeys([*range(first, first + seeds), *(each.seed for each in kept_seeds(level) if kept)]))
     began = time.monotonic()
     outcomes: list[Outcome] = []
     failed = 0
     with _progress(as_json) as progress:
         task = progress.add_task("seeds", total=len(wanted))
-        for outcome in run_seeds(wanted, jobs):
+        for outcome in run_seeds(wanted, jobs, level):
             outcomes.append(outcome)
             progress.advance(task)
             if outcome.failure is not None:

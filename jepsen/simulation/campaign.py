@@ -1,18 +1,29 @@
 """Many seeds in several processes, as they come; the outcomes in the order of their completion."""
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
-from jepsen.simulation.run import Outcome, simulate
+from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding
+from jepsen.simulation.outcome import Outcome
+from jepsen.simulation.run import simulate
+
+LEVELS: Final[Mapping[str, Callable[[int], Outcome]]] = {
+    "driver": simulate,
+    "founding": simulate_founding,
+    "broker": simulate_brokers,
+}
+"""What can be simulated: groups on their drivers, the founding of a cluster, and clusters of whole brokers."""
 
 RUNS_PER_PROCESS = 100
 """Then a fresh process takes over, so that nothing that a run leaves behind adds up."""
 
 
-def run_seeds(seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver") -> Iterator[Outcome]:
     """Run the seeds; closing the iterator ends what is under way."""
+    run = LEVELS[level]
     if jobs == 1 or len(seeds) == 1:
-        yield from map(simulate, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(seeds)), maxtasksperchild=RUNS_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(simulate, seeds)
+        yield from pool.imap_unordered(run, seeds)

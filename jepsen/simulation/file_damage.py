@@ -1,17 +1,39 @@
 """Damage to the files of a machine: a flipped bit or a zeroed page in a segment, a flipped bit in the journal."""
 
+from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from jepsen.simulation.cluster import GroupPlan
 from jepsen.simulation.harm import Damage
 from jepsen.simulation.machine import DATA_DIR, Machine
+from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.storage.simulated_faults import PAGE_BYTES
+
+
+class Wrong(NamedTuple):
+    """Bytes of a file that are not what was written."""
+
+    path: str
+    position: int
+    content: bytes
+
+    def is_in(self, disk: TimedDisk) -> bool:
+        """Whether they are still there."""
+        if not disk.exists(self.path):
+            return False
+        file = disk.open(self.path, read_only=True)
+        return file.read(self.position, len(self.content)) == self.content
 
 
 def damage_segment(machine: Machine, plan: GroupPlan, random: Random) -> Damage | None:
     """Damage a `.log` or an `.index` of the group; none when there is nothing to damage."""
-    disk = machine.disk
-    inside = f"/{plan.group_id}/"
+    wrong = damage_file_below(machine.disk, f"/{plan.group_id}/", random, machine.note)
+    return None if wrong is None else Damage(plan, machine, machine.me, wrong.path, wrong.position, wrong.content)
+
+
+def damage_file_below(disk: TimedDisk, inside: str, random: Random, note: Callable[[str], None]) -> Wrong | None:
+    """Damage a segment's file in a directory whose path has this part."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()
@@ -23,17 +45,16 @@ def damage_segment(machine: Machine, plan: GroupPlan, random: Random) -> Damage 
     position = random.randrange(len(content))
     if random.random() < 0.7:
         disk.flip_bit(path, position, random.randrange(8))
-        machine.note(f"{path}: a bit flips at position {position}")
-        wrong = bytes([disk.snapshot()[path][position]])
-        return Damage(plan, machine, machine.me, path, position, wrong)
+        note(f"{path}: a bit flips at position {position}")
+        return Wrong(path, position, bytes([disk.snapshot()[path][position]]))
     page = position // PAGE_BYTES
     before = content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
     if not any(before):
         return None
     disk.zero_page(path, page)
-    machine.note(f"{path}: page {page} is zeroed")
+    note(f"{path}: page {page} is zeroed")
     first = next(at for at, byte in enumerate(before) if byte)
-    return Damage(plan, machine, machine.me, path, page * PAGE_BYTES + first, b"\0")
+    return Wrong(path, page * PAGE_BYTES + first, b"\0")
 
 
 def damage_journal(machine: Machine, random: Random) -> bool:

@@ -17,7 +17,10 @@ class KeptSeed(NamedTuple):
     seed: int
     found: str
     cause: str
+    level: str = "driver"
 
 
-def kept_seeds() -> list[KeptSeed]:
-    return [KeptSeed(**each) for each in json.loads(FILE.read_text())]
+def kept_seeds(level: str = "driver") -> list[KeptSeed]:
+    """Those of one level of the simulation."""
+    kept = [KeptSeed(**each) for each in json.loads(FILE.read_text())]
+    return [each for each in kept if each.level == level]

@@ -141,9 +141,9 @@ class Node:
         process = self.running()
         self.process = None
         process.state = State.DEAD
-        process.held.clear()
         self.scheduler.note(self.name, "crashes")
-        self.scheduler.bury(process)
+        self.scheduler.bury(process)  # before the handles go, which may be all that keeps a task
+        process.held.clear()
         for listener in self._crash_listeners:
             listener(process)
 

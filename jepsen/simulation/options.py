@@ -142,10 +142,11 @@ class Options:
 
     def __str__(self) -> str:
         """One option a line."""
-        return "\n".join(f"{field.name} = {_shown(getattr(self, field.name))}" for field in fields(self))
+        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """The value of an option for people."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, LinkConditions):
@@ -153,7 +154,7 @@ def _shown(value: object) -> str:
         named = zip(LinkConditions._fields, usual, value, strict=True)
         return ", ".join(f"{name}={new}" for name, old, new in named if new != old) or "as usual"
     if isinstance(value, tuple):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(shown, value)) or "none"
     return str(value)
 
 
@@ -173,7 +174,7 @@ def draw(seed: int) -> Options:
         spares=random.choice((0, 1)),
         groups=random.choice((1, 1, 1, 2, 3)),
         streams=random.random() < 0.4,
-        link=_draw_link(random),
+        link=draw_link(random),
         disk_delays_ns=tuple(
             random.choice((100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)) for _ in range(MACHINES_MAX)
         ),
@@ -228,7 +229,7 @@ def _draw_faults(random: Random) -> tuple[Fault, ...]:
     return tuple(fault for fault in Fault if random.random() < (0.7 if fault is Fault.AMBUSH else share))
 
 
-def _draw_link(random: Random) -> LinkConditions:
+def draw_link(random: Random) -> LinkConditions:
     """The network on a good day."""
     slow = random.choice((1, 5, 40))
     return LinkConditions(

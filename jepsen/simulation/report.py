@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from jepsen.simulation.run import Outcome
+from jepsen.simulation.outcome import Outcome
 
 REPOSITORY = Path(__file__).parents[2]
 UNKNOWN = "unknown"
@@ -25,8 +25,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def repeat_command(seed: int) -> str:
-    return f"python -m jepsen.simulation --seeds 1 --from {seed}"
+def repeat_command(outcome: Outcome) -> str:
+    level = "" if outcome.level == "driver" else f" --level {outcome.level}"
+    return f"python -m jepsen.simulation{level} --seeds 1 --from {outcome.seed}"
 
 
 def failure_text(outcome: Outcome, revision: str) -> str:
@@ -46,7 +47,7 @@ def failure_text(outcome: Outcome, revision: str) -> str:
             "the last events:",
             failure.timeline,
             "",
-            f"repeat: {repeat_command(outcome.seed)}",
+            f"repeat: {repeat_command(outcome)}",
         )
     )
 
@@ -62,5 +63,5 @@ def failure_json(outcome: Outcome, revision: str) -> dict[str, Any]:
         "what": failure.what,
         "options": dict(line.split(" = ", 1) for line in outcome.options.splitlines()),
         "timeline": failure.timeline.splitlines(),
-        "repeat": repeat_command(outcome.seed),
+        "repeat": repeat_command(outcome),
     }

@@ -5,13 +5,22 @@ process they complete when it goes on, to a dead one never. Blocking syncs (open
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from random import Random
+from typing import NamedTuple
 
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Process
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.storage.simulated_faults import Directory, DirectoryJournal
+
+
+class Image(NamedTuple):
+    """All that is on a disk, as a copy of it."""
+
+    root: Directory
+    journal: DirectoryJournal
 
 
 class TimedDisk(SimulatedDisk):
@@ -53,3 +62,15 @@ class TimedDisk(SimulatedDisk):
         self.process_crash()
         self._root = Directory()
         self._journal = DirectoryJournal()
+
+    def image(self) -> Image:
+        """A copy of everything; the machine is down."""
+        self.process_crash()
+        for _, inode in self._files():
+            inode.lock_holder = None  # a lock knows its process
+        return Image(*deepcopy((self._root, self._journal)))
+
+    def put_back(self, image: Image) -> None:
+        """The disk is what it was then; the machine is down."""
+        self.process_crash()
+        self._root, self._journal = deepcopy(image)

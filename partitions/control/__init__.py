@@ -21,7 +21,6 @@ from raftlog.partitions.control.commands import (
     UpdateBroker,
     check_configs,
 )
-from raftlog.partitions.control.errors import IdentityRefused, PlacementImpossible, UnknownBroker, VersionConflict
 from raftlog.partitions.control.naming import GroupName, controller_group_id
 from raftlog.partitions.control.placement import Candidate, place
 from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, Request, decode_request, encode_request
@@ -50,9 +49,7 @@ __all__ = [
     "DeleteTopic",
     "DeletedTopic",
     "GroupName",
-    "IdentityRefused",
     "Load",
-    "PlacementImpossible",
     "RegisterBroker",
     "RemoveBroker",
     "Request",
@@ -61,9 +58,7 @@ __all__ = [
     "SetFeatureLevel",
     "SnapshotReader",
     "Topic",
-    "UnknownBroker",
     "UpdateBroker",
-    "VersionConflict",
     "check_configs",
     "controller_group_id",
     "decode_request",

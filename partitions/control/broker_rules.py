@@ -7,7 +7,14 @@ and gives the result. Called by `ControllerState.apply` only.
 from dataclasses import replace
 from uuid import UUID
 
-from raftlog.errors import ChangeRefused, FormatError, InvalidArgument
+from raftlog.errors import (
+    ChangeRefused,
+    FormatError,
+    IdentityRefused,
+    InvalidArgument,
+    UnknownBroker,
+    VersionConflict,
+)
 from raftlog.partitions.control.cluster import Cluster
 from raftlog.partitions.control.commands import (
     AllocateProducerIds,
@@ -17,7 +24,6 @@ from raftlog.partitions.control.commands import (
     SetFeatureLevel,
     UpdateBroker,
 )
-from raftlog.partitions.control.errors import IdentityRefused, UnknownBroker, VersionConflict
 from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, KINDS
 from raftlog.partitions.control.rows import Broker
 from raftlog.partitions.control.schema import NUMBER_MAX

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import UnknownPartition, UnknownTopic
+from raftlog.errors import UnknownBroker, UnknownPartition, UnknownTopic
 from raftlog.partitions.control.commands import Bootstrap
-from raftlog.partitions.control.errors import UnknownBroker
 from raftlog.partitions.control.naming import GroupName, group_keys
 from raftlog.partitions.control.placement import Candidate
 from raftlog.partitions.control.rows import (

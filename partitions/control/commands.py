@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, InvalidTopic
-from raftlog.partitions.control.naming import GroupName
+from raftlog.partitions.control.naming import INTERNAL_PREFIX, TOPIC_NAME_BYTES_MAX, GroupName, check_topic_name
 from raftlog.partitions.control.schema import (
     NUMBER_MAX,
     REPLICAS_MAX,
@@ -37,9 +37,7 @@ from raftlog.partitions.control.schema import (
     nested,
     whole,
 )
-from raftlog.partitions.topics import INTERNAL_PREFIX, check_topic_name
 
-TOPIC_NAME_BYTES_MAX: Final = 249
 PRODUCER_IDS_MAX: Final = 1_000_000
 """Of one block."""
 BootEpoch = Annotated[int, whole("boot epoch", 1, NUMBER_MAX)]

@@ -1,46 +1,24 @@
-"""Why the controller refuses a command: the tree of `raftlog.errors`, with branches that only the controller has.
+"""Why the controller refuses a command: errors of `raftlog.errors`, all of them definite.
 
-    RequestError
-    ├── InvalidArgument
-    │   └── PlacementImpossible   more replicas than hosts
-    ├── UnknownBroker             no broker of that node id, or not with that disk
-    ├── IdentityRefused           a stale copy of a disk, a removed disk, or a node id that another disk has
-    └── VersionConflict           compare and set: it was changed meanwhile
-
-All are definite. In the state an error is a number and its message, so that a repeated request gets the same answer.
+In the state an error is a number and its message, so that a repeated request gets the same answer.
 """
 
 from typing import Final
 
 from raftlog.errors import (
     ChangeRefused,
+    IdentityRefused,
     InvalidArgument,
     RaftlogError,
-    RequestError,
     TopicExists,
     Unavailable,
+    UnknownBroker,
     UnknownPartition,
     UnknownTopic,
+    VersionConflict,
 )
 
 MESSAGE_CHARACTERS_MAX: Final = 400
-
-
-class PlacementImpossible(InvalidArgument):
-    """More replicas are wanted than there are hosts to put them on."""
-
-
-class UnknownBroker(RequestError):
-    """No broker of that node id, or not with that disk."""
-
-
-class IdentityRefused(RequestError):
-    """A process that must not act as the broker that it says it is; the message says what to do."""
-
-
-class VersionConflict(RequestError):
-    """What was to be changed is not as the caller believes; read it again and decide anew."""
-
 
 NUMBERS: Final[dict[type[RaftlogError], int]] = {
     InvalidArgument: 1,

@@ -1,15 +1,33 @@
-"""Names of groups: derived from what a topic or cluster is called by, so that nobody has to remember them.
+"""Names of topics, and of groups: these are derived from what a topic or cluster is called by, so that nobody has to
+remember them.
 
 A group's id is the version 5 UUID (RFC 9562, SHA-1) in the namespace of the topic's uuid, and its name there is the
 partition in decimal. The controller's own group is named "controller" in the namespace of the cluster's id. Pure.
 """
 
+import re
 from collections.abc import Iterator
 from hashlib import sha1
 from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
+from raftlog.errors import InvalidTopic
+
+INTERNAL_PREFIX: Final = "__"
+TOPIC_NAME_BYTES_MAX: Final = 249
+_TOPIC_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_BYTES_MAX}}}")
 _CONTROLLER: Final = "controller"
+
+
+def check_topic_name(name: str) -> None:
+    """Raises `InvalidTopic` for a name that a topic of users cannot have."""
+    if not _TOPIC_NAME.fullmatch(name) or name.startswith("."):
+        raise InvalidTopic(
+            f"topic name {name!r} cannot be used: 1 to {TOPIC_NAME_BYTES_MAX} of the characters a-z A-Z 0-9 . _ - "
+            "and no dot at the start"
+        )
+    if name.startswith(INTERNAL_PREFIX):
+        raise InvalidTopic(f"topic name {name!r} cannot be used: names that begin with {INTERNAL_PREFIX} are internal")
 
 
 class GroupName(NamedTuple):

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from raftlog.errors import InvalidArgument
-from raftlog.partitions.control.errors import PlacementImpossible
+from raftlog.errors import InvalidArgument, PlacementImpossible
 from raftlog.raft import ReplicaId
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from raftlog.errors import InvalidArgument, TopicExists, UnknownTopic
+from raftlog.errors import InvalidArgument, TopicExists, UnknownBroker, UnknownTopic, VersionConflict
 from raftlog.partitions.control.cluster import Cluster
 from raftlog.partitions.control.commands import (
     AlterTopicConfigs,
@@ -17,7 +17,6 @@ from raftlog.partitions.control.commands import (
     DeleteTopic,
     SetAssignment,
 )
-from raftlog.partitions.control.errors import UnknownBroker, VersionConflict
 from raftlog.partitions.control.rows import Assignment, Topic
 from raftlog.partitions.control.schema import settings_of
 from raftlog.raft import ReplicaId

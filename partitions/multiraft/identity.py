@@ -2,13 +2,16 @@
 
     {data-dir}/.raftlog/lock                  held while the process lives
     {data-dir}/.raftlog/meta                  says that this is the directory of a node
-    {data-dir}/.raftlog/identity              cluster id, node id, disk uuid, boot epoch
+    {data-dir}/.raftlog/identity              cluster id, node id, disk uuid, boot epoch, refusal
     {data-dir}/.raftlog/journal/{disk uuid}   the journal
     {data-dir}/.raftlog/damaged/journal-…     journals of disk uuids that were given up
 
 The boot epoch rises with every start and is durable before anything is sent; it never falls, also not with a new disk
 uuid. The disk uuid stays until the journal is damaged: hard state may be lost then, so the process must not vote as the
 replica that it was. An identity that is lost is never made anew over a journal.
+
+Every start raises the boot epoch, also one of a stale copy of a disk, which the others refuse: after enough starts it
+would have overtaken them. So such a refusal is kept, and nothing is started on this disk again.
 """
 
 import logging
@@ -16,7 +19,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from raftlog.errors import FormatError, InvalidArgument, StorageError
+from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, StorageError
 from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
 from raftlog.raft import ReplicaId
 from raftlog.storage.directory import (
@@ -45,13 +48,15 @@ _IDENTITY_LOST: Final = (
 
 
 class NodeIdentity(NamedTuple):
-    """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage."""
+    """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage. `refusal`: what the
+    cluster said when it refused this disk as a stale or copied one; it never starts again."""
 
     cluster_id: str | None
     node_id: NodeId
     disk_uuid: uuid.UUID
     boot_epoch: int
     has_journal: bool
+    refusal: str | None = None
 
     @property
     def replica(self) -> ReplicaId:
@@ -74,7 +79,8 @@ class NodeDirectory:
     ) -> "NodeDirectory":
         """Lock the directory, make it when it is missing, and count the start, durably.
 
-        Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
+        Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `IdentityRefused` for
+        one that the cluster has refused; `FormatError` for one
         of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses.
         """
         try:
@@ -108,6 +114,10 @@ class NodeDirectory:
             self._save(self.identity._replace(cluster_id=cluster_id))
         elif known != cluster_id:
             raise InvalidArgument(_other_cluster(self.path, known, cluster_id))
+
+    def note_refusal(self, message: str) -> None:
+        """The cluster refuses this disk, for good."""
+        self._save(self.identity._replace(refusal=message))
 
     def note_journal(self) -> None:
         """The journal of this disk uuid is there."""
@@ -154,6 +164,11 @@ def _identify(
         raise InvalidArgument(
             f"{path} belongs to node {known.node_id}, and this is node {node_id}; "
             f"use --node-id {known.node_id}, or another directory"
+        )
+    if known.refusal is not None:
+        raise IdentityRefused(
+            f"the disk in {path} was refused by its cluster and must not be used again: {known.refusal}; "
+            "start this broker with an empty data directory, as a new member"
         )
     if cluster_id is not None and known.cluster_id not in (None, cluster_id):
         raise InvalidArgument(_other_cluster(path, known.cluster_id, cluster_id))

@@ -88,6 +88,9 @@ class Leaders:
     def note_gone(self, node: NodeId) -> None:
         self._connected_at.pop(node, None)
 
+    def is_connected(self, node: NodeId) -> bool:
+        return node in self._connected_at
+
     def note_leaving(self, node: NodeId) -> None:
         """The node stops: nothing is given to it until it comes back."""
         self._leaving[node] = None

@@ -12,16 +12,17 @@ here, and the process has to end. All calls come from one running loop. Called b
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
+from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.multiraft.batched_disk import BatchedDisk
+from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity
 from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.leadership import Leadership, LeaderWaits
 from raftlog.partitions.multiraft.opening import draw_uuid, open_driver
+from raftlog.partitions.multiraft.refusals import Consequence, consequence_of
 from raftlog.partitions.multiraft.remembered_peers import RememberedPeers
 from raftlog.partitions.multiraft.requests import Handler, Request, Requests
 from raftlog.partitions.multiraft.settings import NodeSettings
@@ -31,8 +32,10 @@ from raftlog.raft import Ready, Role
 from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica_directory import move_aside
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Refusal
+from raftlog.runtime.transport import ProcessBeat
 from raftlog.storage.roll import Roll
 from raftlog.types import NodeId
 
@@ -40,8 +43,10 @@ _logger = logging.getLogger(__name__)
 
 _LEAVING = "node.leaving"
 _LEAVING_MS = 200
-_CREATED_TOGETHER = 8
-"""Groups created in one turn of the loop, which stands still meanwhile."""
+
+
+def _ignore(*_: object) -> None:
+    return None
 
 
 class Node:
@@ -55,14 +60,19 @@ class Node:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[RaftlogError | None] = self.loop.create_future()
         """Done when nothing works any more: with None after `stop`, with the reason after a failure."""
-        self._surroundings, self._directory = surroundings, directory
-        self._disk = BatchedDisk(directory.disk, surroundings.sync_directories)
+        self.on_step: Callable[[Group, Ready], None] = _ignore
+        """Called with every Ready of any group, once the node has taken note of it."""
+        self.is_established: Callable[[], bool] = lambda: True
+        """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
+        self.surroundings, self._directory = surroundings, directory
+        self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
+        self._heard_at: dict[NodeId, float] = {}
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
         self.transport = surroundings.make_transport(self._introduction)
         self._requests = Requests(directory.identity.node_id, self.transport)
         self._requests.on_request(_LEAVING, self._note_leaving)
         self._remembered = RememberedPeers(
-            directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self._fail
+            directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
         )
         self._waits = LeaderWaits()
         self._timer: asyncio.TimerHandle | None = None
@@ -98,13 +108,17 @@ class Node:
 
     def _open_driver(self) -> None:
         self._remembered.restore()
-        self.driver = open_driver(self._disk, self._directory, self.settings, self._surroundings, self.transport)
+        self.driver = open_driver(
+            self._directory.disk, self._directory, self.settings, self.surroundings, self.transport
+        )
         self.leaders = Leaders(self.identity.replica, self.settings)
         self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
-        self.driver.on_failure = self._fail
+        self.driver.on_failure = self.fail
         self.driver.on_step = self._stepped
+        self._campaigns = Campaigns(self.loop, self.identity.replica, self.driver.mark_dirty)
         transport = self.transport
-        transport.on_envelopes, transport.on_beat = self.driver.receive, self.driver.receive_beat
+        transport.on_envelopes, transport.on_beat = self.driver.receive, self._receive_beat
+        transport.on_refused = self._refused
         transport.on_connection, transport.serve = self._connection_changed, self._serve
 
     # life
@@ -134,6 +148,7 @@ class Node:
         if self._is_started and not self._is_working and self._failure is None:
             self._is_working = True
             self.driver.start()
+            self._campaigns.begin_alone(self.driver.groups.values())
 
     async def stop(self) -> None:
         """An orderly end, in bounded time. Raises what kept it from being one; everything is given back all the same.
@@ -175,6 +190,7 @@ class Node:
             _logger.warning("the disk did not take everything in %d ms", self.settings.stop_flush_ms)
 
     async def _close(self, failure: RaftlogError | None) -> None:
+        self._campaigns.stop()
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -188,12 +204,12 @@ class Node:
             raise
         finally:
             self._waits.wake_all()
-            await self._surroundings.close(failure is None)
+            await self.surroundings.close(failure is None)
             self._directory.close()
             self.ended.set_result(self._failure)
 
-    def _fail(self, failure: RaftlogError) -> None:
-        """Called once by the driver, or by what saves the peers."""
+    def fail(self, failure: RaftlogError) -> None:
+        """Nothing goes on: the process has to end, and this is why. The first failure counts."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -223,6 +239,25 @@ class Node:
         label = self.settings.host_label
         return Identity(mine.cluster_id, mine.node_id, mine.disk_uuid, mine.boot_epoch, sequence, label)
 
+    def _refused(self, refusal: Refusal) -> None:
+        consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
+        if consequence is Consequence.NONE or self._failure is not None:
+            return
+        if consequence is Consequence.END_FOR_GOOD:
+            try:
+                self._directory.note_refusal(refusal.message)
+            except OSError as error:
+                _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
+        self.fail(IdentityRefused(refusal.message))
+
+    def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        self._heard_at[node] = self.loop.time()
+        self.driver.receive_beat(node, beat)
+
+    def heard_at(self, node: NodeId) -> float | None:
+        """When the last heartbeat of a process with a shared group came, by the loop's clock."""
+        return self._heard_at.get(node)
+
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
         if channel is not Channel.RAFT:
             return
@@ -247,25 +282,37 @@ class Node:
 
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`.
         """
+        self._check_creation(roll)
+        group = self._driver_in_use().create_group(roll, name)
+        self._campaign([group])
+        return group
+
+    async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
+        """Create many without holding the loop, whose files are synced together; raises like `create_group`, and what
+        was created before stays."""
+        for roll, _ in creations:
+            self._check_creation(roll)
+        driver = self._driver_in_use()
+        await driver.create_groups(creations)
+        created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
+        self._campaign([group for group in created if group is not None])
+
+    def _campaign(self, groups: Sequence[Group]) -> None:
+        """The first election of new groups."""
+        me = self.identity.replica
+        self._campaigns.begin_alone(groups)
+        self.stand_for_leader([group for group in groups if self.leaders.preferred(group.group_id) == me])
+
+    def stand_for_leader(self, groups: Sequence[Group]) -> None:
+        """Campaign in new groups, without waiting for an election timeout."""
+        self._campaigns.begin(groups)
+
+    def _check_creation(self, roll: Roll) -> None:
         if member_of(self.identity.replica) not in roll.voters + roll.learners:
             raise InvalidArgument(
                 f"group {roll.group_id} was created without node {self.identity.node_id} on disk "
                 f"{self.identity.disk_uuid}: it can only join"
             )
-        return self._driver_in_use().create_group(roll, name)
-
-    async def create_groups(self, creations: Sequence[tuple[Roll, str | None]]) -> None:
-        """Create many, a few in each turn of the loop, whose directories are synced together; raises like
-        `create_group`, and what was created before stays."""
-        for at in range(0, len(creations), _CREATED_TOGETHER):
-            try:
-                with self._disk.together():
-                    for roll, name in creations[at : at + _CREATED_TOGETHER]:
-                        self.create_group(roll, name)
-            except OSError as error:
-                self.driver.persister.stop_with(error)
-                raise self._failure or error from None
-            await asyncio.sleep(0)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
@@ -306,12 +353,36 @@ class Node:
                 break
         return known
 
+    async def leader_changed(self, group_id: uuid.UUID, deadline: Deadline) -> bool:
+        """Wait for a change of role, term or leader of a replica here; false when the deadline came first."""
+        return await self._waits.changed(group_id.bytes, deadline)
+
+    async def pause(self, until: Deadline) -> None:
+        """Let time go by, or end at once when the node ends."""
+        await asyncio.wait([self.ended], timeout=max(0.0, until - self.loop.time()))
+
+    def is_connected(self, node: NodeId) -> bool:
+        """Whether requests can be sent to it now."""
+        return self.leaders.is_connected(node)
+
+    def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
+        """Call `hook` with every Ready of this group, before `on_step`."""
+        self._watchers[group_id.bytes] = hook
+
     def _stepped(self, group: Group, ready: Ready) -> None:
         if ready.role_state is not None:
             self.leaders.note_role(group, ready.role_state.role)
             self._waits.wake(group.key)
+        watcher = self._watchers.get(group.key)
+        if watcher is not None:
+            watcher(group, ready)
+        self.on_step(group, ready)
 
     # requests of other nodes
+
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+        """Ask whoever is at an address, once, over a connection of its own; see `TcpTransport.probe`."""
+        return await self._requests.probe(address, name, header, deadline)
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline) -> Answer:
         """Ask another node, once; see `requests` for what its failures mean."""

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.multiraft.surroundings import NodeTransport
-from raftlog.runtime.rpc import Answer, Call
+from raftlog.partitions.multiraft.surroundings import Address, NodeTransport
+from raftlog.runtime.rpc import Answer, Call, Identity
 from raftlog.types import Buffer, NodeId
 
 REQUEST_MS_MAX: Final = 3_600_000
@@ -53,10 +53,13 @@ class Requests:
         """Ask another node, once. `header` is made of numbers, text, bytes, lists and mappings."""
         if node == self._me:
             raise InvalidArgument(f"node {node} asks itself for {name!r}")
-        left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
-        if left_ms < 1:
-            raise Unavailable(f"no time is left to ask node {node} for {name!r}; it was not sent")
-        return await self._transport.call(node, Call(name, header, tuple(payload), int(left_ms)))
+        left_ms = _left_ms(deadline, f"node {node}", name)
+        return await self._transport.call(node, Call(name, header, tuple(payload), left_ms))
+
+    async def probe(self, address: Address, name: str, header: Any, deadline: Deadline) -> tuple[Identity, Answer]:
+        """Ask whoever is at an address, once: who it is, and its answer."""
+        where = f"{address[0]}:{address[1]}"
+        return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
 
     async def serve(self, node: NodeId, call: Call) -> Answer:
         """A request arrived."""
@@ -65,3 +68,10 @@ class Requests:
             raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
         deadline = Deadline(asyncio.get_running_loop().time() + call.timeout_ms / 1000)
         return await handler(Request(node, call.value, call.payload, deadline))
+
+
+def _left_ms(deadline: Deadline, who: str, name: str) -> int:
+    left_ms = min((deadline - asyncio.get_running_loop().time()) * 1000, REQUEST_MS_MAX)
+    if left_ms < 1:
+        raise Unavailable(f"no time is left to ask {who} for {name!r}; it was not sent")
+    return int(left_ms)

@@ -28,8 +28,8 @@ class NodeSettings:
     host_label: str
     """Replicas of a partition never share one."""
     rpc_host: str = "127.0.0.1"
-    rpc_port: int = 0
-    """0: any free one."""
+    rpc_port: int | None = 0
+    """0: any free one. None: it does not listen, for a process that is alone."""
     cluster_id: str | None = None
     """None: whatever the directory says, or none yet."""
     peers: Mapping[int, tuple[str, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class NodeSettings:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
-            if not low <= value <= high:
+            if value is not None and not low <= value <= high:
                 raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
         if self.node_id in self.peers:
             raise InvalidArgument(f"node {self.node_id} is named among its own peers")

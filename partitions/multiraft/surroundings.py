@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, Protocol
 
 from raftlog.partitions.multiraft.settings import NodeSettings
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, PeerMemory, PeerStatus, TcpTransport
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, PeerMemory, PeerStatus, Refusal, TcpTransport
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
@@ -29,7 +29,8 @@ class NodeTransport(Transport, Protocol):
     on_beat: Callable[[NodeId, ProcessBeat], None]
     on_connection: Callable[[NodeId, Channel, bool], None]
     serve: Callable[[NodeId, object], Awaitable[object]]
-    address: Address
+    on_refused: Callable[[Refusal], None]
+    address: Address | None
     messages_unaddressed: int
 
     @property
@@ -38,11 +39,13 @@ class NodeTransport(Transport, Protocol):
     @property
     def complaints(self) -> int: ...
 
-    async def start(self, host: str, port: int) -> None: ...
+    async def start(self, host: str, port: int | None) -> None: ...
 
     def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None: ...
 
     async def call(self, node: NodeId, call: Call) -> Answer: ...
+
+    async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]: ...
 
     def peers(self) -> list[PeerStatus]: ...
 

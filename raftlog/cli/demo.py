@@ -1,56 +1,57 @@
-"""`raftlog demo`: what the log does, shown on a real broker, and what it survives, proved on the same.
+"""`raftlog demo`: what the log does, shown on a real cluster, and what it survives, proved on the same.
 
 Everything happens on loopback, in a temporary directory and in processes of its own; nothing is left behind.
 """
 
 import asyncio
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Final
 
 import click
 import orjson
 
-from raftlog.cli.broker_process import BrokerProcess
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.survival import Say, SurvivalReport, everything_stored, kill_under_load
+from raftlog.cli.survival import Say, SurvivalReport, everything_stored, kill_leaders_under_load
 from raftlog.client import BrokerClient
 from raftlog.records import NewRecord, build_batch
+from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
 
+NODES: Final = 3
 ORDERS = TopicPartition("orders", 0)
 GROUP = "billing"
 
 
 @click.command()
-@option("--records", type=click.IntRange(min=1), default=3000, help="Acknowledged records after which the kill comes.")
-@option("--kills", type=click.IntRange(min=1), default=2, help="How often the broker is killed.")
+@option("--records", type=click.IntRange(min=1), default=2000, help="Acknowledged records after which a kill comes.")
+@option("--kills", type=click.IntRange(min=1), default=2, help="How often the leader is killed.")
 @json_option("Print the result as JSON, instead of the trace.")
 def demo(records: int, kills: int, as_json: bool) -> None:
-    """Show a broker at work, kill it in the middle of writes, and prove that nothing acknowledged is lost.
+    """Show three brokers at work, kill the leader in the middle of writes, and prove that nothing acknowledged is lost.
 
     Exit code 1 when anything acknowledged is missing.
     """
     started = time.monotonic()
     say = _silent if as_json else click.echo
-    with tempfile.TemporaryDirectory(prefix="raftlog-demo-") as directory, BrokerProcess(directory) as broker:
-        _start(broker, say)
-        asyncio.run(_trace(broker.address, say))
-        report = asyncio.run(kill_under_load(broker, ORDERS, records, kills, say))
-        committed = asyncio.run(_still_committed(broker.address, say))
-        code = broker.stop()
-        say(f"SIGTERM: the broker stopped with exit code {code}")
-        kept = sum(path.stat().st_size for path in Path(directory).rglob("*.log"))
+    with Cluster(NODES, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
+        say(f"{NODES} brokers serve {', '.join(cluster.addresses)}, ready after {time.monotonic() - started:.2f} s\n")
+        asyncio.run(_trace(cluster.addresses, say))
+        report = asyncio.run(kill_leaders_under_load(cluster, ORDERS, records, kills, say))
+        committed = asyncio.run(_still_committed(cluster.addresses, say))
+        codes = [node.stop() for node in cluster.nodes.values()]
+        say(f"SIGTERM: the brokers stopped with exit codes {', '.join(map(str, codes))}")
+        kept = sum(path.stat().st_size for path in cluster.directory.rglob("*.log"))
     seconds = time.monotonic() - started
-    passed = not report.missing and committed and code == 0
+    passed = not report.missing and committed and not any(codes)
     if as_json:
         click.echo(orjson.dumps({**report._asdict(), "passed": passed, "seconds": round(seconds, 3)}))
     if not passed:
-        raise CommandFailed(_what_failed(report, committed, code))
+        raise CommandFailed(_what_failed(report, committed, codes))
     say(
         f"\nPASSED in {seconds:.1f} s: all {report.acknowledged:,} acknowledged records are at their offsets "
-        f"after {report.kills} kills ({kept:,} bytes of log)"
+        f"after {report.kills} kills of the leader ({kept:,} bytes of log in {NODES} copies)"
     )
 
 
@@ -58,24 +59,20 @@ def _silent(_line: str) -> None:
     """The trace of a run whose result is wanted as JSON."""
 
 
-def _what_failed(report: SurvivalReport, committed: bool, code: int) -> str:
+def _what_failed(report: SurvivalReport, committed: bool, codes: Sequence[int]) -> str:
     if report.missing:
         return (
             f"LOST: {report.missing} of {report.acknowledged} acknowledged records are missing or different, "
             f"first at offset {report.first_missing}"
         )
-    return "the committed offset of the group is gone" if not committed else f"the broker exited with code {code}"
+    if not committed:
+        return "the committed offset of the group is gone"
+    return f"the brokers stopped with exit codes {', '.join(map(str, codes))}"
 
 
-def _start(broker: BrokerProcess, say: Say) -> None:
-    began = time.monotonic()
-    broker.start()
-    say(f"a broker serves http://{broker.address} (pid {broker.pid}), ready after {time.monotonic() - began:.2f} s\n")
-
-
-async def _trace(address: str, say: Say) -> None:
+async def _trace(addresses: Sequence[str], say: Say) -> None:
     """The four calls that a program needs, with what they answer."""
-    async with BrokerClient([address]) as client:
+    async with BrokerClient(addresses) as client:
         await client.create_topic(ORDERS.topic)
         say('create_topic("orders") -> ok')
         for value in ("hello", "world", "again"):
@@ -101,8 +98,8 @@ async def _committed(client: BrokerClient) -> dict[str, int]:
     return {str(place): int(offset) for place, offset in (await client.committed_offsets(GROUP)).items()}
 
 
-async def _still_committed(address: str, say: Say) -> bool:
-    async with BrokerClient([address]) as client:
+async def _still_committed(addresses: Sequence[str], say: Say) -> bool:
+    async with BrokerClient(addresses) as client:
         committed = await _committed(client)
     say(f'list_committed_offsets("{GROUP}") -> {_json(committed)}   (after the kills)')
     return committed == {str(ORDERS): 3}

@@ -12,11 +12,15 @@ from raftlog.errors import RaftlogError
 
 VERBS = {
     "serve": Verb("raftlog.cli.serve", "serve", "Run a broker."),
-    "demo": Verb("raftlog.cli.demo", "demo", "Show a broker at work, kill it, and prove that nothing is lost."),
+    "dev": Verb("raftlog.cli.dev", "dev", "Run a cluster on this machine."),
+    "demo": Verb(
+        "raftlog.cli.demo", "demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."
+    ),
     "topic": Verb("raftlog.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
     "produce": Verb("raftlog.cli.produce", "produce", "Write lines, JSON lines or files to a topic."),
     "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
     "group": Verb("raftlog.cli.group", "group", "Show and commit the offsets of consumer groups."),
+    "cluster": Verb("raftlog.cli.cluster", "cluster", "Show the brokers of a cluster, and whether it is healthy."),
     "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
 }
 
@@ -33,7 +37,7 @@ def _version() -> str:
 )
 @click.version_option(_version(), prog_name="raftlog")
 def raftlog() -> None:
-    """A durable log on HTTP: one process, nothing else to install.
+    """A durable, replicated log on HTTP: one process is complete, three are a cluster.
 
     Every flag can be given in the environment; `raftlog VERB --help` shows each one's variable and default.
     Exit codes: 0 done, 1 failed, 2 wrong command line, 3 it may or may not have happened.

@@ -1,10 +1,10 @@
 """`raftlog serve`: the composition root. It puts broker and HTTP server together and waits for a signal.
 
-Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the broker cannot start or cannot stop in time.
+Exit codes: 0 after SIGTERM or Ctrl-C, 1 when the broker cannot start, cannot go on (its disk failed), or cannot stop in
+time.
 """
 
 import asyncio
-import ipaddress
 import logging
 import os
 import resource
@@ -20,10 +20,11 @@ import uvloop
 from raftlog.api.http import server as http_server
 from raftlog.api.http.server import HttpServer
 from raftlog.cli import logs
+from raftlog.cli.cluster_options import cluster_options, cluster_settings_from, is_loopback
 from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.config import TopicConfig
-from raftlog.partitions.broker import Broker
+from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
 
@@ -39,7 +40,7 @@ STOP_SECONDS_MAX = 4.5
 _TUNING = {
     "partitions_per_topic_max": "Most partitions of one topic.",
     "open_files_max": "Segment files kept open.",
-    "sync_threads": "Syncs of different partitions that run at once.",
+    "sync_threads": "Syncs that run at once.",
     "partition_pending_bytes_max": "Bytes of one partition that may wait for their sync; then producers wait.",
     "broker_pending_bytes_max": "The same for all partitions together.",
     "accumulate_bytes_max": "Largest batch that single records are put into.",
@@ -48,7 +49,8 @@ _TUNING = {
     "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
     "retention_interval_s": "Seconds between two looks for segments to delete.",
     "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
-    "scrub_bytes_per_second_max": "Speed of the scrub.",
+    "metadata_growth_bytes_max": "Growth after which a log of metadata or of committed offsets is made shorter.",
+    "offsets_partitions": "Partitions of the internal topic for committed offsets, when it is created.",
 }
 
 
@@ -108,8 +110,9 @@ def _tuning_options(function: Any) -> Any:
     "--insecure",
     envvar="RAFTLOG_INSECURE",
     is_flag=True,
-    help="Allow an address that other machines can reach: anyone there can read and write everything.",
+    help="Allow addresses that other machines can reach: anyone there can read and write everything.",
 )
+@cluster_options
 @option(
     "--partitioner",
     envvar="RAFTLOG_PARTITIONER",
@@ -151,7 +154,7 @@ def serve(
     if not __debug__:
         raise CommandFailed("raftlog serve does not run under python -O: its assertions guard the data; leave -O out")
     host, port = split_address(http, "--http")
-    if not insecure and not _is_loopback(host):
+    if not insecure and not is_loopback(host):
         raise click.UsageError(
             f"--http {http} can be reached by other machines, and there is no TLS and no password yet; "
             "listen on 127.0.0.1, or give --insecure"
@@ -160,17 +163,15 @@ def serve(
         split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
     http_settings = {name: settings.pop(name) for name in _HTTP_TUNING}
+    cluster_settings = cluster_settings_from(settings, insecure)
     broker_settings = BrokerSettings(
-        data_dir=os.path.abspath(data_dir), topic_config=TopicConfig.from_strings(topic_config), **settings
+        data_dir=os.path.abspath(data_dir),
+        topic_config=TopicConfig.from_strings(topic_config),
+        advertise_http=advertise_http or "",
+        **cluster_settings,
+        **settings,
     )
-    uvloop.run(_serve(broker_settings, http_settings, host, port, advertise_http, log_format))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    uvloop.run(_serve(broker_settings, http_settings, host, port, log_format))
 
 
 def _raise_open_files() -> None:
@@ -181,12 +182,7 @@ def _raise_open_files() -> None:
 
 
 async def _serve(
-    settings: BrokerSettings,
-    http_settings: dict[str, Any],
-    host: str,
-    port: int,
-    advertised: str | None,
-    line_format: str,
+    settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str
 ) -> None:
     _raise_open_files()
     stop = asyncio.Event()
@@ -196,11 +192,47 @@ async def _serve(
     broker = await Broker.open(settings)
     server = HttpServer(broker, **http_settings)
     try:
-        address = await server.start(host, port)
-        _say_ready(broker, advertised or _joined(*address), line_format)
-        await stop.wait()
+        where = joined(*await server.start(host, port))
+        if await _begin(broker, where, stop):
+            _say_ready(broker, settings.advertise_http or where, line_format)
+            await _until_the_end(broker, stop)
     finally:
         await _stop(broker, server)
+
+
+async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
+    """Start it; false when it was told to stop before it was ready, for a cluster may be a long time coming."""
+    starting = asyncio.ensure_future(broker.start(where))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await _first_of(starting, stopping, broker.node.ended)
+        if starting.done():
+            starting.result()
+            return True
+        _check_alive(broker)
+        return False
+    finally:
+        starting.cancel()
+        stopping.cancel()
+
+
+async def _until_the_end(broker: Broker, stop: asyncio.Event) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await _first_of(stopping, broker.node.ended)
+    finally:
+        stopping.cancel()
+    _check_alive(broker)
+
+
+async def _first_of(*ends: "asyncio.Future[Any]") -> None:
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _check_alive(broker: Broker) -> None:
+    failure = broker.node.ended.result() if broker.node.ended.done() else None
+    if failure is not None:
+        raise CommandFailed(f"the broker cannot go on: {failure}")
 
 
 async def _stop(broker: Broker, server: HttpServer) -> None:
@@ -215,16 +247,15 @@ async def _stop(broker: Broker, server: HttpServer) -> None:
         ) from None
 
 
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _say_ready(broker: Broker, where: str, line_format: str) -> None:
+    listening = broker.node.transport.address
+    rpc = None if listening is None else joined(*listening)
     if line_format == "json":
         line = orjson.dumps(
             {
                 "event": "ready",
                 "http": where,
+                "rpc": rpc,
                 "node_id": broker.node_id,
                 "cluster_id": broker.cluster_id,
                 "data_dir": broker.settings.data_dir,
@@ -232,7 +263,11 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
             }
         ).decode()
     else:
-        line = f"raftlog is ready: node {broker.node_id} serves http://{where}, data in {broker.settings.data_dir}"
+        cluster = f", cluster {broker.cluster_id}" if rpc is not None else ""
+        line = (
+            f"raftlog is ready: node {broker.node_id} serves http://{where}, "
+            f"data in {broker.settings.data_dir}{cluster}"
+        )
     # Nobody needs to read it, so a closed stdout is no reason to stop.
     try:
         click.echo(line)

@@ -110,4 +110,9 @@ class _Feed:
                 chunk = os.read(self._descriptor, self._chunk_bytes)
             except OSError as error:
                 chunk = error
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, chunk)
+            try:
+                self._loop.call_soon_threadsafe(self._queue.put_nowait, chunk)
+            except RuntimeError:
+                if not self._loop.is_closed():
+                    raise
+                return  # the command has ended, and nobody wants the rest

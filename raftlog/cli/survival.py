@@ -1,4 +1,4 @@
-"""Writes to a broker that is killed meanwhile, and the comparison afterwards.
+"""Writes to a cluster whose leaders are killed meanwhile, and the comparison afterwards.
 
 Each write is one record with a value of its own. It ends as acknowledged, with its offset; as refused, which is
 definite; or as unknown, when the answer was lost: such a record may be stored or not, and both are right.
@@ -6,24 +6,31 @@ definite; or as unknown, when the answer was lost: such a record may be stored o
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.cli.outcome import CommandFailed
 from raftlog.client import BrokerClient
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.records import NewRecord, Record, build_batch
+from raftlog.testing import Cluster
 from raftlog.types import TopicPartition
 
 Say = Callable[[str], object]
 
-WRITERS = 16
+WRITERS: Final = 16
+WRITE_TIMEOUT_MS: Final = 5_000
+REFUSED_PAUSE_S: Final = 0.02
+PROGRESS_SECONDS_MAX: Final = 30.0
+"""Without any acknowledged write for so long the demonstration has failed."""
 
 
 class SurvivalReport(NamedTuple):
-    """What was written, and what is there. `unknown_found ≤ unknown`; `missing` must be 0."""
+    """What was written, and what is there. `unknown_found ≤ unknown`; `missing` must be 0. `pauses_s` are the longest
+    times without an acknowledged write, one around each kill."""
 
     kills: int
     sent: int
@@ -34,6 +41,7 @@ class SurvivalReport(NamedTuple):
     found: int
     missing: int
     first_missing: int | None
+    pauses_s: list[float]
 
 
 @dataclass(slots=True)
@@ -45,16 +53,74 @@ class _Ledger:
     refused: int = 0
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     unknown: set[bytes] = field(default_factory=set)
+    pauses_s: list[float] = field(default_factory=list)
 
 
-async def kill_under_load(
-    broker: BrokerProcess, place: TopicPartition, records: int, kills: int, say: Say
+class _Load:
+    """Writers that go on whatever happens."""
+
+    def __init__(self, client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> None:
+        self._client, self._place, self._ledger = client, place, ledger
+        self._is_over = False
+        self._target = 0
+        self._reached = asyncio.Event()
+        self._last_at = asyncio.get_running_loop().time()
+        self.longest_pause_s = 0.0
+
+    async def write(self) -> None:
+        """One writer, until the load is over."""
+        ledger = self._ledger
+        while not self._is_over:
+            value = b"write %d" % next(ledger.numbers)
+            ledger.sent += 1
+            try:
+                produced = await self._client.produce_batches(
+                    *self._place, build_batch([NewRecord(value)]), timeout_ms=WRITE_TIMEOUT_MS
+                )
+            except OutcomeUnknown:
+                ledger.unknown.add(value)
+            except RaftlogError:
+                ledger.refused += 1
+                await asyncio.sleep(REFUSED_PAUSE_S)
+            else:
+                self._note(produced.base_offset, value)
+
+    def _note(self, offset: int, value: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        self.longest_pause_s = max(self.longest_pause_s, now - self._last_at)
+        self._last_at = now
+        acknowledged = self._ledger.acknowledged
+        acknowledged[offset] = value
+        if len(acknowledged) >= self._target:
+            self._reached.set()
+
+    async def acknowledged(self, count: int) -> None:
+        """Wait for so many more. Raises `CommandFailed` when none comes for too long."""
+        self._target = len(self._ledger.acknowledged) + count
+        self._reached.clear()
+        while not self._reached.is_set():
+            before = len(self._ledger.acknowledged)
+            try:
+                await asyncio.wait_for(self._reached.wait(), PROGRESS_SECONDS_MAX)
+            except TimeoutError:
+                if len(self._ledger.acknowledged) == before:
+                    raise CommandFailed(f"no write was acknowledged for {PROGRESS_SECONDS_MAX:g} s") from None
+
+    def end(self) -> None:
+        """The writers end with the answers that they wait for."""
+        self._is_over = True
+
+
+async def kill_leaders_under_load(
+    cluster: Cluster, place: TopicPartition, records: int, kills: int, say: Say
 ) -> SurvivalReport:
-    """Kill the running broker `kills` times, each after `records` more acknowledgements, and start it again."""
+    """Kill the leader of a partition `kills` times, each after `records` more acknowledgements; start it again while
+    writing goes on."""
     ledger = _Ledger()
-    for number in range(1, kills + 1):
-        await _one_kill(broker, place, records, ledger, f"kill {number} of {kills}", say)
-    async with BrokerClient([broker.address]) as client:
+    async with BrokerClient(cluster.addresses) as client:
+        async with _writing(client, place, ledger) as load:
+            for number in range(1, kills + 1):
+                await _one_kill(cluster, place, records, ledger, load, f"kill {number} of {kills}", say)
         stored = {record.offset: record.value or b"" for record in await everything_stored(client, place)}
     report = _compare(ledger, stored, kills)
     say(
@@ -67,46 +133,37 @@ async def kill_under_load(
     return report
 
 
-async def _one_kill(
-    broker: BrokerProcess, place: TopicPartition, records: int, ledger: _Ledger, title: str, say: Say
-) -> None:
-    enough = asyncio.Event()
-    target = len(ledger.acknowledged) + records
-    pid = broker.pid
-    async with BrokerClient([broker.address]) as client:
-        writers = [asyncio.create_task(_write(client, place, ledger, target, enough)) for _ in range(WRITERS)]
-        waiting = asyncio.create_task(enough.wait())
-        await asyncio.wait([waiting, *writers], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        await asyncio.to_thread(broker.kill)
+@asynccontextmanager
+async def _writing(client: BrokerClient, place: TopicPartition, ledger: _Ledger) -> AsyncIterator[_Load]:
+    load = _Load(client, place, ledger)
+    writers = [asyncio.create_task(load.write()) for _ in range(WRITERS)]
+    try:
+        yield load
+    finally:
+        load.end()
         await asyncio.gather(*writers)
+
+
+async def _one_kill(
+    cluster: Cluster, place: TopicPartition, records: int, ledger: _Ledger, load: _Load, title: str, say: Say
+) -> None:
+    await load.acknowledged(records)
+    leader = await asyncio.to_thread(cluster.leader, *place)
+    node = cluster.nodes[leader]
+    load.longest_pause_s = 0.0
+    count = len(ledger.acknowledged)
+    await asyncio.to_thread(node.kill)
+    await load.acknowledged(max(1, records // 4))
+    ledger.pauses_s.append(round(load.longest_pause_s, 3))
+    successor = await asyncio.to_thread(cluster.leader, *place, other_than=(leader,))
+    say(
+        f"{title}: SIGKILL to node {leader}, which leads {place}, with {WRITERS} writes in flight, {count:,} "
+        f"acknowledged so far\n  node {successor} leads now, and writing went on after {load.longest_pause_s:.2f} s"
+    )
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await asyncio.to_thread(broker.start)
-    say(
-        f"{title}: SIGKILL to pid {pid} with {WRITERS} writes in flight, {len(ledger.acknowledged):,} acknowledged so "
-        f"far; started again as pid {broker.pid}, ready after {loop.time() - began:.2f} s"
-    )
-
-
-async def _write(
-    client: BrokerClient, place: TopicPartition, ledger: _Ledger, target: int, enough: asyncio.Event
-) -> None:
-    """Write until the broker is gone."""
-    while True:
-        value = b"write %d" % next(ledger.numbers)
-        ledger.sent += 1
-        try:
-            produced = await client.produce_batches(*place, build_batch([NewRecord(value)]))
-        except OutcomeUnknown:
-            ledger.unknown.add(value)
-            return
-        except RaftlogError:
-            ledger.refused += 1
-            return
-        ledger.acknowledged[produced.base_offset] = value
-        if len(ledger.acknowledged) >= target:
-            enough.set()
+    await asyncio.to_thread(node.start)
+    say(f"  node {leader} was started again, and serves after {loop.time() - began:.2f} s")
 
 
 def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalReport:
@@ -121,6 +178,7 @@ def _compare(ledger: _Ledger, stored: dict[int, bytes], kills: int) -> SurvivalR
         found=len(ledger.acknowledged) - len(missing),
         missing=len(missing),
         first_missing=min(missing, default=None),
+        pauses_s=ledger.pauses_s,
     )
 
 

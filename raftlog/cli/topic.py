@@ -9,9 +9,13 @@ from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
 from raftlog.cli.tables import show, times
-from raftlog.client import BrokerClient, OffsetRange, TopicDescription
+from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
 from raftlog.config import TopicConfig
-from raftlog.errors import RaftlogError, TopicExists
+from raftlog.errors import RaftlogError, TopicExists, Unavailable
+
+OFFSETS_ASKED_MAX = 64
+"""Partitions whose offsets are asked for at once."""
+OFFSETS_ANSWER_MS = 2_000
 
 
 @click.group()
@@ -97,24 +101,41 @@ async def _topics(bootstrap: Sequence[str]) -> list[str]:
 @json_option("Print the topic as JSON.")
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: list[str]) -> None:
-    """Show partitions, offsets and settings of the topic NAME."""
+    """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
     description, ranges = asyncio.run(_describe(bootstrap, name))
+    rows = list(zip(description.replicas, ranges, strict=True))
     if as_json:
-        rows = [{"partition": p, "beginning_offset": r.beginning, "end_offset": r.end} for p, r in enumerate(ranges)]
-        click.echo(orjson.dumps({**_as_json(description), "partitions": rows}))
+        shown = [_partition_as_json(partition, offsets) for partition, offsets in rows]
+        click.echo(orjson.dumps({**_as_json(description), "partitions": shown}))
         return
     click.echo(
         f"{name}: {times(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
     )
-    show(_offsets_table(ranges))
+    show(_partitions_table(rows))
     click.echo()
     show(_settings_table(description.configs))
 
 
-async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange]]:
+async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange | None]]:
     async with BrokerClient(bootstrap) as client:
         description = await client.describe_topic(name)
-        return description, [await client.offsets(name, number) for number in range(description.partitions)]
+        return description, await _offsets(client, description)
+
+
+async def _offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
+    """Of each partition; None where nobody can say, which must not keep the others from being shown."""
+    window = asyncio.Semaphore(OFFSETS_ASKED_MAX)
+
+    async def ask(partition: PartitionDescription) -> OffsetRange | None:
+        if partition.leader is None:
+            return None
+        async with window:
+            try:
+                return await client.offsets(description.name, partition.partition, timeout_ms=OFFSETS_ANSWER_MS)
+            except Unavailable:
+                return None
+
+    return list(await asyncio.gather(*map(ask, description.replicas)))
 
 
 @topic.command()
@@ -160,11 +181,31 @@ def _as_json(description: TopicDescription) -> dict[str, object]:
     }
 
 
-def _offsets_table(ranges: Sequence[OffsetRange]) -> Table:
-    table = Table("partition", "first offset", "end offset", "records", box=None, header_style="bold")
-    for number, (beginning, end) in enumerate(ranges):
-        table.add_row(str(number), str(beginning), str(end), f"{end - beginning:,}")
+def _partition_as_json(partition: PartitionDescription, offsets: OffsetRange | None) -> dict[str, object]:
+    beginning, end = offsets if offsets is not None else (None, None)
+    return {**partition._asdict(), "beginning_offset": beginning, "end_offset": end}
+
+
+def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | None]]) -> Table:
+    columns = ["partition", "leader", "replicas", "in sync", "first offset", "high watermark", "records"]
+    has_problems = any(partition.problem for partition, _ in rows)
+    table = Table(*columns, *(["problem"] if has_problems else []), box=None, header_style="bold")
+    for partition, offsets in rows:
+        cells = [
+            str(partition.partition),
+            _shown(partition.leader),
+            ", ".join(map(str, partition.replicas)),
+            ", ".join(map(str, partition.in_sync)) or "-",
+            _shown(offsets and offsets.beginning),
+            _shown(offsets.end if offsets is not None else partition.high_watermark),
+            _shown(offsets and f"{offsets.end - offsets.beginning:,}"),
+        ]
+        table.add_row(*cells, *([partition.problem or ""] if has_problems else []))
     return table
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _settings_table(configs: dict[str, str]) -> Table:

@@ -4,8 +4,26 @@ It reaches a broker through its HTTP API alone and shares with it only types, er
 Errors of the broker arrive here as the same classes, outcome included.
 """
 
-from raftlog.client.answers import Fetched, OffsetRange, Produced, TopicDescription
+from raftlog.client.answers import (
+    BrokerDescription,
+    ClusterHealth,
+    Fetched,
+    OffsetRange,
+    PartitionDescription,
+    Produced,
+    TopicDescription,
+)
 from raftlog.client.broker import BrokerClient
 from raftlog.client.failures import NotListening
 
-__all__ = ["BrokerClient", "Fetched", "NotListening", "OffsetRange", "Produced", "TopicDescription"]
+__all__ = [
+    "BrokerClient",
+    "BrokerDescription",
+    "ClusterHealth",
+    "Fetched",
+    "NotListening",
+    "OffsetRange",
+    "PartitionDescription",
+    "Produced",
+    "TopicDescription",
+]

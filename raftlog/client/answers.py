@@ -1,6 +1,7 @@
 """What a broker answers, as values."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from raftlog.types import Offset
 
@@ -27,6 +28,18 @@ class OffsetRange(NamedTuple):
     end: Offset
 
 
+class PartitionDescription(NamedTuple):
+    """A partition and its replicas, as node ids. `leader` is None when nobody leads; `high_watermark` is None where it
+    is not known; `problem` says what is wrong."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    in_sync: list[int]
+    high_watermark: Offset | None
+    problem: str | None
+
+
 class TopicDescription(NamedTuple):
     """A topic as the broker describes it; settings are text under Kafka's names."""
 
@@ -34,3 +47,84 @@ class TopicDescription(NamedTuple):
     partitions: int
     replication_factor: int
     configs: dict[str, str]
+    replicas: list[PartitionDescription]
+    """One for each partition, by number."""
+
+
+class BrokerDescription(NamedTuple):
+    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none."""
+
+    node_id: int
+    is_alive: bool
+    membership_status: str
+    version: str
+    http: str | None
+    rpc: str | None
+    host: str | None
+
+
+class ClusterHealth(NamedTuple):
+    """Partitions are `topic/partition`, at most as many as the broker lists; the counts are of all of them."""
+
+    is_healthy: bool
+    unhealthy_reasons: list[str]
+    controller_id: int | None
+    all_nodes: list[int]
+    nodes_down: list[int]
+    leaderless_partitions: list[str]
+    leaderless_count: int
+    under_replicated_partitions: list[str]
+    under_replicated_count: int
+
+
+def topic_description(fields: Mapping[str, Any]) -> TopicDescription:
+    """From GET /topics/{topic}."""
+    partitions = [_partition_description(row) for row in fields["partitions"]]
+    copies = max((len(partition.replicas) for partition in partitions), default=1)
+    return TopicDescription(fields["name"], len(partitions), copies, dict(fields["configs"]), partitions)
+
+
+def _partition_description(row: Mapping[str, Any]) -> PartitionDescription:
+    high_watermark = row.get("high_watermark")
+    return PartitionDescription(
+        int(row["partition"]),
+        _node(row.get("leader")),
+        [int(replica["broker"]) for replica in row["replicas"]],
+        [int(replica["broker"]) for replica in row["replicas"] if replica["in_sync"]],
+        None if high_watermark is None else Offset(high_watermark),
+        row.get("problem"),
+    )
+
+
+def broker_description(row: Mapping[str, Any]) -> BrokerDescription:
+    """From one row of GET /v1/brokers."""
+    address, port = row.get("internal_rpc_address"), row.get("internal_rpc_port")
+    return BrokerDescription(
+        int(row["node_id"]),
+        bool(row["is_alive"]),
+        str(row["membership_status"]),
+        str(row["version"]),
+        row.get("http_address"),
+        f"{address}:{port}" if address and port else None,
+        row.get("host"),
+    )
+
+
+def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
+    """From GET /v1/cluster/health_overview."""
+    return ClusterHealth(
+        bool(fields["is_healthy"]),
+        [str(reason) for reason in fields["unhealthy_reasons"]],
+        _node(fields["controller_id"]),
+        list(fields["all_nodes"]),
+        list(fields["nodes_down"]),
+        [str(name) for name in fields["leaderless_partitions"]],
+        int(fields["leaderless_count"]),
+        [str(name) for name in fields["under_replicated_partitions"]],
+        int(fields["under_replicated_count"]),
+    )
+
+
+def _node(value: int | None) -> int | None:
+    """Some answers say -1 where nobody leads."""
+    return None if value is None or value < 0 else int(value)

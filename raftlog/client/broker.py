@@ -1,4 +1,4 @@
-"""One broker, or any of several, as an object: topics, offsets, stored batches, group offsets.
+"""One broker, or any of several, as an object: the cluster, topics, offsets, stored batches, group offsets.
 
 Every call raises the error that the broker reported (`raftlog.errors`), `Unavailable` when no broker could be
 reached, and `OutcomeUnknown` when a change was sent and its answer lost. Nothing is retried behind the caller's back
@@ -12,7 +12,17 @@ from urllib.parse import quote
 
 import orjson
 
-from raftlog.client.answers import Fetched, OffsetRange, Produced, TopicDescription
+from raftlog.client.answers import (
+    BrokerDescription,
+    ClusterHealth,
+    Fetched,
+    OffsetRange,
+    Produced,
+    TopicDescription,
+    broker_description,
+    cluster_health,
+    topic_description,
+)
 from raftlog.client.failures import failure_of
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import InvalidTopic, RaftlogError, Unavailable
@@ -53,6 +63,21 @@ class BrokerClient:
             return False
         return True
 
+    # The cluster
+
+    async def cluster_id(self) -> str:
+        """The cluster's uuid."""
+        return str((await self._get("/v1/cluster/uuid"))["cluster_uuid"])
+
+    async def brokers(self) -> list[BrokerDescription]:
+        """All brokers of the cluster, by node id, as the one that is asked knows them."""
+        rows = await self._get("/v1/brokers")
+        return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
+
+    async def health(self) -> ClusterHealth:
+        """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""
+        return cluster_health(await self._get("/v1/cluster/health_overview"))
+
     # Topics
 
     async def topics(self) -> list[str]:
@@ -60,11 +85,9 @@ class BrokerClient:
         return [str(name) for name in await self._get("/topics")]
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Partitions and settings of a topic; raises `UnknownTopic`."""
+        """Partitions with their replicas, and settings of a topic; raises `UnknownTopic`."""
         fields = await self._get(f"/topics/{_quoted(name)}")
-        partitions = fields["partitions"]
-        copies = max((len(partition["replicas"]) for partition in partitions), default=1)
-        return TopicDescription(fields["name"], len(partitions), copies, dict(fields["configs"]))
+        return topic_description(fields)
 
     async def create_topic(
         self,
@@ -99,14 +122,16 @@ class BrokerClient:
 
     # Records
 
-    async def offsets(self, topic: str, partition: int) -> OffsetRange:
+    async def offsets(self, topic: str, partition: int, *, timeout_ms: int = ANSWER_MS) -> OffsetRange:
         """First and next offset of a partition."""
-        fields = await self._get(f"{_partition_path(topic, partition)}/offsets")
+        place = TopicPartition(topic, partition)
+        fields = await self._get(f"{_partition_path(topic, partition)}/offsets", place=place, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
     async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Offset and timestamp of the first record with a timestamp at or after the given one."""
-        fields = await self._get(f"{_partition_path(topic, partition)}/offsets", {"timestamp": timestamp_ms})
+        path = f"{_partition_path(topic, partition)}/offsets"
+        fields = await self._get(path, {"timestamp": timestamp_ms}, place=TopicPartition(topic, partition))
         offset = fields.get("offset")
         return None if offset is None else (Offset(offset), int(fields["timestamp"]))
 
@@ -122,6 +147,7 @@ class BrokerClient:
             headers={"Content-Type": BATCHES},
             timeout_s=_patience_s(timeout_ms),
             repeatable=False,
+            place=TopicPartition(topic, partition),
         )
         return _produced(answer)
 
@@ -136,6 +162,7 @@ class BrokerClient:
             repeatable=True,
             query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
             timeout_s=_patience_s(timeout_ms),
+            place=TopicPartition(topic, partition),
         )
         headers = answer.headers
         return Fetched(
@@ -165,9 +192,16 @@ class BrokerClient:
         fields = await self._get(_group_path(group))
         return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
 
-    async def _get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+    async def _get(
+        self,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        place: TopicPartition | None = None,
+        timeout_ms: int = ANSWER_MS,
+    ) -> Any:
         answer = await self._transport.request(
-            "GET", path, query=query, timeout_s=_patience_s(ANSWER_MS), repeatable=True
+            "GET", path, query=query, timeout_s=_patience_s(timeout_ms), repeatable=True, place=place
         )
         return _json(answer)
 

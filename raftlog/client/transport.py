@@ -1,11 +1,13 @@
 """HTTP requests to the first broker that takes them.
 
-Addresses are tried in turn, beginning with the one that answered last. What may be tried again depends on how far a
+Addresses are tried in turn, beginning with the partition's leader where an answer has named it (`X-Raftlog-Leader`),
+then with the one that answered last. What may be tried again depends on how far a
 request got: before the connection stood, anything; after it was sent, only what changes nothing. A request that was
 sent, changes something and got no answer has an unknown outcome and is never repeated here.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -15,10 +17,12 @@ import aiohttp
 from yarl import URL
 
 from raftlog.client.failures import NotListening, error_of
+from raftlog.client.leaders import Leaders
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.types import Buffer
+from raftlog.types import Buffer, TopicPartition
 
 PORT_DEFAULT = 8082
+LEADER_HEADER = "X-Raftlog-Leader"
 CONNECT_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 1024
 """A long poll keeps its connection, so this many partitions can be followed at once."""
@@ -39,6 +43,7 @@ class Transport:
         self._addresses = [_checked_address(address) for address in bootstrap]
         if not self._addresses:
             raise InvalidArgument("no broker address was given; an address is HOST:PORT")
+        self.leaders = Leaders()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX),
@@ -66,22 +71,26 @@ class Transport:
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Buffer | None = None,
+        place: TopicPartition | None = None,
     ) -> Answer:
         """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
-        `OutcomeUnknown` when a request that changes something was sent and not answered."""
+        `OutcomeUnknown` when a request that changes something was sent and not answered. With a `place` its leader is
+        asked first."""
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
-        for address in list(self._addresses):
+        for address in self._order(place):
             try:
                 answer = await self._send(address, method, target, timeout_s, headers, body)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 reason = f"{address}: {_reason(error, timeout_s)}"
+                self._forget(place, address)
                 if not repeatable and not _never_sent(error):
                     raise OutcomeUnknown(f"{method} {path} was sent and not answered ({reason})") from error
                 reasons.append(reason)
                 refused = refused and _is_refusal(error)
                 continue
             self._prefer(address)
+            self._learn(place, address, answer)
             if answer.status >= 400:
                 raise _error_of(answer, method)
             return answer
@@ -105,10 +114,31 @@ class Transport:
         ):
             return Answer(response.status, response.headers, await response.read())
 
+    def _order(self, place: TopicPartition | None) -> list[str]:
+        leader = self.leaders.address_of(place) if place is not None else None
+        if leader is None:
+            return list(self._addresses)
+        return [leader, *(address for address in self._addresses if address != leader)]
+
     def _prefer(self, address: str) -> None:
-        if self._addresses[0] != address:
+        """Only of the addresses that were given: one that was learned may be gone with its broker."""
+        if self._addresses[0] != address and address in self._addresses:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
+
+    def _learn(self, place: TopicPartition | None, address: str, answer: Answer) -> None:
+        if place is None:
+            return
+        named = answer.headers.get(LEADER_HEADER)
+        if named is not None:
+            with contextlib.suppress(InvalidArgument):  # a hint that cannot be used is none
+                self.leaders.learn(place, _checked_address(named))
+        elif answer.status >= 500:
+            self.leaders.forget(place, address)
+
+    def _forget(self, place: TopicPartition | None, address: str) -> None:
+        if place is not None:
+            self.leaders.forget(place, address)
 
 
 def _error_of(answer: Answer, method: str) -> RaftlogError:

@@ -43,6 +43,7 @@ class Progress:
         "probe_sequence",
         "sent_commit",
         "state",
+        "was_active",
         "written_index",
     )
 
@@ -64,6 +65,8 @@ class Progress:
         self._flights: deque[tuple[Index, int]] = deque()
         self.is_active = True
         """Heard from since CheckQuorum last looked; a new one gets a period for its first answer."""
+        self.was_active = False
+        """Heard from in the period before: nobody has answered yet when a new one begins."""
         self.agreed_sequence = self.awake_sequence = self.asleep_sequence = 0
         """The latest requests to which it answered that it could sleep, was awake, was asleep."""
         self.acked_sequence = 0
@@ -157,7 +160,8 @@ class Progress:
         self.written_index = min(self.written_index, index)
 
     def status(self) -> FollowerStatus:
-        return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, self.is_active)
+        is_active = self.is_active or self.was_active
+        return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active)
 
     def _land_all(self) -> None:
         self.mark_sequence = self.mark_index = 0

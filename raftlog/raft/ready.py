@@ -151,6 +151,7 @@ class FollowerStatus(NamedTuple):
     match_index: Index
     next_index: Index
     is_active: bool
+    """Heard from in this period of CheckQuorum, or in the one before."""
 
 
 class Status(NamedTuple):

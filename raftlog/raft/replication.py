@@ -119,7 +119,7 @@ class Replication:
     def expect_all(self) -> None:
         """Begin a new period of CheckQuorum."""
         for progress in self.progress.values():
-            progress.is_active = False
+            progress.was_active, progress.is_active = progress.is_active, False
 
     def statuses(self) -> tuple[FollowerStatus, ...]:
         return tuple(progress.status() for progress in self.progress.values())

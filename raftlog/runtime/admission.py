@@ -1,8 +1,8 @@
 """Whether entries that another process sent are what they say: checked before the core hears of them.
 
 Each must be one whole record batch with a matching CRC, stamped with the entry's term, and follow the one before it in
-offset; what the log itself reads of an entry (rolls, configurations) must be readable. What the network or another disk
-spoiled never reaches a log.
+offset; what the log itself reads of an entry (rolls, configurations, trims) must be readable. What the network or
+another disk spoiled never reaches a log.
 """
 
 import uuid
@@ -13,7 +13,7 @@ from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
-from raftlog.runtime.control_entries import entry_of, is_control
+from raftlog.runtime.control_entries import decode_trim, entry_of, is_control
 from raftlog.runtime.group_log import GroupLog
 from raftlog.storage.roll import decode_roll
 from raftlog.types import Index, Offset
@@ -86,6 +86,8 @@ def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool
         if entry_of(entry.index, entry.term, entry.payload).kind is not entry.kind:
             return False
         kind, payload = read_control(entry.payload, header)
+        if kind is ControlKind.TRIM:
+            return decode_trim(payload).log_start_offset <= header.base_offset
         if kind is not ControlKind.ROLL:
             return True
         roll = decode_roll(payload)

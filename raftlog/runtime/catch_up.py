@@ -102,7 +102,8 @@ class CatchUp:
         self._pin(group)
         first = log.segments.segments[0]
         last = min(group.applied_index, log.written_index)
-        return LogFound(log.boundary, Offset(first.base_offset), group.log_start_offset, Index(last))
+        start = group.trim_to if group.trim_to is not None else group.log_start_offset  # it follows every applied trim
+        return LogFound(log.boundary, Offset(first.base_offset), start, Index(last))
 
     def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
         log = group.log

@@ -1,14 +1,21 @@
 """Checkpoints of a running process: the journal says where every group stands, then the segments are made to hold it.
 
-    begun → files are synced, a few at a time → completed        at most one at a time
+    idle → looking at what changed → begun → files are synced, some groups at a time → completed      one at a time
 
-Operations go on meanwhile. None begins while the files of a group are not what its log is: while a cut is on its way to
-the journal, or entries wait for room on the disk. A failed sync ends the process.
+Nothing here looks at all groups: what a group's state is, as bytes, is kept until the group changes, and so is whose
+files changed since they were synced. Both steps before and after the beginning are cut into slices, so that no turn of
+the loop takes long; what changes between the slices is looked at again in the turn that begins, which is the only one
+that counts. Operations go on meanwhile. None begins while the files of a group are not what its log is: while a cut is
+on its way to the journal, or entries wait for room on the disk. A failed sync ends the process.
+
+    a group not in `changed`: its kept state is what `_state` would say now, and its unsynced files are in `to_sync`
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
+from itertools import islice
+from typing import Final
 
 from raftlog.errors import RaftlogError
 from raftlog.raft import HardState
@@ -17,30 +24,52 @@ from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.fold import Fold
-from raftlog.runtime.journal.operations import GroupKey, GroupState, Mark
+from raftlog.runtime.journal.operations import Encoded, GroupKey, GroupState, Mark, encode
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
 from raftlog.types import Index, Offset, Term
 
+_SLICE: Final = 32
+"""Groups that are looked at in one turn of the loop: a millisecond or two."""
+_LOOKS_MAX: Final = 4
+"""Some groups change again and again: after so many looks at each, on average, the rest is looked at in one turn."""
+
 
 class Checkpoints:
-    """Makes them. The driver asks at every tick whether it is time."""
+    """Makes them. The driver asks at every tick whether it is time; `soon` runs something in the next turn."""
 
     def __init__(
-        self, disk: Disk, journal: Journal, files_max: int, interval_s: float, fail: Callable[[OSError], None]
+        self,
+        disk: Disk,
+        journal: Journal,
+        groups_max: int,
+        interval_s: float,
+        soon: Callable[[Callable[[], None]], None],
+        fail: Callable[[OSError], None],
     ) -> None:
         self._disk = disk
         self._journal = journal
-        self._files_max = files_max
+        self._groups_max = groups_max
         self._interval_s = interval_s
+        self._soon = soon
         self._fail = fail
+        self.has_news = True
+        """Something was journaled since a checkpoint was begun."""
+        self._states: dict[GroupKey, Encoded] = {}
+        """What a checkpoint would say of each group, as far as it is not in `_changed`."""
+        self._changed: dict[GroupKey, Group] = {}
+        """Groups whose state, or whose files, changed since they were looked at."""
+        self._to_sync: dict[GroupKey, Group] = {}
+        """Groups that were looked at and whose files may not be synced."""
         self._removed: dict[GroupKey, GroupState] = {}
         """Marks of groups that were removed, kept until their topics are deleted."""
+        self._looks_left: int | None = None
+        """While one is being prepared."""
         self._number: JournalSequence | None = None
         """Of the checkpoint that was begun and is not completed."""
         self._waiting: deque[Group] = deque()
-        """Groups whose files are to be synced."""
-        self._under_way = 0
+        """Groups whose files it is still to sync."""
+        self._is_syncing = False
         self._last_at = 0.0
 
     def remember_removed(self, fold: Fold) -> None:
@@ -51,12 +80,19 @@ class Checkpoints:
                     key, Mark.REMOVED, folded.term, folded.vote, Offset(0), None, Index(0), Index(0), None
                 )
 
+    def note_changed(self, group: Group) -> None:
+        """Something of the group changes now that a checkpoint speaks of, or one of its files."""
+        self._changed[group.key] = group
+
     def note_removed(self, group: Group) -> None:
         """The group is gone; its term and vote stay."""
         self._removed[group.key] = _state(group)._replace(
             mark=Mark.REMOVED, log_start_offset=Offset(0), end=None, commit_hint=Index(0),
             configuration_index=Index(0), voting_position=None,
         )  # fmt: skip
+        self._states.pop(group.key, None)
+        self._changed.pop(group.key, None)
+        self._to_sync.pop(group.key, None)
 
     def forget_removed(self, key: GroupKey) -> HardState:
         """The group comes back: its mark goes, and its term and vote are where its next life begins."""
@@ -65,48 +101,88 @@ class Checkpoints:
             return HardState(Term(0), None)
         return HardState(removed.term, replica_of(removed.vote) if removed.vote else None)
 
-    def maybe_begin(self, groups: Collection[Group], now: float) -> bool:
-        """Begin when the journal has grown enough, or some time went by; true when one was begun."""
-        is_time = self._journal.is_checkpoint_due or now - self._last_at >= self._interval_s
-        if not is_time or self._number is not None or self._journal.failure is not None:
-            return False
-        if any(group.is_deaf or group.log.written_index < group.log.last_index for group in groups):
-            return False
-        for group in groups:
-            group.log.segments.publish_rows(group.log.segments.last_index)
-        if any(group.log.segments.published_index < group.log.last_index for group in groups):
-            return False  # no room on the disk for the rows: tried again at the next tick
-        try:
-            number = self._journal.begin_checkpoint([*map(_state, groups), *self._removed.values()])
-        except RaftlogError:
-            return False  # no room in the journal, likewise
-        self._last_at, self._number = now, number
-        self._journal.flush()
-        self._waiting.extend(groups)
-        self._go_on()
+    # until it begins
+
+    def maybe_begin(self, now: float) -> None:
+        """Begin, by and by, when the journal has grown enough, or some time went by."""
+        is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= self._interval_s)
+        is_busy = self._looks_left is not None or self._number is not None
+        if is_time and self.has_news and not is_busy and self._journal.failure is None:
+            self._looks_left = _LOOKS_MAX * len(self._changed)
+            self._prepare(now)
+
+    def _prepare(self, now: float) -> None:
+        """Look at some of the groups that changed, until few are left."""
+        assert self._looks_left is not None, "nothing is being prepared"
+        if self._journal.failure is not None:
+            return
+        if len(self._changed) > _SLICE and self._looks_left > 0:
+            self._looks_left -= _SLICE
+            if self._look_at(_SLICE):
+                self._soon(partial(self._prepare, now))
+                return
+        elif self._look_at(len(self._changed)):
+            self._begin(now)
+        self._looks_left = None  # begun, or tried again at the next tick
+
+    def _look_at(self, count: int) -> bool:
+        """Look at the groups that changed first; false when one of them keeps the checkpoint from beginning."""
+        for key, group in list(islice(self._changed.items(), count)):
+            log = group.log
+            segments = log.segments
+            if group.is_deaf or log.written_index < log.last_index:
+                return False
+            segments.publish_rows(segments.last_index)
+            if segments.published_index < log.last_index:
+                return False  # no room on the disk for the rows
+            del self._changed[key]
+            self._states[key] = encode(_state(group))
+            self._to_sync[key] = group
         return True
+
+    def _begin(self, now: float) -> None:
+        assert not self._changed, f"{len(self._changed)} groups were not looked at"
+        try:
+            states = [*self._states.values(), *map(encode, self._removed.values())]
+            self._number = self._journal.begin_encoded_checkpoint(states)
+        except RaftlogError:
+            return  # no room in the journal
+        self._last_at, self.has_news = now, False
+        self._journal.flush()
+        self._waiting.extend(self._to_sync.values())
+        self._to_sync.clear()
+        for group in self._waiting:
+            if group.damage is not None:
+                self._changed[group.key] = group  # what repairs it changes files only
+        self._soon(self._go_on)
+
+    # until it is complete
 
     @property
     def is_under_way(self) -> bool:
         """While it is, directories of groups must stay where they are."""
-        return self._under_way > 0 or bool(self._waiting)
+        return self._is_syncing or bool(self._waiting)
 
     def _go_on(self) -> None:
-        while self._waiting and self._under_way < self._files_max:
+        """Sync the files of the next groups; those that are closed when their turn comes hold nothing that counts."""
+        changed = ChangedFiles([], [], [])
+        for _ in range(min(self._groups_max, len(self._waiting))):
             group = self._waiting.popleft()
-            if group.is_closed:
-                continue
-            changed = group.log.segments.changed_since_checkpoint()
-            if not changed.files and not changed.directories:
-                continue
-            self._under_way += len(changed.files) + len(changed.directories)
+            if not group.is_closed:
+                changed.add(group.log.segments.changed_since_checkpoint())
+        if self._journal.failure is not None:
+            return
+        if changed.seen:
+            self._is_syncing = True
             self._disk.submit_sync(changed.files, changed.directories, partial(self._synced, changed))
-        if self._under_way == 0 and self._number is not None and self._journal.failure is None:
+        elif self._waiting:
+            self._soon(self._go_on)
+        elif self._number is not None:
             number, self._number = self._number, None
             self._journal.complete_checkpoint(number)
 
     def _synced(self, changed: ChangedFiles, error: OSError | None) -> None:
-        self._under_way -= len(changed.files) + len(changed.directories)
+        self._is_syncing = False
         if error:
             self._fail(error)
             return

@@ -1,11 +1,29 @@
 """Settings of the driver. Those of the Raft core and of the journal are nested."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from raftlog.config import GIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.journal.config import JournalConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """When the leader of a group begins a new segment, before an append; never one that holds no offset yet."""
+
+    segment_bytes: int = GIB
+    """The append would make the active one larger than this."""
+    segment_rows_max: int = 4 * MIB
+    """Its index has so many rows."""
+    segment_ms: int | None = None
+    """Its roll is this old by the leader's clock; `None`: no age is too great."""
+
+    @classmethod
+    def of(cls, config: "DriverConfig") -> Self:
+        """Of groups that have no limits of their own."""
+        return cls(segment_bytes=config.segment_bytes, segment_rows_max=config.segment_rows_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +35,16 @@ class DriverConfig:
     raft: RaftSettings = field(default_factory=RaftSettings)
     journal: JournalConfig = field(default_factory=JournalConfig)
     segment_bytes: int = GIB
-    """A leader rolls to a new segment before an append that would make the active one larger."""
+    """Segments of groups that have no limits of their own; see `GroupLimits`."""
     segment_rows_max: int = 4 * MIB
-    """It also rolls when the index has so many rows."""
     large_append_bytes: int = 64 * 1024
     """Appends of one group and turn from this size on are synced in their segment instead of being journaled."""
     recent_bytes_max: int = MIB
     """Newest entries of one group that are kept in memory for followers; those not yet written are kept beyond it."""
     checkpoint_interval_ms: int = 60_000
     """A checkpoint is made at least this often while anything is journaled; sooner when the journal says so."""
-    checkpoint_files_max: int = 8
-    """Files that a checkpoint syncs at the same time: more would make the journal's own syncs wait."""
+    checkpoint_groups_max: int = 256
+    """Groups whose files a checkpoint syncs at the same time."""
     stall_ms: int = 1_000
     """A leader whose loop or whose disk stands still for so long gives its leadership up."""
     transfer_chunk_bytes: int = MIB

@@ -7,7 +7,7 @@ both when the entry takes its place. Data batches are never opened. Pure; called
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from raftlog.errors import FormatError
 from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
@@ -17,7 +17,9 @@ from raftlog.storage.roll import Member, Roll, decode_members, encode_members
 from raftlog.types import Buffer, Index, NodeId, Offset, Term
 
 CONFIGURATION_VERSION: Final = 1
+TRIM_VERSION: Final = 1
 _CONFIGURATION = struct.Struct(">BQ")
+_TRIM = struct.Struct(">BqQ")
 _NO_OP: Final = b"\x01"
 """A payload of version 1 that says nothing more."""
 _ATTRIBUTES_LOW: Final = 22
@@ -81,6 +83,31 @@ def configuration_batch(configuration: Configuration, replaces_index: Index, wal
     """The batch of a configuration entry, unstamped."""
     payload = encode_configuration(configuration, replaces_index)
     return build_control_batch(ControlKind.CONFIGURATION, payload, wall_ms, next_offset=_UNSTAMPED)
+
+
+class Trim(NamedTuple):
+    """What a trim entry says: records below `log_start_offset` are given up. `snapshot_index` is the roll behind which
+    the state that is dropped with them stands as a snapshot; 0: none is dropped."""
+
+    log_start_offset: Offset
+    snapshot_index: Index
+
+
+def encode_trim(trim: Trim) -> bytes:
+    """The payload of a trim entry."""
+    return _TRIM.pack(TRIM_VERSION, *trim)
+
+
+def decode_trim(payload: bytes) -> Trim:
+    """Read a trim entry's payload; raises `FormatError`."""
+    if len(payload) != _TRIM.size or payload[0] != TRIM_VERSION:
+        version = payload[0] if payload else None
+        raise FormatError(
+            f"trim entry of version {version} with {len(payload)} bytes; this program reads version {TRIM_VERSION}, "
+            f"which has {_TRIM.size}"
+        )
+    _, offset, snapshot_index = _TRIM.unpack(payload)
+    return Trim(Offset(offset), Index(snapshot_index))
 
 
 def is_control(batch: Buffer) -> bool:

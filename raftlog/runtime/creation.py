@@ -9,43 +9,83 @@ import uuid
 from raftlog.errors import FormatError
 from raftlog.raft import HardState, Restart
 from raftlog.records import HEADER_SIZE, crc_matches, read_header
-from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import configuration_of_roll
 from raftlog.runtime.group_log import GroupLog
-from raftlog.runtime.replica_directory import delete_tree, make_replica_directory
-from raftlog.storage.disk import Disk
+from raftlog.runtime.replica_directory import REPLICA, delete_tree
+from raftlog.storage.directory import internal, make_directory_unsynced, place_meta, stage_meta
+from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll
-from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.segmented_log import SegmentedLog, SyncTargets
 from raftlog.types import Index, Offset, Term
 
 _BLOCK = 4096
 
 
-def create_log(disk: Disk, path: str, roll: Roll, config: DriverConfig) -> tuple[GroupLog, Restart]:
-    """Make the directory with the first roll in it, at index 1 and term 0; durable on return. Raises `FormatError`."""
-    assert roll.base_index == 1, f"the first roll of a group is at index {roll.base_index}"
-    segments = _make(disk, path, roll.group_id)
-    segments.append_roll(roll, Term(0))
-    segments.write()
-    disk.sync(*segments.sync_targets())
-    segments.mark_durable(segments.last_index)
-    configuration = configuration_of_roll(roll)
-    restart = Restart(HardState(Term(0), None), (configuration,), Index(1), Index(1))
-    return GroupLog(segments, config.recent_bytes_max), restart
+class Making:
+    """One directory that is being made: two stages, each of which the caller syncs before it goes on.
 
+    The meta file gets its name only when what it says is durable: a directory with a torn one would be damage.
+    """
 
-def empty_log(disk: Disk, path: str, group_id: uuid.UUID, config: DriverConfig) -> tuple[GroupLog, Restart]:
-    """Make the directory without a segment; durable on return. Raises `FormatError`."""
-    return GroupLog(_make(disk, path, group_id), config.recent_bytes_max), Restart(HardState(Term(0), None), ())
+    def __init__(self, disk: Disk, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+        assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"
+        self.path = path
+        self.group_id = group_id
+        self._disk = disk
+        self._roll = roll
+        self._meta: File | None = None
+        self._segments: SegmentedLog | None = None
 
+    def begin(self) -> SyncTargets:
+        """Make the directory, and write what its meta file will be. Raises `FormatError` over an unknown log."""
+        disk, path = self._disk, self.path
+        if disk.exists(path):
+            _check_left_over(disk, path)
+            delete_tree(disk, path)
+        directories = make_directory_unsynced(disk, internal(path))
+        self._meta = stage_meta(disk, path, REPLICA, {"group_id": str(self.group_id)})
+        return SyncTargets([self._meta], [*directories, internal(path)])
 
-def _make(disk: Disk, path: str, group_id: uuid.UUID) -> SegmentedLog:
-    if disk.exists(path):
-        _check_left_over(disk, path)
-        delete_tree(disk, path)
-    make_replica_directory(disk, path, group_id)
-    return SegmentedLog(disk, path, (), Offset(0))
+    def go_on(self) -> SyncTargets:
+        """Put the meta file in its place, and write the first roll, if there is one."""
+        assert self._meta is not None, f"{self.path}: begin first"
+        self._meta.close()
+        place_meta(self._disk, self.path)
+        segments = self._segments = SegmentedLog(self._disk, self.path, (), Offset(0))
+        if self._roll is not None:
+            segments.append_roll(self._roll, Term(0))
+            segments.write()
+        files, directories = segments.sync_targets()
+        return SyncTargets(files, [internal(self.path), *directories])
+
+    def finish(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
+        """Everything is durable, and may be marked as created."""
+        segments = self._segments
+        assert segments is not None, f"{self.path}: nothing was made"
+        none = HardState(Term(0), None)
+        if self._roll is None:
+            return GroupLog(segments, recent_bytes_max), Restart(none, ())
+        segments.mark_durable(segments.last_index)
+        restart = Restart(none, (configuration_of_roll(self._roll),), Index(1), Index(1))
+        return GroupLog(segments, recent_bytes_max), restart
+
+    def run(self, recent_bytes_max: int) -> tuple[GroupLog, Restart]:
+        """All of it; blocking."""
+        try:
+            self._disk.sync(*self.begin())
+            self._disk.sync(*self.go_on())
+        except BaseException:
+            self.abandon()
+            raise
+        return self.finish(recent_bytes_max)
+
+    def abandon(self) -> None:
+        """Give the files back: what was made counts for nothing, and is made again."""
+        if self._meta is not None:
+            self._meta.close()
+        if self._segments is not None:
+            self._segments.close()
 
 
 def _check_left_over(disk: Disk, path: str) -> None:

@@ -22,7 +22,8 @@ from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.catch_up import CatchUp
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import BatchPayloads
-from raftlog.runtime.creation import create_log, empty_log
+from raftlog.runtime.creation import Making
+from raftlog.runtime.creations import Creation, Creations
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal import Journal
@@ -86,19 +87,19 @@ class Driver:
         """Groups that want ticks."""
         self._outbox = Outbox(transport)
         self.persister = Persister(
-            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._fail
+            disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
         )
         self._admitted_bytes = 0
         """Proposals and appends that were taken and are not in the journal yet."""
         self._is_started = False
         self._is_turn_due = False
-        self._is_members_changed = True
         self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._give_leadership_up)
         silence = config.raft.election_ticks_min
-        self._peers = Peers(transport, config.raft.heartbeat_ticks, silence)
+        self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change = self._process_changed
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
         self._catch_up = CatchUp(self)
+        self._creations = Creations(self)
         journal.on_durable = self._journal_durable
 
     @classmethod
@@ -149,7 +150,8 @@ class Driver:
         for node in self._peers.alive_nodes():
             core.hear_from_process(node, True)
         self.groups[group.key] = self._awake[group.key] = group
-        self._is_members_changed = True
+        self.note_members(group)
+        self.persister.checkpoints.note_changed(group)
         self.mark_dirty(group)
         return group
 
@@ -167,6 +169,7 @@ class Driver:
         """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
         self._ticker.stop()
         self._catch_up.stop()
+        self._outbox.stop()
         if self.failure is None:
             self.failure = LogClosed("the process stops")
             self.journal.close()
@@ -181,29 +184,34 @@ class Driver:
 
         Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
         """
-        path = f"{self.data_dir}/{name or roll.group_id}"
-        with self._making(path, roll.group_id):
-            log, restart = create_log(self.disk, path, roll, self.config)
-        restart = restart._replace(hard_state=self.persister.checkpoints.forget_removed(roll.group_id.bytes))
-        self.persister.append([Created(roll.group_id.bytes, Offset(0), log.end())])
-        return self._add(roll.group_id, path, log, restart)
+        return self._make(roll.group_id, roll, name)
+
+    async def create_groups(self, creations: Sequence[Creation]) -> None:
+        """Create many without holding the loop; raises like `create_group`, and what was created before stays."""
+        await self._creations.create(creations)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
-        path = f"{self.data_dir}/{name or group_id}"
-        with self._making(path, group_id):
-            log, restart = empty_log(self.disk, path, group_id, self.config)
-        restart = restart._replace(hard_state=self.persister.checkpoints.forget_removed(group_id.bytes))
-        self.persister.append([Created(group_id.bytes, Offset(0), None)])
-        return self._add(group_id, path, log, restart)
+        return self._make(group_id, None, name)
 
-    @contextmanager
-    def _making(self, path: str, group_id: uuid.UUID) -> Iterator[None]:
-        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
-        if group_id.bytes in self.groups:
+    def _make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
+        path = f"{self.data_dir}/{name or group_id}"
+        self.check_creation(path, group_id)
+        making = Making(self.disk, path, group_id, roll)
+        with self.making(path):
+            log, restart = making.run(self.config.recent_bytes_max)
+        return self.begin_created([(making, log, restart)])[0]
+
+    def check_creation(self, path: str, group_id: uuid.UUID) -> None:
+        """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
+        if group_id.bytes in self.groups or self._creations.is_under_way(group_id.bytes):
             raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
         if self.persister.is_leaving(group_id.bytes):
             raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
+
+    @contextmanager
+    def making(self, path: str) -> Iterator[None]:
+        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
         try:
             yield
         except OSError as error:
@@ -212,6 +220,15 @@ class Driver:
             self.persister.stop_with(error)
             raise self.failure or error from None
 
+    def begin_created(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
+        """Mark replicas whose directories are durable as created, and let them work."""
+        self.persister.append([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
+        groups = []
+        for making, log, restart in created:
+            hard_state = self.persister.checkpoints.forget_removed(making.group_id.bytes)
+            groups.append(self._add(making.group_id, making.path, log, restart._replace(hard_state=hard_state)))
+        return groups
+
     def remove_group(self, key: GroupKey) -> None:
         """Forget a group: its mark stays in the journal, its directory goes."""
         group = self.groups.pop(key)
@@ -219,7 +236,7 @@ class Driver:
         group.end(LogClosed(f"{group.path}: this replica was removed"))
         self._catch_up.forget(group)
         self.persister.remove(group)
-        self._is_members_changed = True
+        self._peers.unshare(key)
 
     # what the network brings
 
@@ -282,7 +299,11 @@ class Driver:
         """What an append takes in the journal at most: a large one is there with its ids only."""
         return min(size_bytes, self.config.large_append_bytes)
 
+    def note_changed(self, group: Group) -> None:
+        self.persister.checkpoints.note_changed(group)
+
     def damage_found(self, group: Group) -> None:
+        self.persister.checkpoints.note_changed(group)
         if self._is_started:
             self._catch_up.repair(group)
 
@@ -295,6 +316,9 @@ class Driver:
         if not self._is_turn_due and self._is_started:
             self._is_turn_due = True
             self.loop.call_soon(self._fatal, self._turn)
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        self.loop.call_soon(self._fatal, work)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -332,7 +356,7 @@ class Driver:
             self._awake[group.key] = group
         if ready is not None and group.configuration_index != group.core.configuration.index:
             group.configuration_index = group.core.configuration.index
-            self._is_members_changed = True
+            self.note_members(group)
         return ready
 
     def _finish(self, group: Group, ready: Ready) -> None:
@@ -367,14 +391,15 @@ class Driver:
             self.failure = failure
             self._ticker.stop()
             self._catch_up.stop()
+            self._outbox.stop()
             self.persister.drop_waits(failure)
             for group in self.groups.values():
                 group.end(failure)
             self.on_failure(failure)
 
-    def note_members_changed(self) -> None:
-        """Groups may be shared with other nodes than before."""
-        self._is_members_changed = True
+    def note_members(self, group: Group) -> None:
+        """The group may be shared with other nodes than before."""
+        self._peers.share(group.key, (member.node_id for member in group.core.configuration.all_members()))
 
     # time
 
@@ -384,29 +409,18 @@ class Driver:
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
             self._ticker.note_disk_moved()
-        if self._is_members_changed:
-            self._is_members_changed = False
-            self._peers.set_nodes(self._shared_nodes())
         self._peers.tick(ProcessBeat(self.me.disk_uuid, self._boot_epoch, self.journal.durable_sequence))
         for group in self._awake.values():
             if not group.is_deaf and group.core.tick():
                 self.mark_dirty(group)
         self.persister.write_again()
         self.persister.empty_trash()
-        checkpoints = self.persister.checkpoints
         try:
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
             self.persister.stop_with(error)
-        if self.persister.has_news and checkpoints.maybe_begin(self.groups.values(), now):
-            self.persister.has_news = False
+        self.persister.checkpoints.maybe_begin(now)
         self.persister.flush()
-
-    def _shared_nodes(self) -> list[NodeId]:
-        members = (
-            member.node_id for group in self.groups.values() for member in group.core.configuration.all_members()
-        )
-        return sorted(set(members) - {self.me.node_id})
 
     def _give_leadership_up(self, why: str) -> None:
         """Others can lead better; where there are no others, nobody can."""

@@ -3,16 +3,16 @@
     applied ≤ high watermark's entry = last delivered entry,   durable parts are reported in order
 
 The driver calls `take_ready`, `persist`, `note_durable` and `finish`; requests come from above and only mark the group
-as dirty. A proposal ends as done when its last entry is delivered with its term, as failed when another one is
-committed in the place of its first, as unknown when that cannot be told any more; until then it is open, and its caller
-may stop waiting whenever he likes.
+as dirty. What became of a proposal is `proposals`' business, where segments begin `rolling`'s, and how the log loses
+its beginning `trimming`'s.
 """
 
 import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from raftlog.errors import (
     ChangeRefused,
@@ -20,10 +20,10 @@ from raftlog.errors import (
     InvalidArgument,
     LogClosed,
     NotLeader,
-    OutcomeUnknown,
     Overloaded,
     RaftlogError,
     StorageFull,
+    Unavailable,
 )
 from raftlog.raft import (
     Accepted,
@@ -41,54 +41,24 @@ from raftlog.raft import (
 from raftlog.raft.ready import IndexRange
 from raftlog.records import ControlKind, build_control_batch
 from raftlog.runtime.admission import Admission
-from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.control_entries import member_of
+from raftlog.runtime.committed_entries import CommittedEntry, read_committed
+from raftlog.runtime.config import GroupLimits
+from raftlog.runtime.control_entries import Trim, encode_trim
 from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.host import Host
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.storage.roll import Roll, encode_roll
-from raftlog.types import Index, Offset, Term
+from raftlog.runtime.proposals import Committed, Proposals
+from raftlog.runtime.rolling import Rolling
+from raftlog.runtime.trimming import Trimming
+from raftlog.types import Index, Offset
 
-_PENDING_CHECKED = 10_000
-"""Past so many open proposals those whose callers have gone are dropped."""
-
-
-class Committed(NamedTuple):
-    """A proposal that is done: entries `first_index` … `last_index`, records `base_offset` … `next_offset − 1`."""
-
-    term: Term
-    first_index: Index
-    last_index: Index
-    base_offset: Offset
-    next_offset: Offset
-
-
-class Host(Protocol):
-    """What a group needs of its driver."""
-
-    config: DriverConfig
-    loop: asyncio.AbstractEventLoop
-    wall_ms: Callable[[], int]
-
-    def mark_dirty(self, group: "Group") -> None:
-        """There is something to do for the group in the next turn."""
-        ...
-
-    def why_refused(self, size_bytes: int) -> RaftlogError | None:
-        """Why no entries of that size can be taken now."""
-        ...
-
-    def damage_found(self, group: "Group") -> None:
-        """The group is quarantined now and wants repair."""
-        ...
-
-    def note_admitted(self, size_bytes: int) -> None:
-        """Entries of that size are on their way to the journal."""
-        ...
-
-    def trim(self, group: "Group", offset: Offset) -> None:
-        """Journal a trim and delete the segments once that is durable."""
-        ...
+_T = TypeVar("_T")
+_PROPOSED: Final = (ControlKind.EXPIRE_PRODUCERS, ControlKind.COMPACTED_TO, ControlKind.SNAPSHOT)
+"""Control entries that come from above; all others have ways of their own."""
+_UNSTAMPED: Final = Offset(0)
+_NO_SNAPSHOT: Final = Index(0)
+__all__ = ["Committed", "CommittedEntry", "Group", "Host", "Part"]
 
 
 class Part:
@@ -101,13 +71,6 @@ class Part:
         self.messages = messages
         self.sequence: JournalSequence | None = None
         """Durable once the journal is; unknown while the segment of a large append is being synced."""
-
-
-class _Open(NamedTuple):
-    """A proposal without an outcome yet."""
-
-    accepted: Accepted
-    future: "asyncio.Future[Committed]"
 
 
 class Group:
@@ -132,7 +95,8 @@ class Group:
         """The journal holds a voting position of this replica."""
         self.cut_sequence: JournalSequence | None = None
         """Where the newest cut stands in the journal, while its bytes must not be touched."""
-        self.high_watermark = log.offset_of(Index(core.committed_index + 1))
+        self.rolling = Rolling(group_id, log, GroupLimits.of(host.config))
+        self.high_watermark = max(log.offset_of(Index(core.committed_index + 1)), log.segments.log_start_offset)
         """The offset after the last committed record that is durable here; never falls."""
         self.applied_index = core.committed_index
         self.damage: CorruptBatch | None = None
@@ -142,6 +106,11 @@ class Group:
         self.admission = Admission(group_id)
         self.is_dirty = False
         self.is_closed = False
+        self.closed_by: RaftlogError | None = None
+        """Why the replica ended."""
+        self.on_turn: Callable[[], None] | None = None
+        """Called in every turn of the group, also one without a Ready: members may have acknowledged more."""
+        self.on_end: Callable[[], None] | None = None
         self.is_disk_full = False
         """Entries wait for room on the disk: nothing more is taken."""
         self.is_gone = False
@@ -151,13 +120,11 @@ class Group:
         self.pinned_until = 0.0
         """By the loop's clock: another replica is copying the log, so nothing is trimmed."""
         self.trim_to: Offset | None = None
-        """A trim that is on its way to the journal."""
-        self._open: deque[_Open] = deque()
-        """Ascending by last index."""
-        self._reads: set[asyncio.Future[Index]] = set()
+        """The newest trim that is on its way to the journal."""
+        self._trimming = Trimming(self, host)
+        self._open = Proposals(path, log)
+        self._reads: dict[asyncio.Future[Index], None] = {}
         """Reads that the core has not answered."""
-        self._roll_index = Index(0)
-        """The newest roll that was proposed here."""
 
     # requests
 
@@ -167,13 +134,68 @@ class Group:
         The future fails with `NotLeader`, `Overloaded`, `StorageFull` or `LogClosed` (it did not happen), or
         `OutcomeUnknown`.
         """
+        return self.propose_as(batches, _as_it_is)
+
+    def propose_as(self, batches: Sequence[bytearray], answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
+        """The same; the future's result is what `answer` makes of the outcome when it is known."""
+        try:
+            accepted = self.enter(batches)
+        except RaftlogError as error:
+            return self._refuse(error)
+        return self._wait_for(accepted, answer)
+
+    def enter(self, batches: Sequence[bytearray]) -> Accepted:
+        """Append like `propose`, and let nobody wait for what becomes of it. Raises what definitely refuses it."""
         size = sum(map(len, batches))
+        self.roll_if_due(size)
+        return self._append(batches, size)
+
+    def propose_control(self, entries: Sequence[tuple[ControlKind, bytes]]) -> "asyncio.Future[Committed]":
+        """Append control entries with these payloads, in this order, all or nothing; they take no offsets.
+
+        Fails like `propose`. Nothing rolls between them.
+        """
+        assert all(kind in _PROPOSED for kind, _ in entries), (
+            f"{[kind.name for kind, _ in entries]} are not proposed so"
+        )
+        return self._propose_own(entries)
+
+    def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
+        """Let every replica give up the records below `offset`, and delete closed segments that lie wholly below it.
+
+        What is dropped with them is the caller's to know: `snapshot_index` names the roll of a committed snapshot that
+        the log still needs. The last committed record stays, unless a committed roll follows it. Fails like `propose`,
+        and with `InvalidArgument` above the high watermark.
+        """
+        if not 0 <= offset <= self.high_watermark:
+            return self._refuse(self._no_trim(offset))
+        trim = Trim(self._trimming.trimmable(offset), snapshot_index)
+        return self._propose_own([(ControlKind.TRIM, encode_trim(trim))])
+
+    def roll_now(self) -> "asyncio.Future[Committed]":
+        """Begin a new segment. Fails like `propose`, and with `Unavailable` while the newest one holds no record."""
+        if self.core.role is Role.LEADER and not self.rolling.may_roll():
+            return self._refuse(Unavailable(f"{self.path}: the newest segment holds no record yet that is written"))
+        try:
+            return self._wait_for(self._propose_roll(), _as_it_is)
+        except RaftlogError as error:
+            return self._refuse(error)
+
+    def _propose_own(self, entries: Sequence[tuple[ControlKind, bytes]]) -> "asyncio.Future[Committed]":
+        now_ms = self._host.wall_ms()
+        batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
+        try:
+            return self._wait_for(self._append(batches, sum(map(len, batches))), _as_it_is)
+        except RaftlogError as error:
+            return self._refuse(error)
+
+    def _append(self, batches: Sequence[bytearray], size: int) -> Accepted:
         refusal = self._why_refused(size)
-        if refusal is None:
-            self._maybe_roll(size)
-            self._host.note_admitted(size)
-            return self._ask(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
-        return self._refuse(refusal)
+        if refusal is not None:
+            raise refusal
+        self._host.note_admitted(size)
+        self.rolling.ahead_bytes += size
+        return self._accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
 
     def change_members(self, change: ConfigurationChange) -> "asyncio.Future[Committed]":
         """Change who belongs to the group; done when the first configuration of the change is committed.
@@ -182,54 +204,85 @@ class Group:
         `propose`, and with `ChangeRefused` and `InvalidArgument`.
         """
         if self.is_closed:
-            return self._refuse(LogClosed(f"{self.path} is closed"))
-        return self._ask(self.core.propose_configuration(change))
+            return self._refuse(self._closed())
+        try:
+            accepted = self._accepted(self.core.propose_configuration(change))
+        except RaftlogError as error:
+            return self._refuse(error)
+        return self._wait_for(accepted, _as_it_is)
 
     def read_index(self) -> "asyncio.Future[Index]":
         """Done when what is delivered here is at least as new as everything acknowledged before the call."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
         if self.is_closed:
-            future.set_exception(LogClosed(f"{self.path} is closed"))
+            future.set_exception(self._closed())
             return future
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
         if refused:
             future.set_exception(self._error(refused))
         else:
-            self._reads.add(future)
-            future.add_done_callback(self._reads.discard)
+            self._reads[future] = None
+            future.add_done_callback(self._reads.pop)
         return future
 
     def transfer_leadership(self, target: ReplicaId) -> None:
         """Begin to hand over; raises `NotLeader`, `Overloaded`, `InvalidArgument` or `LogClosed`."""
         if self.is_closed:
-            raise LogClosed(f"{self.path} is closed")
+            raise self._closed()
         refused = self.core.transfer_leadership(target)
         self._host.mark_dirty(self)
         if refused:
             raise self._error(refused)
 
-    def read(self, offset: int, max_bytes: int) -> list[memoryview]:
-        """Stored, committed client batches; raises `OffsetOutOfRange` and `CorruptBatch`."""
+    def read(self, offset: int, max_bytes: int, end: Offset | None = None) -> list[memoryview]:
+        """Stored client batches below `end`, by default committed ones; raises `OffsetOutOfRange`, `CorruptBatch`."""
         segments = self.log.segments
-        if segments.next_offset < offset <= self.high_watermark:
+        end = self.high_watermark if end is None else end
+        if segments.next_offset < offset <= end:
             return []  # it waits in memory for room in the files
         try:
-            return segments.read(offset, max_bytes, self.high_watermark)
+            return segments.read(offset, max_bytes, end)
+        except CorruptBatch as error:
+            self.note_damage(error)
+            raise
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """The first record that is durable here whose timestamp is at least this, committed or not; `CorruptBatch`."""
+        try:
+            return self.log.segments.offset_for_timestamp(timestamp_ms)
+        except CorruptBatch as error:
+            self.note_damage(error)
+            raise
+
+    def committed_entries(self, first: Index, max_bytes: int) -> list[CommittedEntry]:
+        """Committed entries from `first` on, control entries too; perhaps fewer than there are, none at the end.
+
+        At least one, even if it is larger than `max_bytes`. Raises `EntriesTrimmed` when the log begins behind `first`,
+        `CorruptBatch` and `InvalidBatch`.
+        """
+        try:
+            return read_committed(self.log, first, self.applied_index, max_bytes)
         except CorruptBatch as error:
             self.note_damage(error)
             raise
 
     def trim(self, offset: int) -> None:
-        """Let this replica delete closed segments that lie wholly below `offset` (≤ high watermark)."""
+        """Move this replica's log start to `offset` (≤ high watermark), and delete closed segments wholly below it.
+
+        That is what every replica does with a committed trim; nothing above it is promised to others.
+        """
         if offset > self.high_watermark:
-            raise InvalidArgument(f"cannot trim at {offset}: only offsets below {self.high_watermark} are committed")
-        is_pinned = self._host.loop.time() < self.pinned_until
-        if self.damage or self.is_deaf or is_pinned or self.trim_to is not None or self.log.is_cut_waiting:
-            return
-        target = self.log.trim_target(offset, self.applied_index)
-        if target is not None:
-            self._host.trim(self, target)
+            raise self._no_trim(offset)
+        self._trimming.owe(self._trimming.trimmable(offset))
+        self._host.mark_dirty(self)
+
+    def trim_damaged(self, offset: Offset) -> bool:
+        """Every other replica's log begins at `offset`: delete what is damaged below it. False: not possible now."""
+        return self._trimming.trim_damaged(offset)
+
+    def _no_trim(self, offset: int) -> InvalidArgument:
+        return InvalidArgument(f"cannot trim at {offset}: only offsets up to {self.high_watermark} are committed")
 
     @property
     def log_start_offset(self) -> Offset:
@@ -241,29 +294,31 @@ class Group:
 
     def _why_refused(self, size: int) -> RaftlogError | None:
         if self.is_closed:
-            return LogClosed(f"{self.path} is closed")
+            return self._closed()
         if self.is_disk_full:
             return StorageFull(f"{self.path}: no space left; delete records or add space, and try again")
         if self.is_deaf:
             return NotLeader(f"{self.path}: another log is being installed", self.core.leader)
         return self._host.why_refused(size)
 
-    def _refuse(self, error: RaftlogError) -> "asyncio.Future[Committed]":
-        future: asyncio.Future[Committed] = self._host.loop.create_future()
+    def _closed(self) -> LogClosed:
+        return LogClosed(f"{self.path} is closed: {self.closed_by}")
+
+    def _refuse(self, error: RaftlogError) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = self._host.loop.create_future()
         future.set_exception(error)
         return future
 
-    def _ask(self, answer: Accepted | Refused) -> "asyncio.Future[Committed]":
-        future: asyncio.Future[Committed] = self._host.loop.create_future()
+    def _accepted(self, answer: Accepted | Refused) -> Accepted:
+        """What the core was asked gives it something to do, also when it refused. Raises the refusal."""
         self._host.mark_dirty(self)
         if isinstance(answer, Refused):
-            future.set_exception(self._error(answer))
-            return future
-        is_in_order = not self._open or self._open[-1].accepted.last_index < answer.first_index
-        self._open.append(_Open(answer, future))
-        if not is_in_order or len(self._open) > _PENDING_CHECKED:
-            waiting = [each for each in self._open if not each.future.done()]
-            self._open = deque(sorted(waiting, key=lambda each: each.accepted.last_index))
+            raise self._error(answer)
+        return answer
+
+    def _wait_for(self, accepted: Accepted, answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
+        future: asyncio.Future[_T] = self._host.loop.create_future()
+        self._open.add(accepted, future, answer)
         return future
 
     def _error(self, refused: Refused) -> RaftlogError:
@@ -279,43 +334,34 @@ class Group:
 
     # rolls
 
-    def _maybe_roll(self, size: int) -> None:
-        """Propose a roll when the active segment would grow too large; never a segment that holds no offset."""
-        log, config = self.log, self._host.config
-        if self.core.role is not Role.LEADER or log.written_index < log.last_index or self._roll_index > log.last_index:
-            return
-        active = log.segments.active
-        is_due = active.end_position + size > config.segment_bytes or active.rows >= config.segment_rows_max
-        if not is_due or log.next_offset == active.base_offset:
-            return
-        last, configuration, now_ms = self.core.last_id, self.core.configuration, self._host.wall_ms()
-        roll = Roll(
-            self.group_id,
-            last.index + 1,
-            last.term,
-            log.segments.log_start_offset,
-            -1,
-            now_ms,
-            configuration.index,
-            tuple(map(member_of, configuration.voters)),
-            tuple(map(member_of, configuration.learners)),
-            tuple(map(member_of, configuration.outgoing)),
-        )
-        batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), now_ms, next_offset=log.next_offset)
-        answer = self.core.propose([Proposal(batch, len(batch))])
-        if isinstance(answer, Accepted):
-            assert answer.first_index == roll.base_index, f"roll for {roll.base_index} at {answer.first_index}"
-            self._roll_index = answer.first_index
+    def roll_if_due(self, size: int = 0) -> None:
+        """Propose a roll when the active segment is too old, or would grow too large with `size` bytes more."""
+        if self.core.role is Role.LEADER and self.rolling.is_due(size, self._host.wall_ms) and self.rolling.may_roll():
+            with suppress(Unavailable):  # what is to be appended now is refused for the same reason
+                self._propose_roll()
+
+    def _propose_roll(self) -> Accepted:
+        core, rolling = self.core, self.rolling
+        batch = rolling.next_roll(core.last_id, core.configuration, self._host.wall_ms())
+        accepted = self._append([batch], len(batch))
+        rolling.proposed_index = accepted.first_index
+        return accepted
 
     # what the driver does
 
     def take_ready(self) -> Ready | None:
         """The core's next Ready. A damaged entry that it wanted to send ends its leadership first."""
+        self.rolling.ahead_bytes = 0
+        if self._trimming.is_waiting:
+            self._trimming.go_on()
         try:
-            return self.core.ready()
+            ready = self.core.ready()
         except CorruptBatch as error:
             self.note_damage(error)
-            return self.core.ready()
+            ready = self.core.ready()
+        if self.on_turn is not None:
+            self.on_turn()
+        return ready
 
     def note_damage(self, error: CorruptBatch) -> None:
         """Something in the files is not what was written: no campaigns, no trims, until it is repaired."""
@@ -343,52 +389,41 @@ class Group:
         assert entries.first == self.applied_index + 1, f"{entries} after {self.applied_index}"
         self.applied_index = entries.last
         watermark = self.log.offset_of(Index(entries.last + 1))
-        assert watermark >= self.high_watermark, f"high watermark {watermark} < {self.high_watermark}"
-        self.high_watermark = watermark
-        while self._open and self._open[0].accepted.last_index <= entries.last:
-            accepted, future = self._open.popleft()
-            if not future.done():
-                self._settle(accepted, future)
+        if watermark < self.high_watermark:  # a durable trim told us before the commits below it were known again
+            assert self.high_watermark <= self.log_start_offset, f"high watermark {watermark} < {self.high_watermark}"
+        else:
+            self.high_watermark = watermark
+        if self.log.trims or self._trimming.is_waiting:
+            self._trimming.go_on()
+        self._open.settle(entries.last, self.core.leader)
         self.log.release(entries.last)
         self.core.advance(applied=entries.last)
         self._host.mark_dirty(self)
 
-    def _settle(self, accepted: Accepted, future: "asyncio.Future[Committed]") -> None:
-        term, first, last = accepted
-        log = self.log
-        if first <= log.boundary.index:
-            future.set_exception(OutcomeUnknown(f"{self.path}: entry {first} was trimmed before its outcome was known"))
-        elif log.term_at(last) == term:
-            future.set_result(Committed(term, first, last, log.offset_of(first), log.offset_of(Index(last + 1))))
-        elif log.term_at(first) == term:
-            future.set_exception(OutcomeUnknown(f"{self.path}: only the beginning of entries {first}–{last} was kept"))
-        else:
-            future.set_exception(NotLeader(f"{self.path}: another leader's entry took its place", self.core.leader))
-
-    def settle_trim(self) -> None:
-        """The trim is durable: the files go."""
-        offset, self.trim_to = self.trim_to, None
-        assert offset is not None, f"{self.path} trims nothing"
-        try:
-            self.log.trim(offset)
-        except CorruptBatch as error:
-            self.note_damage(error)
+    def settle_trim(self, offset: Offset) -> None:
+        """A trim is durable: the log start moves, and files go."""
+        self._trimming.settle(offset)
 
     def restart_at(self, applied: Index) -> None:
         """The log was replaced by one that was fetched, delivered up to `applied`."""
         self.applied_index = applied
-        self.high_watermark = max(self.high_watermark, self.log.offset_of(Index(applied + 1)))
-        for accepted, future in self._open:
-            if accepted.last_index <= applied and not future.done():
-                self._settle(accepted, future)
-        self._open = deque(each for each in self._open if not each.future.done())
+        self._trimming.restart_at(applied)
+        self.high_watermark = max(
+            self.high_watermark, self.log.offset_of(Index(applied + 1)), self.log.segments.log_start_offset
+        )
+        self._open.settle(applied, self.core.leader)
 
     def end(self, why: RaftlogError) -> None:
         """The replica stops: what has no outcome yet stays unknown."""
         self.is_closed = True
-        for _, future in self._open:
-            if not future.done():
-                future.set_exception(OutcomeUnknown(f"{self.path}: {why}"))
-        self._open.clear()
+        self.closed_by = self.closed_by or why
+        self._trimming.end()
+        self._open.end(why)
         for read in list(self._reads):
             read.set_exception(LogClosed(f"{self.path}: {why}"))
+        if self.on_end is not None:
+            self.on_end()
+
+
+def _as_it_is(committed: Committed) -> Committed:
+    return committed

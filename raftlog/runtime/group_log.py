@@ -12,6 +12,7 @@ Not here: what is durable, committed or journaled; that is the group's and the d
 
 import struct
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
@@ -20,8 +21,9 @@ from raftlog.errors import CorruptBatch
 from raftlog.raft import Entry, EntryId, LogView
 from raftlog.raft.entry import ORIGIN
 from raftlog.raft.memory_log import within_bytes
-from raftlog.records import ControlKind, read_control, read_header, stamp
-from raftlog.runtime.control_entries import entry_of, is_control
+from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
+from raftlog.records.header import CONTROL_BIT
+from raftlog.runtime.control_entries import decode_trim, entry_of, is_control
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
@@ -29,6 +31,7 @@ from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
 from raftlog.types import Index, Offset, Position, Term
 
 _ROWS_WAITING_MAX: Final = 4096
+_UNKNOWN_SIZE: Final = 1 << 62
 _BASE_OFFSET: Final = struct.Struct(">q")
 
 
@@ -58,6 +61,10 @@ class GroupLog(LogView):
         """Entries above it in the files are gone, but their bytes are not to be touched yet."""
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
         """Where each term begins, from some index on; what is below is read from the index rows."""
+        self.noted_from = Index(self._last_index + 1)
+        """Trim entries from here on are noted; those below stood in the files when the log was opened."""
+        self.trims: deque[tuple[Index, Offset]] = deque()
+        """Where trim entries stand and the log starts that they say; the group takes away those that are delivered."""
 
     # what Raft asks
 
@@ -109,6 +116,8 @@ class GroupLog(LogView):
                     f"where {offset} follows"
                 )
                 stamp(batch, Offset(offset), entry.term)
+            if header.attributes & CONTROL_BIT:
+                self._note_control(entry, header)
             offset += header.last_offset_delta + 1
             size += len(batch)
             if entry.term != self._terms[-1][1]:
@@ -118,6 +127,11 @@ class GroupLog(LogView):
         self._last_index = entries[-1].index
         self.next_offset = Offset(offset)
         return size
+
+    def _note_control(self, entry: Entry, header: BatchHeader) -> None:
+        kind, payload = read_control(entry.payload, header)
+        if kind is ControlKind.TRIM:
+            self.trims.append((entry.index, decode_trim(payload).log_start_offset))
 
     def cut_to(self, index: Index) -> bool:
         """Drop everything above `index`; true when that reaches into the files, for which `settle_cut` must follow."""
@@ -132,6 +146,9 @@ class GroupLog(LogView):
             self._terms.pop()
         if self._terms[0][0] > index:
             self._terms = [(index, self._stored_term(index))]
+        while self.trims and self.trims[-1][0] > index:
+            self.trims.pop()
+        self.noted_from = min(self.noted_from, Index(index + 1))
         if index < (self.segments.last_index if self._cut_to is None else self._cut_to):
             self._cut_to = index
         return self._cut_to is not None
@@ -230,6 +247,16 @@ class GroupLog(LogView):
             first = Index(first + count)
         return b"".join(parts)
 
+    def size_of(self, first: Index, last: Index) -> int:
+        """Bytes of these entries in the files; more than there are when the last one is not written yet."""
+        segments = self.segments.segments
+        if last > self.written_index:
+            return _UNKNOWN_SIZE
+        start = self.segments.row_at(first).position
+        end = self.segments.row_at(last).end
+        between = (each.end_position for each in segments if first < each.next_index <= last)
+        return sum(between) + end - start
+
     def end(self) -> LogEnd | None:
         """The last entry in the files and its place, for a checkpoint."""
         return self._end
@@ -255,22 +282,39 @@ class GroupLog(LogView):
 
     # trimming
 
-    def trim_target(self, offset: int, applied: Index) -> Offset | None:
-        """Where a trim at `offset` moves the log start to; `None` when no closed segment lies wholly below.
+    def move_start(self, offset: Offset) -> None:
+        """Records below `offset` do not count any more; that is durable."""
+        segments = self.segments
+        segments.log_start_offset = max(offset, segments.log_start_offset)
+
+    def end_of_leftovers(self, applied: Index) -> Offset | None:
+        """Where the closed segments end that lie wholly below the log start; `None` without any.
 
         Never as far as a roll that is not committed, or that may still come: a cut of it would leave no log at all.
         """
         segments = self.segments.segments
-        doomed = self.segments.segments_below(offset)
+        doomed = self.segments.segments_below(self.segments.log_start_offset)
         while doomed and segments[len(doomed)].base_index > applied:
             doomed = doomed[:-1]
-        if not doomed:
-            return None
-        kept_from = segments[len(doomed)].base_offset
-        return Offset(max(kept_from, min(offset, self.offset_of(Index(applied + 1)) - 1)))
+        return Offset(segments[len(doomed)].base_offset) if doomed else None
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether closed segments lie wholly below the log start."""
+        segments = self.segments.segments
+        return len(segments) > 1 and segments[1].base_offset <= self.segments.log_start_offset
+
+    def has_roll_at(self, offset: int, applied: Index) -> bool:
+        """Whether a segment begins at this offset whose roll is committed."""
+        segments = self.segments.segments
+        at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        return at >= 0 and segments[at].base_offset == offset and segments[at].base_index <= applied
 
     def trim(self, offset: int) -> None:
-        """Delete the segments below `offset`; the new log start is durable. Raises `CorruptBatch`: nothing changed."""
+        """Delete the segments below `offset`, where one begins; the log start is not below it, durably.
+
+        Raises `CorruptBatch`: nothing changed.
+        """
         doomed = self.segments.segments_below(offset)
         if not doomed:
             return
@@ -278,7 +322,6 @@ class GroupLog(LogView):
         roll = read_roll(kept)
         last = Index(kept.base_index - 1)
         boundary = EntryId(last, Term(roll.previous_term) if roll else self.term_at(last))
-        self.segments.log_start_offset = Offset(max(offset, self.segments.log_start_offset))
         self.segments.drop_below(offset)
         self._boundary = boundary
         dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))

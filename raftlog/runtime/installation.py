@@ -120,6 +120,7 @@ class Installation:
         if group.is_closed or driver.failure or not group.core.wants_install(found.boundary):
             return
         group.is_deaf = True
+        driver.persister.checkpoints.note_changed(group)
         try:
             await driver.persister.append_durably([Install(group.key, found.log_start_offset, end)])
             group.log.segments.close()
@@ -136,6 +137,7 @@ class Installation:
         group.restart_at(committed)
         group.configuration_index = group.core.configuration.index
         group.is_deaf = False
+        driver.persister.checkpoints.note_changed(group)
         driver.persister.trash.look_again()
-        driver.note_members_changed()
+        driver.note_members(group)
         driver.mark_dirty(group)

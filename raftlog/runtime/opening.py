@@ -15,7 +15,7 @@ from raftlog.records import read_header
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import entry_of, replica_of
-from raftlog.runtime.creation import empty_log
+from raftlog.runtime.creation import Making
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.group_recovery import RecoveredGroup, recover_group
 from raftlog.runtime.journal import Journal
@@ -80,7 +80,7 @@ def _open_group(
         if disk.exists(path):
             _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
         _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
-        empty_log(disk, path, group_id, config)
+        Making(disk, path, group_id, None).run(config.recent_bytes_max)
     recovered = recover_group(disk, path, folded, fold)
     log = GroupLog(recovered.log, config.recent_bytes_max)
     held = _hold_unwritten(log, recovered)

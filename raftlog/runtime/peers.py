@@ -5,11 +5,13 @@ groups they share). A process that was silent for `silence_ticks` is taken for d
 and came back. A boot epoch or a journal sequence that falls belongs to a stale copy of a disk: it is reported, and not
 taken for alive.
 
-    beats go to the nodes set, and silence is counted for them, only;   epoch and sequence are those of one disk uuid
+    beats go to nodes that share a group, and silence is counted for them, only
+    epoch and sequence are those of one disk uuid
 """
 
 from collections.abc import Callable, Iterable
 
+from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.transport import ProcessBeat, Transport
 from raftlog.types import NodeId
 
@@ -27,11 +29,17 @@ class _Peer:
 class Peers:
     """What this process knows of the others. `on_change(node, is_alive)` is called for every change."""
 
-    def __init__(self, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
+    def __init__(self, me: NodeId, transport: Transport, beat_ticks: int, silence_ticks: int) -> None:
+        self._me = me
         self._transport = transport
         self._beat_ticks = beat_ticks
         self._silence_ticks = silence_ticks
         self._peers: dict[NodeId, _Peer] = {}
+        self._members: dict[GroupKey, tuple[NodeId, ...]] = {}
+        self._groups_shared: dict[NodeId, int] = {}
+        """How many groups have a member there; at least one."""
+        self._is_changed = False
+        """`_peers` lacks a node with which a group is shared, or has one too many."""
         self._tick = 0
         self.on_change: Callable[[NodeId, bool], None] = lambda node, is_alive: None
         self.stale_beats = 0
@@ -41,12 +49,32 @@ class Peers:
         """Those that were heard in time."""
         return [node for node, peer in self._peers.items() if peer.is_alive]
 
-    def set_nodes(self, nodes: Iterable[NodeId]) -> None:
-        """Whom groups are shared with, in a fixed order; what is known of those who stay is kept."""
-        self._peers = {node: self._peers.get(node) or _Peer() for node in nodes}
+    def share(self, key: GroupKey, members: Iterable[NodeId]) -> None:
+        """A group that this process has a replica of has these members now; counts from the next tick on."""
+        self.unshare(key)
+        nodes = self._members[key] = tuple(sorted({*members} - {self._me}))
+        for node in nodes:
+            count = self._groups_shared.get(node, 0)
+            self._groups_shared[node] = count + 1
+            self._is_changed |= not count
+
+    def unshare(self, key: GroupKey) -> None:
+        """The group is gone."""
+        for node in self._members.pop(key, ()):
+            self._groups_shared[node] -= 1
+            if not self._groups_shared[node]:
+                del self._groups_shared[node]
+                self._is_changed = True
+
+    def _set_nodes(self) -> None:
+        """Take those with whom groups are shared, in a fixed order; what is known of those who stay is kept."""
+        self._is_changed = False
+        self._peers = {node: self._peers.get(node) or _Peer() for node in sorted(self._groups_shared)}
 
     def tick(self, beat: ProcessBeat) -> None:
         """Time goes on by one tick; `beat` is what we have to say."""
+        if self._is_changed:
+            self._set_nodes()
         self._tick += 1
         if self._tick % self._beat_ticks == 0:
             for node in self._peers:

@@ -37,7 +37,7 @@ from raftlog.types import Index, Offset, Term
 
 
 class Persister:
-    """Made by the driver, which gives it `want_turn`, `mark_dirty` and `fail` once they exist."""
+    """Made by the driver, which gives it `want_turn`, `mark_dirty`, `soon` and `fail` once they exist."""
 
     def __init__(
         self,
@@ -48,11 +48,12 @@ class Persister:
         outbox: Outbox,
         want_turn: Callable[[], None],
         mark_dirty: Callable[[Group], None],
+        soon: Callable[[Callable[[], None]], None],
         fail: Callable[[RaftlogError], None],
     ) -> None:
         self.journal = journal
         self.checkpoints = Checkpoints(
-            disk, journal, config.checkpoint_files_max, config.checkpoint_interval_ms / 1000, self._disk_failed
+            disk, journal, config.checkpoint_groups_max, config.checkpoint_interval_ms / 1000, soon, self._disk_failed
         )
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
@@ -69,8 +70,8 @@ class Persister:
         """Its parts, which are in the journal once these are."""
         self._cuts: list[Group] = []
         """Groups whose logs it cut."""
-        self.has_news = True
-        """Something was journaled since a checkpoint was begun."""
+        self._syncs: dict[asyncio.Future[OSError | None], None] = {}
+        """Those that somebody waits for."""
         self._last_sequence = journal.durable_sequence
         """Of the newest operation."""
         journal.on_failure = fail
@@ -80,7 +81,7 @@ class Persister:
     def append(self, operations: Sequence[Operation]) -> None:
         """Journal operations that nobody waits for; they go with the next turn."""
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
-        self.has_news = True
+        self.checkpoints.has_news = True
         self._want_turn()
 
     def flush(self) -> None:
@@ -92,6 +93,7 @@ class Persister:
         """Steps 1 and 2 of a Ready, in memory: everything into the log, and into what `end_turn` journals."""
         key, log, entries = group.key, group.log, ready.entries
         operations = self._gathered
+        self.checkpoints.note_changed(group)
         if ready.hard_state is not None:
             group.hard_state = term, vote = ready.hard_state
             operations.append(HardState(key, term, member_of(vote) if vote else None))
@@ -141,6 +143,7 @@ class Persister:
 
     def write(self, group: Group) -> None:
         """Bring entries to the files; on a full disk they wait, and the group takes nothing more."""
+        self.checkpoints.note_changed(group)
         try:
             is_written = group.log.write()
         except OSError as error:
@@ -175,6 +178,7 @@ class Persister:
     def _advance(self, group: Group, sequence: JournalSequence) -> None:
         if group.is_closed:
             return
+        self.checkpoints.note_changed(group)
         self._outbox.post(group.key, group.note_durable(sequence))
         if group.log.is_cut_waiting and group.cut_sequence is not None and group.cut_sequence <= sequence:
             try:
@@ -195,8 +199,15 @@ class Persister:
     def trim(self, group: Group, offset: Offset) -> None:
         """Journal a trim, and delete the segments once it is durable."""
         group.trim_to = offset
+        self.checkpoints.note_changed(group)
         self.append([Trim(group.key, offset)])
-        self._wait(self._last_sequence, _settle_trim, group)
+        self._wait(self._last_sequence, self._settle_trim, (group, offset))
+
+    def _settle_trim(self, trim: tuple[Group, Offset], _: JournalSequence) -> None:
+        group, offset = trim
+        if not group.is_closed:
+            self.checkpoints.note_changed(group)
+            group.settle_trim(offset)
 
     def remove(self, group: Group) -> None:
         """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
@@ -239,15 +250,19 @@ class Persister:
         await done
 
     async def sync(self, files: Sequence[File], directories: Sequence[str]) -> None:
-        """Sync and wait; a failure ends the process, and is raised."""
+        """Sync and wait; a failure ends the process, and is raised. So is what ends it meanwhile."""
         done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        self._syncs[done] = None
 
         def synced(error: OSError | None) -> None:
             if not done.done():
                 done.set_result(error)
 
-        self._disk.submit_sync(files, directories, synced)
-        error = await done
+        try:
+            self._disk.submit_sync(files, directories, synced)
+            error = await done
+        finally:
+            del self._syncs[done]
         if error is not None:
             self._disk_failed(error)
             raise error
@@ -263,14 +278,9 @@ class Persister:
 
     def drop_waits(self, failure: RaftlogError) -> None:
         """Nothing becomes durable any more."""
-        for subject in self._waits.drain():
+        for subject in (*self._waits.drain(), *self._syncs):
             if isinstance(subject, asyncio.Future) and not subject.done():
                 subject.set_exception(failure)
-
-
-def _settle_trim(group: Group, _: JournalSequence) -> None:
-    if not group.is_closed:
-        group.settle_trim()
 
 
 def _settle_future(done: "asyncio.Future[None]", _: JournalSequence) -> None:

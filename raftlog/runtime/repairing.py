@@ -112,11 +112,7 @@ class Repair:
         found = await asyncio.wait_for(self._driver.transport.request(leader.node_id, LogAsked(group.key)), timeout_s)
         if not isinstance(found, LogFound) or found.boundary.index <= group.log.boundary.index:
             return False
-        target = group.log.trim_target(found.base_offset, group.applied_index)
-        if target is None or group.trim_to is not None or group.log.is_cut_waiting:
-            return False
-        self._driver.persister.trim(group, target)
-        return True
+        return group.trim_damaged(found.base_offset)
 
     def _sources(self) -> list[NodeId]:
         """The other members, the leader first, who is known even where the members stood in what is damaged."""

@@ -1,6 +1,7 @@
 """The directory of one replica: its meta file, its removal, and the one in which a fetched log is put together.
 
     {data_dir}/{name}/                      segments, and `.raftlog/meta` with the group id
+    {data_dir}/.raftlog/controller/         the same, of group 0
     {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
     {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
     {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that stood where a replica had to be made; kept
@@ -21,6 +22,8 @@ from raftlog.storage.segment import open_for_reading
 _logger = logging.getLogger(__name__)
 REPLICA = "replica"
 """Kind of directory, as its meta file says."""
+CONTROLLER = f"{INTERNAL}/controller"
+"""The name of group 0's directory, below the data directory."""
 _INSTALLING = "installing"
 _TRASH = "trash"
 _UNKNOWN = "unknown"
@@ -60,7 +63,9 @@ def _group_of(disk: Disk, path: str) -> uuid.UUID | None:
 
 
 def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
-    """Directories `{topic}` and `{topic}/{partition}`."""
+    """Directories `{topic}` and `{topic}/{partition}`, and that of group 0."""
+    if disk.exists(f"{data_dir}/{CONTROLLER}"):
+        yield f"{data_dir}/{CONTROLLER}"
     for name in disk.list_directory(data_dir):
         path = f"{data_dir}/{name}"
         if name == INTERNAL or not disk.is_directory(path):

@@ -50,6 +50,12 @@ class ChangedFiles(NamedTuple):
     directories: list[str]
     seen: list[Seen]
 
+    def add(self, other: "ChangedFiles") -> None:
+        """Sync those as well."""
+        self.files.extend(other.files)
+        self.directories.extend(other.directories)
+        self.seen.extend(other.seen)
+
     def note_synced(self) -> None:
         """A sync of all of them that began after they were listed returned without an error."""
         for changes, made in self.seen:

@@ -11,7 +11,7 @@ from typing import Any
 from crc32c import crc32c
 
 from raftlog.errors import DirectoryLocked, FormatError
-from raftlog.storage.disk import DirectoryLock, Disk
+from raftlog.storage.disk import DirectoryLock, Disk, File
 
 INTERNAL = ".raftlog"
 FORMAT_VERSION = 1
@@ -20,6 +20,7 @@ FEATURE_LEVEL = 1
 """Raised when a program may write something that an older one does not know."""
 
 META = "meta"
+_META_STAGED = META + ".new"
 LOCK = "lock"
 DAMAGED = "damaged"
 CHECKPOINT = "checkpoint"
@@ -44,13 +45,20 @@ def ancestors(path: str) -> list[str]:
 
 def make_directory(disk: Disk, path: str) -> None:
     """Make a directory and its missing parents, all of them durable on return."""
+    changed = make_directory_unsynced(disk, path)
+    if changed:
+        disk.sync([], changed)
+
+
+def make_directory_unsynced(disk: Disk, path: str) -> list[str]:
+    """The same, but the caller syncs the directories that are returned, in this order."""
     missing = []
     while path and not disk.exists(path):
         missing.append(path)
         path = path.rpartition("/")[0]
     if missing:
         disk.make_directory(missing[0])
-        disk.sync([], [made.rpartition("/")[0] or "/" for made in reversed(missing)])
+    return [made.rpartition("/")[0] or "/" for made in reversed(missing)]
 
 
 def lock_directory(disk: Disk, path: str) -> DirectoryLock:
@@ -65,19 +73,34 @@ def lock_directory(disk: Disk, path: str) -> DirectoryLock:
 
 def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> None:
     """Write the meta file durably; `fields` are JSON values, `kind` says what the directory is."""
+    file = stage_meta(disk, path, kind, fields)
+    try:
+        disk.sync([file])
+    finally:
+        file.close()
+    place_meta(disk, path)
+    disk.sync([], [internal(path)])
+
+
+def stage_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> File:
+    """Write the meta file beside its place; once the caller synced and closed it, `place_meta` puts it there."""
     body = {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
     body["crc32c"] = _checksum(body)
-    temporary = internal(path, META + ".new")
+    temporary = internal(path, _META_STAGED)
     if disk.exists(temporary):
         disk.unlink(temporary)
     file = disk.open(temporary, create=True)
     try:
         file.write(0, [json.dumps(body).encode() + b"\n"])
-        disk.sync([file])
-    finally:
+    except OSError:
         file.close()
-    disk.rename(temporary, internal(path, META))
-    disk.sync([], [internal(path)])
+        raise
+    return file
+
+
+def place_meta(disk: Disk, path: str) -> None:
+    """Put the synced meta file in its place; durable by the sync of `internal(path)`."""
+    disk.rename(internal(path, _META_STAGED), internal(path, META))
 
 
 def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
 """The file protocol on a real file system (Linux).
 
-Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. A file that
-was written and not yet synced keeps its descriptor: Linux reports a failed write-back to descriptors that were open at
-the time, and a closed one would never hear of it.
+Descriptors are opened on use and kept in a bounded cache, so that thousands of segments need few of them. Whoever locks
+a directory gets a witness for its file system (see there) until the lock is released: with it a file that was written
+and not yet synced can give its descriptor back, and many files and directories are synced by one call.
 
 Threads: syncs run wherever `run` puts them; their completions come back through `post`. Everything else runs in the
 caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread.
@@ -13,15 +13,18 @@ import fcntl
 import os
 import shutil
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from raftlog.storage.descriptors import DescriptorCache
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
+from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
+_MANY = 32
+"""From so many files and directories on one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
-_SHRINK_STEPS = 32
 _TRUSTED_LENGTH = 16 << 20
 """Above, a read is cut to what the file has before memory is taken: a length may come from damaged bytes."""
 
@@ -40,10 +43,15 @@ class RealDisk:
         self._run = run
         self._post = post
         self._descriptors = DescriptorCache(open_files_max)
+        self._witnesses: dict[int, Witness] = {}
+        """By the number of the device."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
-        self._descriptors.adopt(file, os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o644))
+        descriptor = os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+        if self._witnesses:
+            file.witness = self._witnesses.get(os.fstat(descriptor).st_dev)
+        self._descriptors.adopt(file, descriptor)
         return file
 
     def exists(self, path: str) -> bool:
@@ -68,22 +76,42 @@ class RealDisk:
         os.rmdir(path)
 
     def lock(self, path: str) -> DirectoryLock:
-        return FileLock(path)
+        lock = FileLock(path)
+        witness = Witness.open(os.path.dirname(path))
+        if witness is None or witness.device in self._witnesses:
+            if witness is not None:
+                witness.close()
+            return lock
+        self._witnesses[witness.device] = witness
+        return WitnessedLock(lock, partial(self._end_witness, witness))
+
+    def _end_witness(self, witness: Witness) -> None:
+        del self._witnesses[witness.device]
+        witness.close()
 
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
 
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        for file in files:
-            assert isinstance(file, RealFile), f"{file} belongs to another disk"
+        mine = [_own(file) for file in files]
+        if len(files) + len(directories) >= _MANY and (witness := self._witness_of(mine, directories)):
+            _sync_together(witness, mine)
+            return
+        for file in mine:
             file.sync_data()
         for directory in directories:
             _sync_directory(directory)
 
+    def _witness_of(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
+        """The witness that hears of all of them, if there is one."""
+        witness = files[0].witness if files else self._witnesses.get(os.stat(directories[0]).st_dev)
+        if witness is None or any(file.witness is not witness for file in files):
+            return None
+        return witness if all(os.stat(path).st_dev == witness.device for path in directories) else None
+
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         for file in files:
-            assert isinstance(file, RealFile), f"{file} belongs to another disk"
-            assert not file.is_closed, f"{file.path} was closed before its sync"
+            assert not _own(file).is_closed, f"{file.path} was closed before its sync"
 
         def job() -> None:
             failure: OSError | None = None
@@ -99,7 +127,7 @@ class RealDisk:
 class RealFile:
     """A file by its path; the descriptor behind it comes and goes with the cache."""
 
-    def __init__(self, path: str, descriptors: "DescriptorCache", access: int) -> None:
+    def __init__(self, path: str, descriptors: DescriptorCache, access: int) -> None:
         self.path = path
         self.flags = access | os.O_CLOEXEC
         self._descriptors = descriptors
@@ -107,6 +135,10 @@ class RealFile:
         """Writes and truncations so far; moved by the writer only."""
         self.writes_synced = 0
         """Value of `writes` that a returned sync covered; `writes_synced ≤ writes`."""
+        self.witness: Witness | None = None
+        """Hears of failures to write it back while its descriptor is closed."""
+        self._writes_let_go = 0
+        """Value of `writes` when its descriptor was closed last with unsynced ones; moved under the cache's lock."""
         self.is_closed = False
         self._sync_lock = threading.Lock()
         self._sync_failure: OSError | None = None
@@ -115,6 +147,14 @@ class RealFile:
     @property
     def is_dirty(self) -> bool:
         return self.writes_synced < self.writes
+
+    @property
+    def may_let_go(self) -> bool:
+        return self.witness is not None or not self.is_dirty
+
+    def note_let_go(self) -> None:
+        if self.is_dirty:
+            self._writes_let_go = self.writes
 
     def size(self) -> int:
         with self._descriptors.use(self) as use:
@@ -142,16 +182,20 @@ class RealFile:
             os.posix_fadvise(use.descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
-        self.writes += 1
         with self._descriptors.use(self) as use:
-            for first in range(0, len(buffers), _IOV_MAX):
-                some = buffers[first : first + _IOV_MAX]
-                position += _write_fully(use.descriptor, some, position)
+            try:
+                for first in range(0, len(buffers), _IOV_MAX):
+                    some = buffers[first : first + _IOV_MAX]
+                    position += _write_fully(use.descriptor, some, position)
+            finally:
+                self.writes += 1  # a sync that began meanwhile does not cover it
 
     def truncate(self, size: int) -> None:
-        self.writes += 1
         with self._descriptors.use(self) as use:
-            os.ftruncate(use.descriptor, size)
+            try:
+                os.ftruncate(use.descriptor, size)
+            finally:
+                self.writes += 1
 
     def sync_data(self) -> None:
         """One sync at a time, so that none returns well while another one is told of an error; a failure stays."""
@@ -161,17 +205,36 @@ class RealFile:
             covered = self.writes
             try:
                 with self._descriptors.use(self) as use:
-                    os.fdatasync(use.descriptor)
+                    if self.witness is not None and self._writes_let_go > self.writes_synced:
+                        self.witness.sync()  # this descriptor may know nothing of what another one wrote
+                    else:
+                        os.fdatasync(use.descriptor)
             except OSError as error:
                 if error.errno == errno.EBADF and self.is_closed:
                     return  # closed since it was submitted: whoever closed it gave up what it holds
                 self._sync_failure = error
                 raise
-            self.writes_synced = max(self.writes_synced, covered)
+            self.note_synced(covered)
+
+    def note_synced(self, covered: int) -> None:
+        """A sync returned that began when so many writes had been made."""
+        self.writes_synced = max(self.writes_synced, covered)
 
     def close(self) -> None:
         self.is_closed = True
         self._descriptors.drop(self)
+
+
+def _own(file: File) -> RealFile:
+    assert isinstance(file, RealFile), f"{file} belongs to another disk"
+    return file
+
+
+def _sync_together(witness: Witness, files: Sequence[RealFile]) -> None:
+    covered = [file.writes for file in files]
+    witness.sync()
+    for file, writes in zip(files, covered, strict=True):
+        file.note_synced(writes)
 
 
 def _write_fully(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
@@ -195,83 +258,6 @@ def _sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-class _Use:
-    """One use of a descriptor; while it lasts the cache does not close it."""
-
-    __slots__ = ("_cache", "descriptor", "users")
-
-    def __init__(self, cache: "DescriptorCache", descriptor: int) -> None:
-        self._cache = cache
-        self.descriptor = descriptor
-        self.users = 0
-
-    def __enter__(self) -> "_Use":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cache.release(self)
-
-
-class DescriptorCache:
-    """Open descriptors by file, least recently used first. Clean, unused ones are closed above `limit`."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._open: OrderedDict[RealFile, _Use] = OrderedDict()
-        self._dropped: set[_Use] = set()
-
-    def adopt(self, file: RealFile, descriptor: int) -> None:
-        with self._lock:
-            self._open[file] = _Use(self, descriptor)
-            self._shrink()
-
-    def use(self, file: RealFile) -> _Use:
-        with self._lock:
-            if file.is_closed:
-                raise OSError(errno.EBADF, "the file was closed", file.path)
-            use = self._open.get(file)
-            if use is None:
-                use = self._open[file] = _Use(self, os.open(file.path, file.flags))
-                use.users = 1
-                self._shrink()
-            else:
-                self._open.move_to_end(file)
-                use.users += 1
-            return use
-
-    def release(self, use: _Use) -> None:
-        with self._lock:
-            use.users -= 1
-            if not use.users and use in self._dropped:
-                self._dropped.remove(use)
-                os.close(use.descriptor)
-
-    def drop(self, file: RealFile) -> None:
-        with self._lock:
-            use = self._open.pop(file, None)
-            if use is None:
-                return
-            if use.users:
-                self._dropped.add(use)
-            else:
-                os.close(use.descriptor)
-
-    def _shrink(self) -> None:
-        """Close the least recently used; what is dirty or in use goes to the other end, so that looking stays short."""
-        excess = len(self._open) - self._limit
-        for _ in range(min(_SHRINK_STEPS, len(self._open))):
-            if excess <= 0:
-                return
-            file, use = next(iter(self._open.items()))
-            if use.users or file.is_dirty:
-                self._open.move_to_end(file)
-                continue
-            del self._open[file]
-            os.close(use.descriptor)
-            excess -= 1
-
-
 class FileLock:
     """`flock` on a file of its own: released by the kernel when the process ends, however it ends."""
 
@@ -287,3 +273,17 @@ class FileLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+class WitnessedLock:
+    """A lock whose release ends the witness that came with it."""
+
+    def __init__(self, lock: FileLock, end: Callable[[], None]) -> None:
+        self._lock = lock
+        self._end: Callable[[], None] | None = end
+
+    def release(self) -> None:
+        if self._end is not None:
+            self._end()
+            self._end = None
+        self._lock.release()

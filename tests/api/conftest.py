@@ -47,6 +47,7 @@ async def start_api(tmp_path) -> AsyncIterator[Any]:
         broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **(broker_settings or {})))
         server = HttpServer(broker, **server_settings)
         address = await server.start("127.0.0.1", 0)
+        await broker.start(f"{address[0]}:{address[1]}")
         api = Api(broker, server, address, aiohttp.ClientSession())
         started.append(api)
         return api

@@ -9,7 +9,7 @@ import pytest
 from raftlog import errors
 from raftlog.api.codes import status_and_code
 from raftlog.api.http.server import HttpServer
-from raftlog.errors import InvalidArgument, RaftlogError, StorageFull
+from raftlog.errors import InvalidArgument, RaftlogError
 
 
 async def test_a_port_in_use_is_named(api):
@@ -60,23 +60,19 @@ async def test_what_nobody_expected_is_answered_and_logged(api, caplog, monkeypa
 async def test_overload_is_429(start_api):
     api = await start_api({"partition_pending_bytes_max": 64 * 1024})
     await api.topic(flush_messages="1")
-    (partition,) = api.broker._topics.find("t").open_partitions()
-    assert partition._queue._budgets[0].maybe_take(64 * 1024)
+    (partition,) = api.broker._topics.find("t").partitions
+    assert partition.queue._budgets[0].maybe_take(64 * 1024)
     status, body = await api.post("/topics/t?timeout=1", {"records": [{"value": 1}]})
     assert (status, body["error_code"], body["outcome"]) == (429, 42901, "failed")
-    partition._queue._budgets[0].give(64 * 1024)
+    partition.queue._budgets[0].give(64 * 1024)
     assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
 
 
 async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
     await api.topic()
     await api.post("/topics/t", {"records": [{"value": 1}]})
-    (partition,) = api.broker._topics.find("t").open_partitions()
-
-    def full(batches):
-        raise StorageFull("no space left on the device")
-
-    monkeypatch.setattr(partition.log, "append", full)
+    (replica,) = api.broker._assignments.replicas.values()
+    monkeypatch.setattr(replica.group, "is_disk_full", True)
     status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
     assert (status, body["error_code"], body["outcome"]) == (507, 50701, "failed")
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200

@@ -82,7 +82,14 @@ async def test_validate_only_creates_nothing(api):
 
 async def test_v2_shows_topics_and_partitions(api):
     await api.topic("a.b-c_1", 2)
-    partition = {"partition": 1, "leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
+    partition = {
+        "partition": 1,
+        "leader": 1,
+        "replicas": [{"broker": 1, "leader": True, "in_sync": True}],
+        "leader_epoch": 1,
+        "high_watermark": 0,
+        "log_start_offset": 0,
+    }
     _, topic = await api.get("/topics/a.b-c_1")
     assert (topic["name"], len(topic["partitions"])) == ("a.b-c_1", 2)
     assert topic["configs"]["retention.ms"] == "604800000"

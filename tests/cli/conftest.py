@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.testing import BrokerProcess
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
 SECONDS_MAX = 60

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from raftlog import Log
-from raftlog.cli.broker_process import BrokerProcess
 from raftlog.records import NewRecord
+from raftlog.testing import BrokerProcess
 
 FILE = f"{0:020d}.log"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.testing import BrokerProcess
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.testing import BrokerProcess
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 LINES = 30_000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raftlog.cli import log_lines, logs, progress
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.testing import BrokerProcess
 
 
 def test_the_bar_waits_a_second(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from raftlog.cli.broker_process import BrokerProcess
+from raftlog.testing import BrokerProcess
 
 
 def test_the_life_of_a_topic(broker: BrokerProcess, run: Any) -> None:

@@ -6,18 +6,23 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import ChangeRefused, FormatError, InvalidArgument, Unavailable
+from raftlog.errors import (
+    ChangeRefused,
+    FormatError,
+    IdentityRefused,
+    InvalidArgument,
+    Unavailable,
+    UnknownBroker,
+    VersionConflict,
+)
 from raftlog.partitions.control import (
     AllocateProducerIds,
     Bootstrap,
     DeleteTopic,
-    IdentityRefused,
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
-    UnknownBroker,
     UpdateBroker,
-    VersionConflict,
     broker_rules,
 )
 from raftlog.partitions.control.schema import NUMBER_MAX

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.errors import InvalidArgument
-from raftlog.partitions.control import Candidate, PlacementImpossible, place
+from raftlog.errors import InvalidArgument, PlacementImpossible
+from raftlog.partitions.control import Candidate, place
 from raftlog.raft import ReplicaId
 from tests.control.fleet import replica
 

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from raftlog.errors import InvalidArgument, InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
+from raftlog.errors import (
+    InvalidArgument,
+    InvalidTopic,
+    TopicExists,
+    UnknownBroker,
+    UnknownPartition,
+    UnknownTopic,
+    VersionConflict,
+)
 from raftlog.partitions.control import (
     AlterTopicConfigs,
     CreateTopic,
@@ -13,8 +21,6 @@ from raftlog.partitions.control import (
     GroupName,
     Load,
     SetAssignment,
-    UnknownBroker,
-    VersionConflict,
     controller_group_id,
 )
 from raftlog.partitions.control.naming import group_keys

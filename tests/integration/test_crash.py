@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from raftlog.cli.broker_process import BrokerProcess
 from raftlog.records import build_batch
+from raftlog.testing import BrokerProcess
 
 KILLS = 20
 PARTITIONS = 2

@@ -111,6 +111,9 @@ class Runner:
         await self._until(lambda: all("refuses us" in (peer.raft.last_error or "") for peer in peers()))
         return await self.do_status(0)
 
+    async def do_ended(self, ended: int) -> dict[str, Any]:
+        return {"reason": str(await self.node.ended)}
+
     async def do_stepped_down(self, stepped_down: int) -> dict[str, Any]:
         await self._until(lambda: not self.node.status().groups.led)
         return await self.do_status(0)

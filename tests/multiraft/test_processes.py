@@ -80,8 +80,11 @@ async def test_an_old_copy_of_a_disk_is_refused_by_the_others(tmp_path: Path) ->
             shutil.copytree(copy, data / "3")
             await cluster.start(3)
             stale = cluster.running[3]
-            assert "it is an old copy" in await stale.refusal()
+            assert "it is an old copy" in (await stale.do(ended=0))["reason"]
             assert not (await stale.do(status=0))["working"]
+            again = await stale.ask(open={"directory": str(data), "node_id": 3})
+            assert "IdentityRefused" in again["error"], "it would overtake the remembered boot epoch after some starts"
+            assert "must not be used again" in again["error"]
             await cluster.next_leader(50)
             await cluster.kill(3)
 

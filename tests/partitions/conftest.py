@@ -1,4 +1,4 @@
-"""Brokers and partitions on a simulated disk whose syncs come back by themselves, or when the test lets them."""
+"""Brokers alone on a simulated disk whose syncs come back by themselves, or when the test lets them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,12 +6,10 @@ from random import Random
 
 import pytest
 
-from raftlog.config import LogConfig
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.budget import Budget
-from raftlog.partitions.counters import Counters
-from raftlog.partitions.partition import Partition, clock_ms
+from raftlog.partitions.multiraft.surroundings import Surroundings
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.runtime.rpc import TcpTransport
 from raftlog.storage.simulated_disk import SimulatedDisk
 
 
@@ -31,47 +29,36 @@ class PumpedDisk(SimulatedDisk):
         self.complete_all()
 
 
+def clock_ms() -> int:
+    return 1_700_000_000_000
+
+
 @pytest.fixture
 def disk() -> PumpedDisk:
     return PumpedDisk(Random(7))
 
 
 @pytest.fixture
-async def open_partition(disk) -> AsyncIterator[Callable[..., Partition]]:
-    opened: list[Partition] = []
-
-    def open_(config: LogConfig | None = None, *, budget_bytes: int = 1 << 30, accumulate_bytes: int = 1 << 20):
-        partition = Partition.open(
-            disk,
-            "/data/t/0",
-            config or LogConfig(),
-            name="t/0",
-            budgets=(Budget(budget_bytes, "t/0"), Budget(1 << 30, "this broker")),
-            counters=Counters(),
-            accumulate_bytes_max=accumulate_bytes,
-            create=True,
-        )
-        partition.counters = partition._counters
-        opened.append(partition)
-        return partition
-
-    yield open_
-    disk.let_go()
-    for partition in opened:
-        partition.close()
-
-
-@pytest.fixture
 async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
     opened: list[tuple[Broker, int]] = []
+    lives = iter(range(1_000))
 
     async def open_(clock=clock_ms, **settings) -> Broker:
-        broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), disk=disk, clock=clock)
+        random = Random(next(lives))
+        around = Surroundings(
+            disk=disk,
+            make_transport=lambda identity: TcpTransport(identity, random),
+            random=random,
+            wall_ms=clock,
+            sync_directories=lambda paths: None,
+        )
+        broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), around)
         opened.append((broker, disk.epoch))
+        await broker.start("127.0.0.1:1")
         return broker
 
     yield open_
     disk.let_go()
     for broker, epoch in opened:
-        if broker.is_ready and epoch == disk.epoch:  # the process of an earlier epoch is dead
+        if not broker.node.ended.done() and epoch == disk.epoch:  # the process of an earlier epoch is dead
             await broker.close()

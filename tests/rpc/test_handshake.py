@@ -43,7 +43,7 @@ def them(**changes: Any) -> Hello:
     ("theirs", "known", "reason", "words"),
     [
         (THEM._replace(protocol_version=2), KnownPeer(), Reason.PROTOCOL_VERSION, "same release"),
-        (them(feature_level_min=2, feature_level_max=3), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (them(feature_level_min=3, feature_level_max=4), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
         (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
         (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),

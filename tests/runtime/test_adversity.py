@@ -46,7 +46,7 @@ def test_a_vote_survives_restarts_and_checkpoints() -> None:
             world.crash(voter, power=True)
             world.start(voter)
             driver = world.drivers[voter]
-            world.do(voter, lambda driver=driver: driver.persister.checkpoints.maybe_begin(driver.groups.values(), 1e9))
+            world.do(voter, lambda driver=driver: driver.persister.checkpoints.maybe_begin(1e9))
             world.run(0.01)
             assert world.group(voter).core.status().vote == given
 
@@ -322,8 +322,8 @@ def test_a_checkpoint_does_not_believe_a_row_that_rotted() -> None:
         hurt = others(leader)[0]
         world.disks[hurt - 1].zero_page(world.group(hurt).log.segments.active.files.index.path, 0)
         driver = world.drivers[hurt]
-        driver.persister.has_news = True
-        world.do(hurt, lambda: driver.persister.checkpoints.maybe_begin(driver.groups.values(), 1e9))
+        driver.persister.checkpoints.has_news = True
+        world.do(hurt, lambda: driver.persister.checkpoints.maybe_begin(1e9))
         world.run(1)
         assert not world.failures
         world.crash(hurt, power=True)

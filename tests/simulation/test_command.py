@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import jepsen.simulation.__main__ as command
-from jepsen.simulation.run import Failure, Outcome
+from jepsen.simulation.outcome import Failure, Outcome
 
 
 def outcome(seed: int, failure: Failure | None = None) -> Outcome:
@@ -17,8 +17,8 @@ BROKEN = Failure("lost-write", "lost-write: value 7", True, "    1.000000 s  n1 
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, failing: set[int], *arguments: str) -> Result:
-    def run_seeds(seeds: list[int], _jobs: int) -> list[Outcome]:
-        return [outcome(seed, BROKEN if seed in failing else None) for seed in seeds]
+    def run_seeds(seeds: list[int], _jobs: int, level: str) -> list[Outcome]:
+        return [outcome(seed, BROKEN if seed in failing else None)._replace(level=level) for seed in seeds]
 
     monkeypatch.setattr(command, "run_seeds", run_seeds)
     return CliRunner().invoke(command.main, arguments)
@@ -26,7 +26,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, failing: set[int], *arguments: str) 
 
 def test_help_shows_every_option_with_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     text = invoke(monkeypatch, set(), "--help").stdout
-    for option in ("--seeds", "--from", "--jobs", "--failures-max", "--kept", "--json"):
+    for option in ("--seeds", "--from", "--jobs", "--failures-max", "--level", "--kept", "--json"):
         assert option in text
     assert text.count("default:") >= 4
 
@@ -49,6 +49,11 @@ def test_a_failure_says_what_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None
         "repeat: python -m jepsen.simulation --seeds 1 --from 5",
     ):
         assert said in done.stdout
+
+
+def test_what_repeats_a_failure_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = invoke(monkeypatch, {1}, "--seeds", "1", "--level", "broker")
+    assert "repeat: python -m jepsen.simulation --level broker --seeds 1 --from 1" in done.stdout
 
 
 def test_it_stops_after_so_many_failures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ then begins there, and older files are used again.
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Self
 
@@ -353,10 +353,13 @@ class Journal:
         A group that is not named is forgotten. Returns what `complete_checkpoint` wants. A second begin replaces one
         that was not completed. Raises `StorageFull` and the failure that ended the journal.
         """
+        return self.begin_encoded_checkpoint([encode(state) for state in states])
+
+    def begin_encoded_checkpoint(self, states: Sequence[Encoded]) -> JournalSequence:
+        """The same for a caller that keeps the encoded states of groups which do not change."""
         self._check_usable()
-        encoded = [encode(state) for state in states]
-        count = len(encoded)
-        encoded = [encode_bare(Kind.CHECKPOINT_BEGIN, count), *encoded, encode_bare(Kind.CHECKPOINT_END, count)]
+        count = len(states)
+        encoded = [encode_bare(Kind.CHECKPOINT_BEGIN, count), *states, encode_bare(Kind.CHECKPOINT_END, count)]
         size = sum(each[2] + OPERATION_HEAD_SIZE for each in encoded)
         self._make_room(self._blocks_at_most(size))
         self._keep_reserve(size)

@@ -7,7 +7,7 @@ which makes `Call`s; status pages. The driver knows only `raftlog.runtime.transp
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer, NotConnected
-from raftlog.runtime.rpc.handshake import Channel, Identity
+from raftlog.runtime.rpc.handshake import Channel, Identity, Reason, Refusal
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.peer import ChannelStatus
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
@@ -27,6 +27,8 @@ __all__ = [
     "PeerMemory",
     "PeerRecord",
     "PeerStatus",
+    "Reason",
+    "Refusal",
     "RpcConfig",
     "TcpTransport",
     "TlsContexts",

@@ -16,7 +16,9 @@ from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
 from raftlog.runtime.rpc.errors import BadFrame, HandshakeRefused
 from raftlog.runtime.rpc.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
+    Channel,
     Hello,
+    Reason,
     Refusal,
     decode_hello,
     decode_refusal,
@@ -91,7 +93,9 @@ class Accepted:
             self._serving.take(frame)
         else:
             refusal = decode_refusal(frame.body)
-            self.connection.abort(HandshakeRefused(f"node {node} refuses us: {refusal.message}"))
+            message = f"node {node} refuses us: {refusal.message}"
+            self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
+            self._endpoint.on_refused(refusal)
 
     def resumed(self) -> None:
         if self._writer is not None:
@@ -106,6 +110,8 @@ class Accepted:
             self._writer.end()
         if self.hello is not None:
             endpoint.memory.note_disconnected(self.hello)
+        if isinstance(error, HandshakeRefused) and error.reason == Reason.SELF:
+            return
         if isinstance(error, (BadFrame, HandshakeRefused)):
             endpoint.complaints.note(self.connection.source, str(error), endpoint.loop.time())
         elif self.hello is None and not endpoint.is_closing:
@@ -127,17 +133,23 @@ class Accepted:
         self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel))
         assert self._timer is not None, "a stranger without a time limit"
         self._timer.cancel()
+        if theirs.channel is Channel.PROBE:
+            probe_s = endpoint.config.probe_timeout_ms / 1000
+            self._timer = endpoint.loop.call_later(probe_s, self.connection.abort)
         self.hello = theirs
         self._writer = Writer(endpoint.loop, endpoint.config, self.connection, endpoint.budget(theirs.channel))
         self._serving = Serving(endpoint, peer.node_id, self._writer)
         endpoint.memory.note_connected(theirs)
         self._registry.promote(self)
-        _logger.info("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
+        level = logging.DEBUG if theirs.channel is Channel.PROBE else logging.INFO
+        _logger.log(
+            level, "node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source
+        )
 
     def _refuse(self, refusal: Refusal) -> None:
         """The timer goes on: whoever does not read the refusal is cut off."""
         self.connection.write(encode_refusal(refusal))
-        self.connection.close(HandshakeRefused(refusal.message))
+        self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
     def _too_late(self) -> None:
         self.connection.abort(BadFrame("it did not say in time who it is"))

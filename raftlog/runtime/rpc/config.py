@@ -48,6 +48,8 @@ class RpcConfig:
     """What may be sent at once after a pause."""
     handshake_timeout_ms: int = 5_000
     """From the connection (TLS included) to the end of the handshake."""
+    probe_timeout_ms: int = 15_000
+    """A connection for one request, to whoever is at an address, ends after so long."""
     stall_timeout_ms: int = 30_000
     """A frame that was begun and of which nothing more comes for so long ends its connection."""
     close_timeout_ms: int = 1_000

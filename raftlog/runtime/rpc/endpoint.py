@@ -11,7 +11,7 @@ from raftlog.errors import Unavailable
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frame import FrameBound, FrameKind
-from raftlog.runtime.rpc.handshake import LIFE_SIZE, PROTOCOL_VERSION, Channel, Hello, Identity
+from raftlog.runtime.rpc.handshake import LIFE_SIZE, PROTOCOL_VERSION, Channel, Hello, Identity, Refusal
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.transport import Envelope, ProcessBeat
@@ -41,6 +41,7 @@ class Endpoint:
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None] = _ignore
         self.on_beat: Callable[[NodeId, ProcessBeat], None] = _ignore
         self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
+        self.on_refused: Callable[[Refusal], None] = _ignore
         self.serve: Callable[[NodeId, object], Awaitable[object]] = _serve_nothing
         self.tasks: dict[asyncio.Task[None], None] = {}
         """Requests being served, also those whose connection is gone."""

@@ -20,7 +20,14 @@ class NotConnected(Unavailable, ConnectionError):
 
 
 class HandshakeRefused(Unavailable, ConnectionError):
-    """Two processes must not talk to each other; the message says why, and what to do."""
+    """Two processes must not talk to each other; the message says why, and what to do.
+
+    `reason` is a number of `handshake.Reason`, `is_theirs` says that the other side refused us.
+    """
+
+    def __init__(self, message: str, *, reason: int = 255, is_theirs: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.is_theirs = reason, is_theirs
 
 
 class ConnectionLost(OutcomeUnknown, ConnectionError):

@@ -32,10 +32,14 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class Channel(IntEnum):
-    """What a connection is for: bytes on the second one delay nothing on the first."""
+    """What a connection is for: bytes on the second one delay nothing on the first.
+
+    A probe is a short connection to an address, whoever is there, for one request (`TcpTransport.probe`).
+    """
 
     RAFT = 1
     BULK = 2
+    PROBE = 3
 
 
 class Identity(NamedTuple):
@@ -51,7 +55,7 @@ class Identity(NamedTuple):
     journal_sequence: int
     host_label: str
     feature_level_min: int = 1
-    feature_level_max: int = 1
+    feature_level_max: int = 2
 
 
 class Hello(NamedTuple):
@@ -77,12 +81,18 @@ class Reason(IntEnum):
     STALE_JOURNAL = 9
     COPIED_DISK = 10
     WRONG_CHANNEL = 11
+    SELF = 12
+    """The address leads to the process that connects."""
     UNKNOWN = 255
 
 
 class Refusal(NamedTuple):
+    """`cluster_id` is the refusing side's; `is_member` says that its metadata gives the refused node just this disk."""
+
     reason: Reason
     message: str
+    cluster_id: str | None = None
+    is_member: bool = False
 
 
 class KnownPeer(NamedTuple):
@@ -101,9 +111,22 @@ class KnownPeer(NamedTuple):
 
 def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> Refusal | None:
     """Why we must not talk to them; None when we may. `expected_node` is whom we meant to reach, when we called."""
-    return (
-        _judge_versions(ours, theirs) or _judge_names(ours, theirs, known, expected_node) or _judge_past(theirs, known)
+    refusal = (
+        _judge_versions(ours, theirs)
+        or _judge_life(ours, theirs)
+        or _judge_names(ours, theirs, known, expected_node)
+        or _judge_past(theirs, known)
     )
+    if refusal is None:
+        return None
+    is_member = known.assigned_disk == theirs.identity.disk_uuid
+    return refusal._replace(cluster_id=ours.identity.cluster_id, is_member=is_member)
+
+
+def _judge_life(ours: Hello, theirs: Hello) -> Refusal | None:
+    if theirs.life != ours.life:
+        return None
+    return Refusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
 
 
 def _judge_versions(ours: Hello, theirs: Hello) -> Refusal | None:
@@ -261,17 +284,23 @@ def decode_hello(body: Buffer) -> Hello:
 
 def encode_refusal(refusal: Refusal) -> list[Buffer]:
     message = refusal.message.encode()[:REFUSAL_BYTES_MAX]
-    return encode_frame(FrameKind.REFUSAL, pack_flat([refusal.reason, message]))
+    cluster_id = None if refusal.cluster_id is None else _packed_text(refusal.cluster_id, "cluster id")
+    body: list[Any] = [refusal.reason, message, cluster_id, int(refusal.is_member)]
+    return encode_frame(FrameKind.REFUSAL, pack_flat(body))
 
 
 def decode_refusal(body: Buffer) -> Refusal:
     """Raises `BadFrame`. The text comes from outside: what could disturb a log line is replaced."""
-    fields = unpack_flat(body, 4)
+    fields = unpack_flat(body, 8)
     if len(fields) < 2 or type(fields[0]) is not int or type(fields[1]) is not bytes:
         raise BadFrame("a refusal that cannot be read")
     reason = Reason(fields[0]) if fields[0] in (*Reason,) else Reason.UNKNOWN
     text = fields[1][:REFUSAL_BYTES_MAX].decode(errors="replace")
-    return Refusal(reason, _printable(text))
+    match fields[2:4]:
+        case [bytes(cluster_id), int(is_member)]:
+            return Refusal(reason, _printable(text), _text(cluster_id), is_member == 1)
+        case _:
+            return Refusal(reason, _printable(text))
 
 
 def _packed_text(text: str, what: str) -> bytes:

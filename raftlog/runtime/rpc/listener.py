@@ -1,6 +1,7 @@
 """The RPC port: accepts connections, and keeps them until they are gone.
 
-    strangers ≤ strangers_max,   at most one connection for each peer and channel (a new one replaces the old one)
+    strangers and probes ≤ strangers_max,
+    at most one connection for each peer and channel but probes (a new one replaces the old one)
 
 Sockets are accepted here and not by the loop's server, because then the source of a failed TLS handshake is known: a
 connection is a stranger from its first byte on, and one that does not get through TLS in time is cut off and complained
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 from raftlog.runtime.rpc.accepted import Accepted
@@ -38,7 +40,7 @@ class Listener:
         self._tasks: dict[asyncio.Task[None], None] = {}
         """One for each socket, and one for each connection that is being opened."""
         self._strangers: dict[Accepted, None] = {}
-        """Whoever has not introduced himself, in a TLS handshake or behind it."""
+        """Whoever has not introduced himself, in a TLS handshake or behind it; and probes while they stand."""
         self._peers: dict[tuple[NodeId, Channel], Accepted] = {}
         self._all: dict[Accepted, None] = {}
 
@@ -74,8 +76,10 @@ class Listener:
         self._all[accepted] = None
 
     def promote(self, accepted: Accepted) -> None:
-        self._strangers.pop(accepted, None)
         assert accepted.hello is not None, "a stranger was promoted"
+        if accepted.hello.channel is Channel.PROBE:
+            return
+        self._strangers.pop(accepted, None)
         key = accepted.hello.identity.node_id, accepted.hello.channel
         old = self._peers.get(key)
         self._peers[key] = accepted
@@ -106,7 +110,8 @@ class Listener:
                 accepted.close()
                 self._complain(source, "too many connections that have not introduced themselves")
             else:
-                self._begin(self._open(accepted, source))
+                task = self._begin(self._open(accepted, source))
+                task.add_done_callback(partial(_close_unopened, accepted))
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
         """Make a connection of a socket, through TLS if there is any."""
@@ -125,14 +130,12 @@ class Listener:
         except OSError as error:
             self._strangers.pop(stranger, None)
             self._complain(source, f"no TLS: {error}")
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
         self._tasks[task] = None
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
@@ -148,6 +151,12 @@ class Listener:
         for listening in self._sockets:
             listening.close()
         self._sockets.clear()
+
+
+def _close_unopened(accepted: socket.socket, opening: asyncio.Task[None]) -> None:
+    """Nobody owns the socket when its task was cancelled, perhaps before its first step."""
+    if opening.cancelled():
+        accepted.close()
 
 
 def check_stalls(connections: list[Connection], now: float) -> None:

@@ -13,7 +13,7 @@ from raftlog.errors import Overloaded, RaftlogError
 from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers
-from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer
+from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer, NotConnected
 from raftlog.runtime.rpc.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
     Channel,
@@ -31,9 +31,9 @@ _Waiting = tuple["asyncio.Future[Answer]", asyncio.TimerHandle]
 
 
 class Outgoing:
-    """One connection that we made; the handler of its `Connection`."""
+    """One connection that we made, to a node or to whoever is at an address (None); the handler of its `Connection`."""
 
-    def __init__(self, endpoint: Endpoint, node: NodeId, channel: Channel, connection: Connection) -> None:
+    def __init__(self, endpoint: Endpoint, node: NodeId | None, channel: Channel, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
         """Who answered; None until the handshake is done."""
@@ -44,22 +44,25 @@ class Outgoing:
         self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel))
         self._endpoint = endpoint
         self._node = node
+        self._who = "the other side" if node is None else f"node {node}"
         self._ours = endpoint.hello(channel)
         self._waiting: dict[int, _Waiting] = {}
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
 
     def request(self, call: Call) -> "asyncio.Future[Answer]":
-        """Send a request. Raises `Overloaded` and `InvalidArgument` when nothing was sent.
+        """Send a request. Raises `NotConnected`, `Overloaded` and `InvalidArgument` when nothing was sent.
 
         The future fails with the other side's error, with `NoAnswer` after the timeout, or with `ConnectionLost`.
         """
         config = self._endpoint.config
+        if self.gone.done():  # its owner has not been told yet
+            raise NotConnected(f"{self._who} is not connected: {_cause(self.gone.result())}")
         if len(self._waiting) >= config.calls_outstanding_max:
-            raise Overloaded(f"{len(self._waiting)} requests wait for node {self._node}")
+            raise Overloaded(f"{len(self._waiting)} requests wait for {self._who}")
         correlation = self._last_correlation = self._last_correlation + 1
         if not self.writer.post_frame(encode_call(correlation, call, config)):
-            raise Overloaded(f"{self.writer.queued_bytes} bytes wait to be sent to node {self._node}")
+            raise Overloaded(f"{self.writer.queued_bytes} bytes wait to be sent to {self._who}")
         loop = self._endpoint.loop
         future: asyncio.Future[Answer] = loop.create_future()
         timer = loop.call_later(call.timeout_ms / 1000, self._time_out, correlation, call)
@@ -67,8 +70,7 @@ class Outgoing:
         return future
 
     def _time_out(self, correlation: int, call: Call) -> None:
-        message = f"node {self._node} did not answer {call.name} in {call.timeout_ms} ms"
-        self._settle(correlation, NoAnswer(message))
+        self._settle(correlation, NoAnswer(f"{self._who} did not answer {call.name} in {call.timeout_ms} ms"))
 
     def _settle(self, correlation: int, outcome: Answer | RaftlogError) -> None:
         waiting = self._waiting.pop(correlation, None)
@@ -94,7 +96,9 @@ class Outgoing:
             self._settle(correlation, outcome)
         elif frame.kind is FrameKind.REFUSAL:
             refusal = decode_refusal(frame.body)
-            self.connection.abort(HandshakeRefused(f"node {self._node} refuses us: {refusal.message}"))
+            message = f"{self._who} refuses us: {refusal.message}"
+            self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
+            self._endpoint.on_refused(refusal)
         else:
             self._judge(decode_hello(frame.body))
 
@@ -109,7 +113,7 @@ class Outgoing:
             self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
         self.gone.set_result(error)
         for correlation in list(self._waiting):
-            self._settle(correlation, ConnectionLost(f"the connection to node {self._node} broke: {_cause(error)}"))
+            self._settle(correlation, ConnectionLost(f"the connection to {self._who} broke: {_cause(error)}"))
 
     def _judge(self, theirs: Hello) -> None:
         endpoint, peer = self._endpoint, theirs.identity
@@ -117,7 +121,7 @@ class Outgoing:
         refusal = judge(self._ours, theirs, known, self._node)
         if refusal is not None:
             self.connection.write(encode_refusal(refusal))
-            self.connection.close(HandshakeRefused(refusal.message))
+            self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
             return
         if self.established.done():  # nobody waits for it any more
             raise BadFrame("the handshake came too late")

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from raftlog.errors import RaftlogError
 from raftlog.runtime.rpc.backoff import Backoff
 from raftlog.runtime.rpc.calls import Answer, Call
+from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
-from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_strangers
+from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
 from raftlog.runtime.rpc.handshake import Channel, feature_level
 from raftlog.runtime.rpc.outgoing import Outgoing
@@ -23,8 +24,6 @@ from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
-
-Address = tuple[str, int]
 
 
 class ChannelStatus(NamedTuple):
@@ -138,22 +137,10 @@ class Peer:
 
     async def _connect(self) -> None:
         """One connection, from its first packet to its end."""
-        endpoint, config = self._endpoint, self._endpoint.config
+        endpoint = self._endpoint
         loop = endpoint.loop
-        connection = Connection(loop, config, bounds_of_strangers(config), config.read_buffer_bytes)
-        outgoing = Outgoing(endpoint, self._node, self._channel, connection)
-        connection.handler = outgoing
-        try:
-            async with asyncio.timeout(config.handshake_timeout_ms / 1000):
-                await self._open(connection)
-                await outgoing.established
-        except BaseException as error:
-            outgoing.established.cancel()
-            connection.abort()
-            if isinstance(error, TimeoutError) and not str(error):
-                host, port = self._address
-                raise TimeoutError(f"{host}:{port} gave no answer in {config.handshake_timeout_ms} ms") from None
-            raise
+        outgoing = new_outgoing(endpoint, self._node, self._channel)
+        await connect(endpoint, outgoing, self._address, self._tls, endpoint.config.handshake_timeout_ms)
         self._outgoing = outgoing
         self._connections_made += 1
         self._last_error = None
@@ -168,15 +155,6 @@ class Peer:
             endpoint.on_connection(self._node, self._channel, False)
         self._backoff.note_stood(loop.time() - connected_at)
         raise outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
-
-    async def _open(self, connection: Connection) -> None:
-        host, port = self._address
-        if self._tls is None:
-            await self._endpoint.loop.create_connection(lambda: connection, host, port)
-        else:
-            await self._endpoint.loop.create_connection(
-                lambda: connection, host, port, ssl=self._tls.client, server_hostname=host
-            )
 
     def _note_failure(self, error: OSError | RaftlogError) -> None:
         """Told once for as long as it stays the same."""

@@ -17,19 +17,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from raftlog.errors import InvalidArgument
+from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.bulk import EntriesAsked, LogAsked
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint
-from raftlog.runtime.rpc.errors import NotConnected
-from raftlog.runtime.rpc.handshake import Channel, Identity
+from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
+from raftlog.runtime.rpc.handshake import Channel, Identity, Refusal
 from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory
-from raftlog.runtime.rpc.peer import Address, ChannelStatus, Peer
+from raftlog.runtime.rpc.peer import ChannelStatus, Peer
 from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
@@ -73,8 +74,9 @@ class TcpTransport(Transport):
         self._closing: list[Peer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_started = False
-        self.address: Address
-        """Where it listens, once it was started."""
+        self._probes: dict[Connection, None] = {}
+        self.address: Address | None = None
+        """Where it listens, once it was started; None when it does not listen."""
         self.messages_unaddressed = 0
         """Raft messages to nodes whose address is not known."""
 
@@ -108,6 +110,15 @@ class TcpTransport(Transport):
         self._endpoint.on_connection = hook
 
     @property
+    def on_refused(self) -> Callable[[Refusal], None]:
+        """Called when another process refuses to talk to us."""
+        return self._endpoint.on_refused
+
+    @on_refused.setter
+    def on_refused(self, hook: Callable[[Refusal], None]) -> None:
+        self._endpoint.on_refused = hook
+
+    @property
     def serve(self) -> Callable[[NodeId, object], Awaitable[object]]:
         """Answers a request: a `Call` with an `Answer`, a bulk question as `Driver.serve` does. A `RaftlogError` that
         it raises is raised at the caller."""
@@ -124,13 +135,14 @@ class TcpTransport(Transport):
 
     # life
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen (port 0: any free one), and begin to connect. Raises `InvalidArgument`, and `OSError` when the address
-        cannot be bound."""
+    async def start(self, host: str, port: int | None) -> None:
+        """Listen (port 0: any free one; None: nowhere), and begin to connect. Raises `InvalidArgument`, and `OSError`
+        when the address cannot be bound."""
         loop = self._endpoint.loop = asyncio.get_running_loop()
-        addresses = await resolve(loop, host)
-        check_reachable(host, addresses, self._tls is not None, self._is_insecure)
-        self.address = self._listener.start(addresses, port)
+        if port is not None:
+            addresses = await resolve(loop, host)
+            check_reachable(host, addresses, self._tls is not None, self._is_insecure)
+            self.address = self._listener.start(addresses, port)
         self._is_started = True
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         self.set_addresses(self._addresses)
@@ -145,7 +157,9 @@ class TcpTransport(Transport):
         for node, address in addresses.items():
             ways = self._ways.get(node)
             if ways is None:
-                ways = self._ways[node] = _Ways(*(self._peer(node, channel, address) for channel in Channel))
+                ways = self._ways[node] = _Ways(
+                    self._peer(node, Channel.RAFT, address), self._peer(node, Channel.BULK, address)
+                )
                 for peer in ways:
                     peer.start()
             else:
@@ -163,6 +177,8 @@ class TcpTransport(Transport):
         connections = [accepted.connection for accepted in self._listener.connections()]
         for accepted in self._listener.connections():
             accepted.end()
+        for connection in self._probes:
+            connection.abort()
         for ways in self._ways.values():
             connections += [peer.connection for peer in ways if peer.connection is not None]
             self._leave(ways)
@@ -233,6 +249,29 @@ class TcpTransport(Transport):
         answer = await self.request(node, call)
         assert isinstance(answer, Answer), f"{call.name} was answered with {type(answer).__name__}"
         return answer
+
+    async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]:
+        """Ask whoever is at an address, over a connection of its own: who it is, and its answer.
+
+        Raises `NotConnected` and `HandshakeRefused` (nothing was asked; its reason is `SELF` when the address leads to
+        this very process), `ConnectionLost`, `NoAnswer`, and the errors of the other side.
+        """
+        outgoing = new_outgoing(self._endpoint, None, Channel.PROBE)
+        connection = outgoing.connection
+        self._probes[connection] = None
+        try:
+            await connect(self._endpoint, outgoing, address, self._tls, call.timeout_ms)
+            assert outgoing.hello is not None, f"{address} was reached without a handshake"
+            return outgoing.hello.identity, await outgoing.request(call)
+        except HandshakeRefused:
+            raise
+        except OSError as error:
+            if isinstance(error, RaftlogError):
+                raise
+            raise NotConnected(f"{address[0]}:{address[1]} cannot be reached: {error}") from None
+        finally:
+            connection.abort()
+            del self._probes[connection]
 
     # what there is to say
 

@@ -1,0 +1,16 @@
+"""`python -m jepsen`: faults on real processes. The simulation is `python -m jepsen.simulation`."""
+
+import click
+
+from jepsen.runner.command import test
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Fault injection on real processes; see also `python -m jepsen.simulation` and `python -m jepsen.planted`."""
+
+
+main.add_command(test)
+
+if __name__ == "__main__":
+    main()

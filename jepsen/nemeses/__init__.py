@@ -1,0 +1,1 @@
+"""Faults on real processes: when which of them happen (`schedule`, pure), and making them happen (`nemesis`)."""

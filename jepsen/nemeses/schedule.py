@@ -1,0 +1,168 @@
+"""Which faults happen when: drawn from a seed, pure, the same for the same arguments.
+
+    warm-up │ window │ window │ …            a window is quiet (a quarter of them), or holds one fault, or two at once
+    0 < begin < end ≤ length − QUIET_END_S   every fault ends by itself
+
+A kill ends with the start of the process. Kinds come in turn from a shuffled bag, so each comes early and none is left
+out for long. Node ids are those that were drawn; where `of_leader` names a partition, its leader at that moment changes
+places with the first of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Final, Literal, NamedTuple, get_args
+
+FaultKind = Literal["kill", "pause", "cut"]
+KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+Way = tuple[int, int]
+
+WARM_UP_S: Final = 2.0
+QUIET_END_S: Final = 1.5
+"""Before the end of the load nothing begins any more, and everything has ended."""
+WINDOW_S_MIN: Final = 2.5
+WINDOW_S_MAX: Final = 8.0
+"""Shorter when the load is too short for a window of each kind."""
+QUIET_SHARE: Final = 0.25
+TWO_SHARE: Final = 0.4
+"""Of windows with faults: those with two kinds at once, when there are two."""
+LEADER_SHARE: Final = 0.5
+FAULT_S_MIN: Final = 0.3
+
+
+class Fault(NamedTuple):
+    """One fault, in seconds from the beginning of the load."""
+
+    kind: FaultKind
+    begin_s: float
+    end_s: float
+    nodes: tuple[int, ...]
+    """The killed or paused; of a cut those that suffer most, the first of all."""
+    shape: str = ""
+    """Of a cut: what it looks like."""
+    ways: tuple[Way, ...] = ()
+    """Of a cut: sender and receiver of what is lost."""
+    of_leader: int | None = None
+    """Number of the partition whose leader is meant."""
+
+    def aimed_at(self, leader: int) -> "Fault":
+        """The same fault, with that node in the place of the first one."""
+        first = self.nodes[0]
+        swapped = {first: leader, leader: first}
+        nodes = tuple(swapped.get(node, node) for node in self.nodes)
+        ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
+        return self._replace(nodes=nodes, ways=ways)
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.nodes))
+        if self.kind == "cut":
+            return f"cut, {self.shape}: " + ", ".join(f"{a}→{b}" for a, b in self.ways)
+        return f"{self.kind} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
+
+
+def draw_schedule(
+    seed: int, kinds: Sequence[FaultKind], nodes: Sequence[int], length_s: float, partitions: int
+) -> tuple[Fault, ...]:
+    """Faults for a load of `length_s` seconds, by their beginning. `kinds` may be empty."""
+    if not kinds:
+        return ()
+    drawing = _Drawing(Random(seed), kinds, nodes, partitions)  # noqa: S311 - repeatable, not secret
+    return tuple(sorted(drawing.windows(length_s), key=lambda fault: fault.begin_s))
+
+
+class _Drawing:
+    def __init__(self, random: Random, kinds: Sequence[FaultKind], nodes: Sequence[int], partitions: int) -> None:
+        self._random, self._nodes, self._partitions = random, list(nodes), partitions
+        self._kinds = list(dict.fromkeys(kinds))
+        self._bag: list[FaultKind] = []
+
+    def windows(self, length_s: float) -> Iterator[Fault]:
+        begin, last = WARM_UP_S, length_s - QUIET_END_S
+        longest = max(WINDOW_S_MIN, min(WINDOW_S_MAX, (last - begin) / len(self._kinds)))
+        number = 0
+        while begin < last - 2 * FAULT_S_MIN:
+            end = min(begin + self._random.uniform(WINDOW_S_MIN, longest), last)
+            if number < len(self._kinds) or self._random.random() >= QUIET_SHARE:
+                yield from self._window(begin, end)
+            begin, number = end + 0.2, number + 1
+
+    def _window(self, begin: float, end: float) -> Iterator[Fault]:
+        count = 2 if len(self._kinds) > 1 and self._random.random() < TWO_SHARE else 1
+        free = self._random.sample(self._nodes, len(self._nodes))
+        for kind in self._take(count):
+            since = self._random.uniform(begin, begin + (end - begin) / 3)
+            until = self._random.uniform(since + FAULT_S_MIN, end)
+            if kind == "cut":
+                yield from self._cuts(since, until)
+            elif free:
+                nodes = tuple(free[: self._victims()])
+                del free[: len(nodes)]
+                yield Fault(kind, since, until, nodes, of_leader=self._aim())
+
+    def _take(self, count: int) -> list[FaultKind]:
+        taken: list[FaultKind] = []
+        while len(taken) < count:
+            if not self._bag:
+                self._bag = self._random.sample(self._kinds, len(self._kinds))
+            kind = next((kind for kind in self._bag if kind not in taken), None)
+            if kind is None:
+                self._bag = []
+                continue
+            self._bag.remove(kind)
+            taken.append(kind)
+        return taken
+
+    def _victims(self) -> int:
+        """Mostly a minority; sometimes more, sometimes all."""
+        minority = max(1, (len(self._nodes) - 1) // 2)
+        drawn = self._random.random()
+        if drawn < 0.65:
+            return self._random.randint(1, minority)
+        return min(len(self._nodes), minority + 1) if drawn < 0.9 else len(self._nodes)
+
+    def _aim(self) -> int | None:
+        return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
+
+    def _cuts(self, since: float, until: float) -> Iterator[Fault]:
+        """One cut, or several short ones of the same node."""
+        shape = self._random.choice([shape for shape, least in SHAPES_NODES_MIN.items() if len(self._nodes) >= least])
+        nodes = self._random.sample(self._nodes, len(self._nodes))
+        aim = self._aim()
+        fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim)
+        if shape != "isolated" or self._random.random() < 0.7:
+            yield fault
+            return
+        while since + FAULT_S_MIN < until:
+            end = min(until, since + self._random.uniform(FAULT_S_MIN, 1.0))
+            yield fault._replace(shape="flapping", begin_s=since, end_s=end)
+            since = end + self._random.uniform(0.2, 0.8)
+
+
+def _both(some: Sequence[int], others: Sequence[int]) -> tuple[Way, ...]:
+    return tuple(way for a in some for b in others for way in ((a, b), (b, a)))
+
+
+def _ring(nodes: Sequence[int]) -> tuple[Way, ...]:
+    """Every node hears a majority, and no two the same one."""
+    count = len(nodes)
+    near = {(i, (i + step) % count) for i in range(count) for step in (1, count - 1)}
+    return tuple((nodes[i], nodes[j]) for i in range(count) for j in range(count) if i != j and (i, j) not in near)
+
+
+def _bridge(nodes: Sequence[int]) -> tuple[Way, ...]:
+    """Two halves that only one node connects."""
+    half = (len(nodes) - 1) // 2
+    return _both(nodes[:half], nodes[half + 1 :])
+
+
+SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Way, ...]]]] = {
+    "isolated": lambda nodes: _both(nodes[:1], nodes[1:]),
+    "halves": lambda nodes: _both(nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]),
+    "not heard": lambda nodes: tuple((nodes[0], other) for other in nodes[1:]),
+    "deaf": lambda nodes: tuple((other, nodes[0]) for other in nodes[1:]),
+    "bridge": _bridge,
+    "ring of majorities": _ring,
+    "all alone": lambda nodes: tuple((a, b) for a in nodes for b in nodes if a != b),
+}
+"""Which ways are lost, for nodes in a drawn order."""
+SHAPES_NODES_MIN: Final = dict.fromkeys(SHAPES, 2) | {"bridge": 3, "all alone": 3, "ring of majorities": 5}
+"""With fewer nodes a shape is another one's, or none."""

@@ -1,0 +1,137 @@
+"""The system as it ships: brokers of `raftlog.testing`, in processes of their own."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from jepsen.nemeses.schedule import Way
+from jepsen.runner.system import SystemFailed
+from raftlog.testing import BrokerFailed, Cluster, ClusterNode
+from raftlog.types import TopicPartition
+
+_LEADER_S_MAX: Final = 0.5
+_STOPPED_S_MAX: Final = 2.0
+_STOPPED_LOOK_S: Final = 0.002
+_STARTS_MAX: Final = 3
+"""How often a node that ends by itself is started again at the end."""
+
+
+class RealCluster:
+    """A `System`. `directory` gets the brokers' data and logs, and is kept."""
+
+    def __init__(self, nodes: int, directory: Path, serve_flags: Sequence[str] = ()) -> None:
+        self._cluster = Cluster(nodes, data_dir=directory, serve_flags=serve_flags)
+        self._expected_up: dict[int, bool] = {}
+
+    def start(self) -> None:
+        try:
+            self._cluster.start()
+        except BrokerFailed as error:
+            raise SystemFailed(str(error)) from error
+        self._expected_up = dict.fromkeys(self._cluster.nodes, True)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        return {number: node.http for number, node in self._cluster.nodes.items()}
+
+    # faults
+
+    def is_up(self, node: int) -> bool:
+        return self._cluster.nodes[node].is_running
+
+    def kill(self, node: int) -> str:
+        victim = self._cluster.nodes[node]
+        self._expected_up[node] = False
+        pid = victim.pid
+        victim.kill()
+        return f"node {node}, process {pid}, ended with {victim.exit_code}"
+
+    def launch(self, node: int) -> None:
+        if not self.is_up(node):
+            self._cluster.nodes[node].launch()
+        self._expected_up[node] = True
+
+    def pause(self, node: int) -> str:
+        victim = self._cluster.nodes[node]
+        victim.pause()
+        return f"node {node}, process {victim.pid}, is in state {_state_once_stopped(victim.pid)}"
+
+    def resume(self, node: int) -> None:
+        self._cluster.nodes[node].resume()
+
+    def cut(self, ways: Sequence[Way]) -> None:
+        self._cluster.heal()
+        for sender, receiver in ways:
+            self._cluster.cut([sender], [receiver], one_way=True)
+
+    def leader(self, place: TopicPartition) -> int | None:
+        try:
+            return self._cluster.leader(*place, timeout_s=_LEADER_S_MAX)
+        except BrokerFailed:
+            return None
+
+    # the end
+
+    def deaths(self) -> list[str]:
+        dead = [
+            node for node in self._cluster.nodes.values() if self._expected_up[node.node_id] and not node.is_running
+        ]
+        for node in dead:
+            self._expected_up[node.node_id] = False
+        return [
+            f"node {node.node_id} ended by itself with {node.exit_code}{node.process.last_words()}" for node in dead
+        ]
+
+    def recover(self, timeout_s: float) -> list[str]:
+        until = time.monotonic() + timeout_s
+        problems: list[str] = []
+        for _ in range(_STARTS_MAX):
+            problems += self.deaths()
+            for node in self._cluster.nodes:
+                self.launch(node)
+            try:
+                self._cluster.wait_ready(max(1.0, until - time.monotonic()))
+            except BrokerFailed as error:
+                problems.append(str(error))
+                if self._all_up():
+                    break  # they run and do not serve: another start would hide that
+            else:
+                break
+        return problems
+
+    def _all_up(self) -> bool:
+        return all(node.is_running for node in self._cluster.nodes.values())
+
+    def stop(self) -> list[str]:
+        return [problem for node in self._cluster.nodes.values() if (problem := _stop(node)) is not None]
+
+    def data_dirs(self) -> Mapping[int, Path]:
+        return {number: node.data_dir for number, node in self._cluster.nodes.items()}
+
+    def logs(self) -> Mapping[int, str]:
+        return self._cluster.logs()
+
+
+def _stop(node: ClusterNode) -> str | None:
+    if not node.is_running:
+        return f"node {node.node_id} was down at the end, exit code {node.exit_code}"
+    try:
+        code = node.stop()
+    except BrokerFailed as error:
+        return str(error)
+    return f"node {node.node_id} stopped with exit code {code}{node.process.last_words()}" if code else None
+
+
+def _state_once_stopped(pid: int) -> str:
+    """The kernel's letter for the process, T as soon as the signal has stopped it."""
+    until = time.monotonic() + _STOPPED_S_MAX
+    while True:
+        # The name may hold anything, parentheses too; the state follows the last one.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "T" or time.monotonic() >= until:
+            return state
+        time.sleep(_STOPPED_LOOK_S)

@@ -1,0 +1,43 @@
+"""Something that must not be: found by the judges in the history, or by looking at the nodes."""
+
+from typing import Any, Final, NamedTuple
+
+from raftlog.checkers import Anomaly
+
+SHOWN_MAX: Final = 20
+"""Findings of a kind that a report shows."""
+
+
+class Finding(NamedTuple):
+    """`kind` is a judge's kind of anomaly, or one of this harness; `evidence` are lines of the history or of a log."""
+
+    kind: str
+    what: str
+    evidence: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, anomaly: Anomaly) -> "Finding":
+        return cls(anomaly.kind, anomaly.what, tuple(map(str, anomaly.ops)))
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.kind}: {self.what}", *(f"    {line}" for line in self.evidence)))
+
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+class Findings:
+    """All of them are counted, and a bounded number of each kind is kept."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.shown: list[Finding] = []
+
+    def add(self, finding: Finding) -> None:
+        count = self.counts[finding.kind] = self.counts.get(finding.kind, 0) + 1
+        if count <= SHOWN_MAX:
+            self.shown.append(finding)
+
+    def add_counted(self, kind: str, count: int) -> None:
+        """Further ones of a kind, whose details somebody else has dropped."""
+        self.counts[kind] = self.counts.get(kind, 0) + count

@@ -1,0 +1,139 @@
+"""The client processes of a test: started, followed, ended.
+
+    start → all ready → begin(period) → figures … → wait → their parts of the history are whole
+
+They are in sessions of their own: Ctrl-C is for the runner. Whoever closes their stdin ends them at once.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+import jepsen
+from jepsen.runner.options import PARTITIONS, RunOptions
+from jepsen.runner.store import Store
+from jepsen.runner.system import SystemFailed
+from jepsen.workloads.log.configuration import ClientConfiguration, Period, period_line
+
+_ROOT: Final = Path(jepsen.__file__).parents[1]
+_READY_S_MAX: Final = 60.0
+_END_S_MAX: Final = 15.0
+_LOOK_S: Final = 0.02
+
+
+class _Client:
+    def __init__(self, config: ClientConfiguration, store: Store) -> None:
+        self.number = config.number
+        path = store.part(f"client-{config.number}").with_suffix(".json")
+        config.write(path)
+        self.figures: dict[str, int] = {}
+        self.is_ready = False
+        self._said = b""
+        with open(store.logs / f"client-{config.number}.log", "wb") as errors:
+            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-m", "jepsen.workloads.log", str(path)],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        assert self.process.stdout is not None, "its stdout is a pipe"
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    def listen(self) -> None:
+        """Take what it has said since."""
+        assert self.process.stdout is not None, "its stdout is a pipe"
+        *lines, self._said = (self._said + (self.process.stdout.read() or b"")).split(b"\n")
+        for line in lines:
+            if line == b"ready":
+                self.is_ready = True
+            else:
+                self.figures = orjson.loads(line)
+
+    def tell(self, line: bytes) -> None:
+        assert self.process.stdin is not None, "its stdin is a pipe"
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        """End it: at once if it can, otherwise for good."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self.process.wait(_END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Load:
+    """All clients of a test. `close` in any case."""
+
+    def __init__(self, options: RunOptions, addresses: Mapping[int, str], store: Store, epoch_ns: int) -> None:
+        self._store = store
+        self._clients = [
+            _Client(
+                ClientConfiguration(
+                    number=number,
+                    addresses=dict(addresses),
+                    partitions=PARTITIONS,
+                    rate=options.rate / options.clients,
+                    seed=options.seed,
+                    history=store.part(f"client-{number}"),
+                    epoch_ns=epoch_ns,
+                ),
+                store,
+            )
+            for number in range(1, options.clients + 1)
+        ]
+
+    def wait_ready(self) -> None:
+        """Until all clients could begin. Raises `SystemFailed`."""
+        until = time.monotonic() + _READY_S_MAX
+        while not all(client.is_ready for client in self._clients):
+            self.listen()
+            if time.monotonic() >= until:
+                raise SystemFailed(f"the clients were not ready within {_READY_S_MAX:g} s")
+            time.sleep(_LOOK_S)
+
+    def begin(self, period: Period) -> None:
+        for client in self._clients:
+            client.tell(period_line(period))
+
+    def listen(self) -> dict[str, int]:
+        """The clients' figures as they say them, added up. Raises `SystemFailed` when one broke."""
+        total: dict[str, int] = {}
+        for client in self._clients:
+            client.listen()
+            if client.process.poll() not in (None, 0):
+                raise SystemFailed(
+                    f"client {client.number} ended with {client.process.returncode}:\n{self._words(client)}"
+                )
+            for name, count in client.figures.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def wait(self) -> dict[str, int]:
+        """Until all clients ended by themselves; their figures. Raises `SystemFailed` for one that does not."""
+        until = time.monotonic() + _END_S_MAX
+        while any(client.process.poll() is None for client in self._clients):
+            self.listen()
+            if time.monotonic() >= until:
+                raise SystemFailed(f"a client did not end within {_END_S_MAX:g} s after the end of the load")
+            time.sleep(_LOOK_S)
+        return self.listen()
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def _words(self, client: _Client) -> str:
+        return (self._store.logs / f"client-{client.number}.log").read_text(errors="replace")[-4000:]

@@ -1,0 +1,115 @@
+"""The replicas' files, after all nodes have stopped: sound each for itself, and the same bytes on every node.
+
+    log start ≤ compared < end, the greatest end that clients were told
+
+Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. They are read
+here as any program could that knows the format, and not by the broker's own storage code. `raftlog log verify` checks
+each directory with its checksums and indexes.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from jepsen.runner.finding import Finding
+from raftlog.checkers import compare_streams
+from raftlog.errors import InvalidArgument, InvalidBatch
+from raftlog.records import split_batches
+from raftlog.types import TopicPartition
+
+_VERIFY_S_MAX: Final = 120.0
+
+
+def judge_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int]) -> list[Finding]:
+    """What is wrong with the replicas of these partitions. `ends` is exclusive."""
+    findings: list[Finding] = []
+    directories: list[Path] = []
+    for place, end in ends.items():
+        present = {
+            node: directory for node, path in data_dirs.items() if (directory := _directory(path, place)).is_dir()
+        }
+        directories += present.values()
+        if len(present) < min(3, len(data_dirs)):
+            findings.append(Finding("missing-replica", f"{place} is on nodes {sorted(present)} alone"))
+        findings += _compare(place, present, end)
+        findings += _count_copies(place, present, end)
+    return findings + _verify(directories)
+
+
+def _directory(data_dir: Path, place: TopicPartition) -> Path:
+    return data_dir / place.topic / str(place.partition)
+
+
+def _segments(directory: Path) -> dict[int, Path]:
+    return {int(path.stem): path for path in sorted(directory.glob("*.log"))}
+
+
+def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
+    segments = {node: _segments(directory) for node, directory in directories.items()}
+    if not all(segments.values()):
+        empty = [node for node, found in segments.items() if not found]
+        return [Finding("replicas-differ", f"{place} has no segment on nodes {empty}")]
+    start = max(min(found) for found in segments.values())
+    findings = []
+    for base in sorted({base for found in segments.values() for base in found if start <= base < end}):
+        without = [node for node, found in segments.items() if base not in found and base < max(found)]
+        if without:
+            findings.append(Finding("replicas-differ", f"{place} has no segment {base} on nodes {without}"))
+        streams = {f"node {node}": _batches(found[base], end) for node, found in segments.items() if base in found}
+        try:
+            difference = compare_streams(streams)
+        except (InvalidBatch, InvalidArgument) as error:
+            findings.append(Finding("damaged-log", f"{place}, segment {base}: {error}"))
+        else:
+            if difference is not None:
+                findings.append(Finding(difference.kind, f"{place}, segment {base}: {difference.what}"))
+    return findings
+
+
+def _batches(path: Path, end: int) -> Iterator[tuple[int, memoryview]]:
+    """Position and bytes of the batches below the end."""
+    position = 0
+    for header, batch in split_batches(path.read_bytes()):
+        if header.base_offset >= end:
+            return
+        yield position, memoryview(batch)
+        position += len(batch)
+
+
+def _count_copies(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
+    """Everything that was acknowledged stands on a majority."""
+    reached = {node: _next_offset(directory) for node, directory in directories.items()}
+    if 2 * sum(offset >= end for offset in reached.values()) > len(directories):
+        return []
+    return [Finding("too-few-copies", f"{place} ended at {end} for clients, and its replicas end at {reached}")]
+
+
+def _next_offset(directory: Path) -> int:
+    segments = _segments(directory)
+    if not segments:
+        return 0
+    reached = max(segments)
+    try:
+        for header, _ in split_batches(segments[reached].read_bytes()):
+            reached = header.next_offset
+    except InvalidBatch:
+        return reached  # what lies behind is none; the comparison says so
+    return reached
+
+
+def _verify(directories: Sequence[Path]) -> list[Finding]:
+    command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--json", *map(str, directories)]
+    done = subprocess.run(command, capture_output=True, timeout=_VERIFY_S_MAX, check=False)  # noqa: S603 - our own
+    if done.returncode == 0:
+        return []
+    said = done.stderr.decode(errors="replace").strip()
+    try:
+        logs = orjson.loads(done.stdout)["logs"]
+    except (orjson.JSONDecodeError, KeyError):
+        return [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
+    problems = [f"{log['path']}: {problem}" for log in logs for problem in log["problems"]]
+    return [Finding("damaged-log", f"raftlog log verify: {problem}") for problem in problems or [said]]

@@ -1,0 +1,152 @@
+"""The results of a test as one JSON object, and as text for people."""
+
+import io
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from jepsen.runner.finding import SHOWN_MAX
+from jepsen.runner.options import PARTITIONS, RunOptions
+from jepsen.runner.trial import Outcome
+from jepsen.runner.verdict import Judged, Word, doubts, word_for
+
+_WIDTH: Final = 140
+_COMPLAINTS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', "Traceback")
+_COMPLAINTS_SHOWN: Final = 5
+_REPORT_FINDINGS: Final = 30
+
+
+def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that `results.json` holds. `judged.findings` gets what was found outside of the history."""
+    for finding in outcome.findings:
+        judged.findings.add(finding)
+    doubted = doubts(judged, PARTITIONS, outcome.schedule, outcome.happened)
+    if outcome.broken is not None:
+        doubted.insert(0, f"the test was not finished: {outcome.broken}")
+    word = word_for(judged.findings, doubted)
+    figures = [judged.availability.of(fault, PARTITIONS, outcome.begin_ns) for fault in outcome.happened]
+    quiet = judged.availability.quiet(outcome.happened, outcome.begin_ns, options.seconds)
+    return {
+        "verdict": word,
+        "valid": {"valid": True, "invalid": False, "unknown": None}[word],
+        "doubts": doubted,
+        "broken": outcome.broken,
+        "anomalies": judged.findings.counts,
+        "findings": [finding.as_json() for finding in judged.findings.shown],
+        "options": options._asdict(),
+        "command": options.command,
+        "commit": _commit(),
+        "operations": judged.operations,
+        "outcomes": judged.counts,
+        "acknowledged_records": sum(judged.acknowledged_by_partition.values()),
+        "acknowledged_by_partition": {str(place): n for place, n in judged.acknowledged_by_partition.items()},
+        "polled_records": judged.polled_records,
+        "not_offered": outcome.figures.get("not_offered", 0),
+        "worst_lag_s": round(judged.worst_lag_ns / 1e9, 3),
+        "faults": [each.as_json() for each in figures],
+        "quiet": quiet.as_json(),
+        "recovered_s": outcome.recovered_s,
+        "settled_s": outcome.drained.settled_s if outcome.drained is not None else None,
+        "read_s": outcome.drained.read_s if outcome.drained is not None else None,
+        "complaints": {name: found for name, text in logs.items() if (found := _complaints(text))},
+    }
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whichever git there is
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _complaints(text: str) -> dict[str, Any]:
+    """Errors in a log: how many, and the first of them. Empty when there are none."""
+    found = [line for line in text.splitlines() if any(mark in line for mark in _COMPLAINTS)]
+    return {"count": len(found), "first": found[:_COMPLAINTS_SHOWN]} if found else {}
+
+
+def report_text(results: Mapping[str, Any], store: Path) -> str:
+    """What a person wants to know, worst first."""
+    console = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
+    word: Word = results["verdict"]
+    console.print(f"{word.upper()}  {results['command']}  (commit {results['commit']})", markup=False)
+    for doubt in results["doubts"]:
+        console.print(f"  {doubt}", markup=False)
+    _print_findings(console, results)
+    console.print(_operations(results["outcomes"]))
+    console.print(_sentence(results), markup=False)
+    if results["faults"]:
+        console.print(_faults(results["faults"]))
+    for name, complaints in results["complaints"].items():
+        console.print(f"log of {name}: {complaints['count']} errors, the first: {complaints['first'][0]}", markup=False)
+    console.print(f"everything is in {store}", markup=False, soft_wrap=True)
+    assert isinstance(console.file, io.StringIO), "the console writes into memory"
+    return console.file.getvalue()
+
+
+def _print_findings(console: Console, results: Mapping[str, Any]) -> None:
+    if not results["anomalies"]:
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in results["anomalies"].items())
+    console.print(f"found: {kinds} (at most {SHOWN_MAX} of each are kept)", markup=False)
+    for finding in results["findings"][:_REPORT_FINDINGS]:
+        console.print(f"- {finding['kind']}: {finding['what']}", markup=False)
+        for line in finding["evidence"]:
+            console.print(f"      {line}", markup=False, soft_wrap=True)
+    console.print()
+
+
+def _operations(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
+    table = Table("operation", box=None, header_style="bold")
+    names = ("ok", "fail", "info", "open")
+    for name in names:
+        table.add_column(name, justify="right")
+    for kind, counts in sorted(outcomes.items()):
+        table.add_row(kind, *(f"{counts.get(name, 0):,}" for name in names))
+    return table
+
+
+def _sentence(results: Mapping[str, Any]) -> str:
+    quiet = results["quiet"]
+    parts = [
+        f"{results['acknowledged_records']:,} records acknowledged, {results['polled_records']:,} polled; "
+        f"{results['not_offered']:,} requests not offered; worst lag {results['worst_lag_s']:.1f} s"
+    ]
+    if quiet["share"] is not None:
+        parts.append(
+            f"without faults ({quiet['seconds']:.0f} s): "
+            f"{100 * quiet['share']:.2f} % of {quiet['sends']:,} sends succeeded"
+        )
+    if results["settled_s"] is not None:
+        parts.append(
+            f"healed: all served after {results['recovered_s']:.2f} s, every node took writes to every partition "
+            f"after {results['settled_s']:.2f} s more, everything was read from every node in {results['read_s']:.2f} s"
+        )
+    return "\n".join(parts)
+
+
+def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("at", "for", "fault", box=None, header_style="bold")
+    for name in ("no write", "worst partition", "ok", "refused", "unknown"):
+        table.add_column(name, justify="right")
+    for each in faults:
+        fault = each["fault"]
+        table.add_row(
+            f"{fault['begin_s']:.1f} s",
+            f"{fault['end_s'] - fault['begin_s']:.1f} s",
+            fault["what"],
+            f"{each['without_write_s']:.2f} s",
+            f"{each['worst_partition_s']:.2f} s {each['worst_partition']}",
+            f"{each['acknowledged']:,}",
+            f"{each['refused']:,}",
+            f"{each['unknown']:,}",
+        )
+    return table

@@ -1,0 +1,97 @@
+"""The folder of one run, and the files in it.
+
+STORE/{time}-{workload}-{faults}-seed{N}/
+  history.jsonl     all operations of all processes, in the order of time (format: raftlog.checkers.json_lines)
+  results.json      the verdict and all figures
+  report.txt        the same for people
+  timeline.json     the faults as they happened
+  logs/             the nodes' logs, and what clients said on stderr
+  data/             the nodes' directories; kept on failure, or when it was asked for
+"""
+
+import heapq
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from jepsen.runner.options import RunOptions
+
+_INDENT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+class Store:
+    """Made with its directories."""
+
+    def __init__(self, parent: Path, options: RunOptions) -> None:
+        faults = "+".join(options.faults) or "none"
+        stamp = time.strftime("%Y%m%dT%H%M%S")
+        name = f"{stamp}-{options.workload}-{faults}-seed{options.seed}"
+        self.path = _new_directory(parent.absolute(), name)
+        self.data = self.path / "data"
+        self.parts = self.path / "parts"
+        self.logs = self.path / "logs"
+        for directory in (self.data, self.parts, self.logs):
+            directory.mkdir()
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    def part(self, name: str) -> Path:
+        """Where one process writes its history."""
+        return self.parts / f"{name}.jsonl"
+
+    def merge_history(self) -> None:
+        """One history of all parts; the parts go."""
+        with open(self.history, "wb") as history:
+            history.writelines(merge(_lines(part) for part in sorted(self.parts.glob("*.jsonl"))))
+        shutil.rmtree(self.parts)
+
+    def write_json(self, name: str, content: Any) -> None:
+        (self.path / name).write_bytes(orjson.dumps(content, option=_INDENT))
+
+    def write_text(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+
+    def drop_data(self) -> None:
+        shutil.rmtree(self.data)
+
+
+def _new_directory(parent: Path, name: str) -> Path:
+    """With a number behind the name where two runs begin in one second."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        path = parent / (f"{name}-{number}" if number else name)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Whole lines; a last one that its process did not finish is none."""
+    with open(path, "rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def merge(parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """The lines of all parts by time, each part's in its own order.
+
+    At one and the same time invocations come first: what is not known to be earlier counts as concurrent.
+    """
+    return (line for _, _, line in heapq.merge(*(_timed(part) for part in parts), key=lambda entry: entry[:2]))
+
+
+def _timed(lines: Iterable[bytes]) -> Iterator[tuple[int, bool, bytes]]:
+    for line in lines:
+        entry = orjson.loads(line)
+        yield entry["time"], entry["type"] != "invoke", line

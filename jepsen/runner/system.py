@@ -1,0 +1,40 @@
+"""What a test needs of the system that it tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from jepsen.nemeses.nemesis import Victims
+
+
+class SystemFailed(Exception):
+    """The system could not even be started, or the machinery around it broke: there is nothing to be judged."""
+
+
+class System(Victims, Protocol):
+    """Nodes that serve the HTTP API; node ids from 1. All calls block, and come from one thread."""
+
+    def start(self) -> None:
+        """Until all nodes serve. Raises `SystemFailed`."""
+
+    def close(self) -> None:
+        """End whatever runs. May be called at any time, also twice."""
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """HTTP addresses by node id, known from the start on; they stay the same."""
+
+    def deaths(self) -> list[str]:
+        """Nodes that ended by themselves since the last call, with what they said at the end."""
+
+    def recover(self, timeout_s: float) -> list[str]:
+        """Start what is down, and wait until all serve; what does not, and why."""
+
+    def stop(self) -> list[str]:
+        """End all nodes in an orderly way; what went wrong."""
+
+    def data_dirs(self) -> Mapping[int, Path]:
+        """Data directories by node id; empty when there are none to be looked at."""
+
+    def logs(self) -> Mapping[int, str]:
+        """What each node said."""

@@ -1,0 +1,189 @@
+"""One test, from the start of the system to the verdict.
+
+    start → topics → clients ready → load with faults → heal, restart → drain → stop → compare → judge
+
+Whatever ends it early, all processes end and the history is kept and judged as far as it goes.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from jepsen.nemeses.nemesis import Happened, Nemesis
+from jepsen.nemeses.schedule import Fault, draw_schedule
+from jepsen.runner.finding import Finding
+from jepsen.runner.load import Load
+from jepsen.runner.options import PARTITIONS, REPLICATION_MAX, TOPIC_CONFIGS, TOPICS, RunOptions
+from jepsen.runner.replicas import judge_replicas
+from jepsen.runner.store import Store
+from jepsen.runner.system import System, SystemFailed
+from jepsen.workloads.log.access import Access
+from jepsen.workloads.log.configuration import Period
+from jepsen.workloads.log.drain import Drain, Drained
+from jepsen.workloads.log.recording import MERGED_CLOCK, HistoryWriter, clock_since
+from raftlog.client import BrokerClient
+from raftlog.errors import OutcomeUnknown, RaftlogError, TopicExists, Unavailable
+
+LOOK_S: Final = 0.02
+BEGIN_IN_S: Final = 0.2
+TOPIC_ATTEMPTS: Final = 20
+Progress = Callable[[str, float, dict[str, int], list[str]], None]
+"""Called often: the stage, its share that is done (0 to 1), the clients' figures, the faults under way."""
+
+
+class Outcome(NamedTuple):
+    """What happened, before the history is judged. `broken` is why the test could not be finished."""
+
+    schedule: tuple[Fault, ...]
+    happened: tuple[Happened, ...]
+    begin_ns: int
+    """Of the load, on the history's clock."""
+    figures: dict[str, int]
+    recovered_s: float | None
+    drained: Drained | None
+    findings: tuple[Finding, ...]
+    broken: str | None
+
+
+class Trial:
+    """`run` once."""
+
+    def __init__(self, options: RunOptions, system: System, store: Store, progress: Progress) -> None:
+        self._options, self._system, self._store, self._progress = options, system, store, progress
+        self._epoch_ns = MERGED_CLOCK()
+        self._findings: list[Finding] = []
+        self._figures: dict[str, int] = {}
+        self._nemesis: Nemesis | None = None
+        self._schedule: tuple[Fault, ...] = ()
+        self._begin_ns = 0
+        self._recovered_s: float | None = None
+        self._drained: Drained | None = None
+        self._history = HistoryWriter(store.part("nemesis"), clock_since(self._epoch_ns))
+
+    def run(self) -> Outcome:
+        """Never raises for what the system does; `KeyboardInterrupt` counts as the end."""
+        broken = None
+        try:
+            self._run()
+        except SystemFailed as error:
+            broken = str(error)
+        except KeyboardInterrupt:
+            broken = "interrupted"
+        finally:
+            self._history.close()
+            logs = self._system.logs()
+            self._system.close()
+        for node, text in logs.items():
+            (self._store.logs / f"node-{node}.log").write_text(text)
+        self._store.merge_history()
+        return Outcome(
+            schedule=self._schedule,
+            happened=tuple(self._nemesis.happened) if self._nemesis is not None else (),
+            begin_ns=self._begin_ns,
+            figures=self._figures,
+            recovered_s=self._recovered_s,
+            drained=self._drained,
+            findings=tuple(self._findings),
+            broken=broken,
+        )
+
+    def _run(self) -> None:
+        self._tell("starting the brokers", 0)
+        self._system.start()
+        asyncio.run(self._create_topics())
+        load = Load(self._options, self._system.addresses, self._store, self._epoch_ns)
+        try:
+            self._tell("starting the clients", 0)
+            load.wait_ready()
+            self._under_load(load)
+        finally:
+            load.close()
+        self._recover()
+        self._tell("reading everything back", 0)
+        self._drained = asyncio.run(self._drain())
+        self._note_drained(self._drained)
+        self._compare(self._drained)
+
+    async def _create_topics(self) -> None:
+        options = self._options
+        async with BrokerClient(list(self._system.addresses.values())) as client:
+            for topic, partitions in TOPICS.items():
+                copies = min(options.nodes, REPLICATION_MAX)
+                await _created(client, topic, partitions, copies, TOPIC_CONFIGS.get(topic, {}))
+
+    def _under_load(self, load: Load) -> None:
+        options = self._options
+        begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
+        self._begin_ns = begin_ns - self._epoch_ns
+        nodes = sorted(self._system.addresses)
+        self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(PARTITIONS))
+        nemesis = self._nemesis = Nemesis(self._system, self._schedule, PARTITIONS, self._note)
+        load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
+        while (now_s := (MERGED_CLOCK() - begin_ns) / 1e9) < options.seconds:
+            nemesis.step(now_s)
+            self._note_deaths()
+            self._figures = load.listen()
+            self._tell("load", now_s / options.seconds, nemesis.under_way)
+            time.sleep(LOOK_S)
+        nemesis.finish((MERGED_CLOCK() - begin_ns) / 1e9)
+        self._tell("last answers", 1)
+        self._figures = load.wait()
+
+    def _recover(self) -> None:
+        self._tell("waiting until all brokers serve", 0)
+        began = time.monotonic()
+        problems = self._system.recover(self._options.recovery_s)
+        self._recovered_s = time.monotonic() - began
+        self._history.nemesis("everything is healed")
+        self._findings += [Finding("not-recovered", problem) for problem in problems]
+
+    async def _drain(self) -> Drained:
+        async with Access(self._system.addresses) as access:
+            client = self._options.clients + 1
+            return await Drain(access, self._history, PARTITIONS, client, self._options.recovery_s).run()
+
+    def _note_drained(self, drained: Drained) -> None:
+        bound = f"within {self._options.recovery_s:g} s after everything was healed"
+        for place in drained.unsettled:
+            self._findings.append(Finding("not-writable", f"{place} took no write {bound}"))
+        for place in drained.unread:
+            self._findings.append(Finding("not-readable", f"{place} did not show all records {bound}"))
+
+    def _compare(self, drained: Drained) -> None:
+        self._note_deaths()
+        self._tell("stopping the brokers", 0)
+        self._findings += [Finding("unclean-stop", problem) for problem in self._system.stop()]
+        self._tell("comparing the replicas", 0)
+        data_dirs = self._system.data_dirs()
+        if data_dirs:
+            self._findings += judge_replicas(data_dirs, drained.ends)
+
+    def _note_deaths(self) -> None:
+        for death in self._system.deaths():
+            self._history.nemesis(death.splitlines()[0])
+            self._findings.append(Finding("broker-died", death))
+
+    def _note(self, what: str, more: dict[str, Any]) -> None:
+        self._history.nemesis(what, **more)
+
+    def _tell(self, stage: str, share: float, under_way: list[str] | None = None) -> None:
+        self._progress(stage, share, self._figures, under_way or [])
+
+
+async def _created(client: BrokerClient, topic: str, partitions: int, copies: int, config: dict[str, str]) -> None:
+    """Raises `SystemFailed` when the topic cannot be made."""
+    for attempt in range(TOPIC_ATTEMPTS):
+        try:
+            await client.create_topic(topic, partitions, copies, config)
+        except TopicExists:
+            if attempt == 0:
+                raise SystemFailed(f"topic {topic} exists before the test") from None
+            return
+        except (Unavailable, OutcomeUnknown):
+            await asyncio.sleep(0.1)
+        except RaftlogError as error:
+            raise SystemFailed(f"topic {topic} could not be made: {error}") from error
+        else:
+            return
+    raise SystemFailed(f"topic {topic} could not be made in {TOPIC_ATTEMPTS} attempts")

@@ -1,0 +1,146 @@
+"""From a history and what was found on the nodes to a verdict.
+
+    invalid: something was found    unknown: nothing was, but too little happened to believe in it    valid: neither
+
+A test that acknowledged nothing, or in which a fault that was asked for never happened, says nothing about the log; it
+never passes.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import orjson
+
+from jepsen.nemeses.nemesis import Happened
+from jepsen.nemeses.schedule import Fault
+from jepsen.runner.availability import Availability
+from jepsen.runner.finding import Finding, Findings
+from jepsen.runner.strict import StrictJudge
+from raftlog.checkers import Op, Panel, Rules, Send, read_lines
+from raftlog.checkers.history import INVOKE, LIST, OK, POLL, SEND
+from raftlog.types import TopicPartition
+
+Word = Literal["valid", "invalid", "unknown"]
+ACKNOWLEDGED_MIN: Final = 50
+ACKNOWLEDGED_SHARE_MIN: Final = 0.05
+"""Of all sends with `acks=all`."""
+
+
+class Judged(NamedTuple):
+    """What the history says. `counts` are completions by kind of operation and outcome; `open` never completed."""
+
+    findings: Findings
+    operations: int
+    counts: dict[str, dict[str, int]]
+    acknowledged_by_partition: dict[TopicPartition, int]
+    polled_records: int
+    worst_lag_ns: int
+    availability: Availability
+    asked_all: int
+    """Completed sends with `acks=all`."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Sends that were."""
+        return self.counts.get(SEND, {}).get(OK, 0)
+
+
+def judge(history: Path, *, drained: bool) -> Judged:
+    """Judge a history file. Without a drain nobody can say that what was not read is lost."""
+    judging = _Judging(drained)
+    with open(history, "rb") as raw, open(history, "rb") as lines:
+        for line, op in zip(raw, read_lines(lines), strict=True):
+            judging.feed(line, op)
+    return judging.finish()
+
+
+class _Judging:
+    def __init__(self, drained: bool) -> None:
+        self._drained = drained
+        self._findings = Findings()
+        self._panel = Panel(Rules(dense=True, forward_only_commits=True))
+        self._strict = StrictJudge(self._findings)
+        self._availability = Availability()
+        self._pending: dict[int, Op] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        self._acknowledged: dict[TopicPartition, int] = {}
+        self._polled = 0
+        self._asked_all = 0
+
+    def feed(self, line: bytes, op: Op) -> None:
+        self._panel.feed(op)
+        entry = orjson.loads(line)
+        self._strict.feed(line, entry)
+        if op.type == INVOKE:
+            self._pending[op.process] = op
+            return
+        invocation = self._pending.pop(op.process, None)
+        if invocation is None:
+            return
+        by_outcome = self._counts.setdefault(op.kind, {})
+        by_outcome[op.type] = by_outcome.get(op.type, 0) + 1
+        if isinstance(op.payload, Send):
+            self._note_send(invocation, op, op.payload, entry)
+        elif op.kind == POLL and op.type == OK:
+            self._polled += sum(len(fetched["offsets"]) for fetched in entry["value"])
+
+    def _note_send(self, invocation: Op, op: Op, send: Send, entry: dict[str, Any]) -> None:
+        asked_all = entry.get("acks") == "all"
+        self._asked_all += asked_all
+        self._availability.note(invocation.time_ns, op.time_ns, op.type, send.partition, asked_all=asked_all)
+        if op.type == OK:
+            self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
+
+    def finish(self) -> Judged:
+        verdict = self._panel.finish()
+        shown: dict[str, int] = {}
+        for anomaly in verdict.anomalies:
+            if anomaly.kind != "unseen" or self._drained:
+                self._findings.add(Finding.of(anomaly))
+                shown[anomaly.kind] = shown.get(anomaly.kind, 0) + 1
+        for kind, count in verdict.counts.items():
+            if kind in shown:
+                self._findings.add_counted(kind, count - shown[kind])
+        self._strict.finish()
+        for op in self._pending.values():
+            by_outcome = self._counts.setdefault(op.kind, {})
+            by_outcome["open"] = by_outcome.get("open", 0) + 1
+        return Judged(
+            findings=self._findings,
+            operations=verdict.operations,
+            counts=self._counts,
+            acknowledged_by_partition=self._acknowledged,
+            polled_records=self._polled,
+            worst_lag_ns=verdict.worst_lag_ns,
+            availability=self._availability,
+            asked_all=self._asked_all,
+        )
+
+
+def doubts(
+    judged: Judged, partitions: Iterable[TopicPartition], schedule: Sequence[Fault], happened: Sequence[Happened]
+) -> list[str]:
+    """Why a test in which nothing was found does not prove anything all the same."""
+    found = []
+    least = max(ACKNOWLEDGED_MIN, ACKNOWLEDGED_SHARE_MIN * judged.asked_all)
+    if judged.acknowledged < least:
+        found.append(
+            f"only {judged.acknowledged} of {judged.asked_all} sends were acknowledged, {least:.0f} are the least"
+        )
+    untouched = [str(place) for place in partitions if not judged.acknowledged_by_partition.get(place)]
+    if untouched:
+        found.append(f"nothing was acknowledged in {', '.join(untouched)}")
+    if not judged.polled_records:
+        found.append("nobody polled anything")
+    if not judged.counts.get(LIST, {}).get(OK):
+        found.append("nobody was told where a partition ends")
+    missing = {fault.kind for fault in schedule} - {fault.kind for fault in happened}
+    found += [f"no {kind} happened, although it was asked for" for kind in sorted(missing)]
+    return found
+
+
+def word_for(findings: Findings, doubted: Sequence[str]) -> Word:
+    if findings.counts:
+        return "invalid"
+    return "unknown" if doubted else "valid"

@@ -1,0 +1,114 @@
+"""A cluster of whole brokers in virtual time: what is watched of it, and the history of its clients.
+
+    machines          first those that found the cluster, then those that join it
+    names             of topics, as clients use them now; each has its administrator
+    watch, panel      judge what is seen inside, and what clients are told
+
+Made by `run`.
+"""
+
+from typing import Final, TypeAlias
+
+from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
+from jepsen.simulation.brokers.machine import Machine as AnyMachine
+from jepsen.simulation.brokers.options import BrokerOptions
+from jepsen.simulation.brokers.site import Site
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.checkers import Op, Panel, Recorder
+from raftlog.config import TopicConfig
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.multiraft import Surroundings
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.raft import Role
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+
+Machine: TypeAlias = AnyMachine[Broker]
+START_S: Final = 2.0
+"""Brokers are started within this, those that join within `JOIN_S` more."""
+JOIN_S: Final = 5.0
+HTTP_PORT: Final = 8080
+ANOMALIES_MAX: Final = 1_000_000
+"""Kept of each kind: records of deleted topics that nobody read are among them, and mean nothing."""
+
+
+class BrokerCluster(Site[Broker]):
+    """See the module."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        super().__init__("brokers", options)
+        self.options = options
+        self.panel = Panel(kept_max=ANOMALIES_MAX)
+        self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
+        self.names = [f"topic-{place}" for place in range(options.topics)]
+        self.wanted: dict[GroupKey, tuple[str, int]] = {}
+        """Partitions that clients shall write to now; any when it is empty."""
+        self._processes = 0
+
+    # the program
+
+    async def run_process(self, machine: Machine, around: Surroundings) -> None:
+        broker = await Broker.open(self._settings(machine), surroundings=around)
+        self.watch_process(machine, broker.node, broker.metadata)
+        await broker.start(http=f"{machine.name}:{HTTP_PORT}")
+        self.watch.saw_cluster_id(machine.node, broker.cluster_id)
+        machine.service = broker
+        machine.note(f"serves in cluster {broker.cluster_id}")
+        failure = await broker.node.ended
+        if failure is not None:
+            raise failure
+
+    def _settings(self, machine: Machine) -> BrokerSettings:
+        options = self.options
+        seeds = [(f"n{number}", RPC_PORT) for number in range(1, options.seeds + 1)]
+        self.random(f"seeds {machine.node_id}").shuffle(seeds)
+        return BrokerSettings(
+            data_dir=DATA_DIR,
+            node_id=machine.node_id,
+            rpc=(machine.name, RPC_PORT),
+            seeds=tuple(seeds),
+            insecure=True,
+            topic_config=TopicConfig(segment_bytes=options.segment_bytes, max_message_bytes=64 * 1024),
+            retention_interval_s=1.0,
+            offsets_partitions=2,
+            metadata_growth_bytes_max=options.metadata_growth_bytes,
+            driver=options.driver_config(),
+        )
+
+    # life
+
+    def start(self) -> None:
+        """Start every machine, each at a time of its own; those that join come later."""
+        random = self.random("start")
+        for machine in self.machines.values():
+            is_seed = machine.node_id <= self.options.seeds
+            self.start_within(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
+
+    def new_process(self) -> int:
+        """The number of a client's process in the history."""
+        self._processes += 1
+        return self._processes
+
+    def _feed(self, op: Op) -> None:
+        for anomaly in self.panel.feed(op):
+            raise PropertyBroken(anomaly.kind, {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))})
+
+    # what is known from outside
+
+    def replicas(self, key: GroupKey) -> list[tuple[Machine, Group]]:
+        """Replicas of a group in processes that can be asked."""
+        found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving())
+        return [(machine, group) for machine, group in found if group is not None]
+
+    def leader(self, key: GroupKey) -> tuple[Machine, Group] | None:
+        """The leader of the latest term among those that can work now."""
+        leaders = [
+            (group.core.term, machine, group)
+            for machine, group in self.replicas(key)
+            if machine.is_running and group.core.role is Role.LEADER
+        ]
+        return max(leaders, key=lambda each: each[0])[1:] if leaders else None
+
+    def keys(self) -> list[GroupKey]:
+        """All groups that some broker has a replica of, in a fixed order."""
+        return sorted({key for _, broker in self.serving() for key in broker.node.driver.groups})

@@ -1,0 +1,241 @@
+"""The end of a run of brokers: everything heals, and then everything has to come right within a bound.
+
+In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
+state are equal, and hold what was answered; every partition takes a write; damage is repaired; every broker has just
+the replicas that are assigned to it, and those of a group are equal, file by file. Then every partition is read from
+its start to its end through some broker, and the history is judged as a whole.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from jepsen.simulation.brokers.administering import Topic
+from jepsen.simulation.brokers.clients import Known
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.draining import Drain
+from jepsen.simulation.brokers.nemesis import Nemesis
+from jepsen.simulation.brokers.workload import Workload
+from jepsen.simulation.convergence import describe
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.checkers import Send
+from raftlog.errors import CorruptBatch
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.raft import ReplicaId
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Index, TopicPartition
+
+LOOK_S: Final = 0.2
+WRITES_S: Final = 2.0
+
+
+class Convergence:
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster, workload: Workload, nemesis: Nemesis) -> None:
+        self.cluster, self.workload, self.nemesis = cluster, workload, nemesis
+        self.loop, self.options = cluster.loop, cluster.options
+
+    def demand(self) -> None:
+        """Heal, wait, and compare. Raises `PropertyBroken`."""
+        options = self.options
+        self.nemesis.end()
+        healed_ns = self.loop.now_ns
+        self._within(options.start_s, "not-serving", self._not_serving)
+        self.workload.stop_administrators()
+        self._within(options.start_s, "metadata-differs", self._different_metadata)
+        self._check_topics()
+        self.cluster.wanted = self._partitions()
+        self._within(options.progress_s, "no-progress", partial(self._without_writes, healed_ns))
+        self.loop.run_for(WRITES_S)
+        self.workload.stop()
+        self._sweep()
+        self._within(options.convergence_s, "no-repair", self._damaged)
+        self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
+        self._within(options.convergence_s, "no-convergence", self._different)
+        Drain(self.cluster, self._partitions()).read_all()
+        for key in self._keys():
+            compare_files(self.cluster, key)
+        self._check_topics()
+        self._judge()
+
+    def _judge(self) -> None:
+        """The whole history; of topics that were deleted nobody could read everything."""
+        read = self._read_partitions()
+        for anomaly in self.cluster.panel.finish().anomalies:
+            sent = anomaly.ops[0].payload
+            if anomaly.kind == "unseen" and isinstance(sent, Send) and sent.partition not in read:
+                continue
+            numbers = {"what": anomaly.what, "operations": "; ".join(map(str, anomaly.ops))}
+            raise PropertyBroken(anomaly.kind, numbers)
+
+    def _within(self, bound_s: float, name: str, missing: Callable[[], list[str]]) -> None:
+        """Wait until nothing is missing."""
+        deadline_ns = self.loop.now_ns + int(bound_s * SECOND_NS)
+        while wanted := missing():
+            if self.loop.now_ns >= deadline_ns:
+                numbers = {"bound_s": bound_s, "missing": "; ".join(wanted[:20]), "cluster": self._picture()}
+                raise PropertyBroken(name, numbers)
+            self.loop.run_for(LOOK_S)
+
+    # the controller
+
+    def _state(self) -> ControllerState:
+        return self.cluster.serving()[0][1].metadata.state
+
+    def _not_serving(self) -> list[str]:
+        return [machine.name for machine in self.cluster.machines.values() if machine.service is None]
+
+    def _different_metadata(self) -> list[str]:
+        brokers = self.cluster.serving()
+        if len(brokers) < len(self.cluster.machines):
+            return self._not_serving()
+        copies = {machine.name: broker.metadata.state for machine, broker in brokers}
+        newest = max(copies.values(), key=lambda state: state.applied_index)
+        missing = [
+            f"{name} applied {state.applied_index} of {newest.applied_index}"
+            for name, state in copies.items()
+            if state.state_hash() != newest.state_hash()
+        ]
+        unknown = [name for node, name in self._names().items() if newest.brokers.get(node) is None]
+        return missing + [f"{name} is not registered" for name in unknown]
+
+    def _names(self) -> dict[int, str]:
+        return {machine.node_id: machine.name for machine in self.cluster.machines.values()}
+
+    def _check_topics(self) -> None:
+        """What administrators were told holds; what is not sure may be either way."""
+        state = self._state()
+        for admin in self.workload.administrators:
+            found = state.topic(admin.name).topic_id if state.has_topic(admin.name) else None
+            numbers = {"topic": admin.name, "id": admin.topic_id, "found": found}
+            if admin.topic is Topic.PRESENT and found != admin.topic_id:
+                raise PropertyBroken("created-topic-gone", numbers)
+            if admin.topic is Topic.ABSENT and found is not None:
+                raise PropertyBroken("deleted-topic-back", numbers)
+            if admin.topic is Topic.LEAVING and found not in (None, admin.topic_id):
+                raise PropertyBroken("topic-from-nowhere", numbers)
+
+    # partitions
+
+    def _partitions(self) -> dict[GroupKey, tuple[str, int]]:
+        """All partitions of all topics that there are, but for internal ones."""
+        state = self._state()
+        return {
+            GroupName(topic.topic_id, number).group_id.bytes: (topic.name, number)
+            for topic in sorted(state.topics, key=lambda topic: topic.name)
+            if not topic.creation.is_internal
+            for number in range(topic.partition_count)
+        }
+
+    def _read_partitions(self) -> set[TopicPartition]:
+        """What they are called in the history; never iterated."""
+        state = self._state()
+        return {
+            Known(name, state.topic(name).topic_id, 0).partition(number) for name, number in self._partitions().values()
+        }
+
+    def _keys(self) -> list[GroupKey]:
+        return self.cluster.keys()
+
+    def _without_writes(self, since_ns: int) -> list[str]:
+        written = self.workload.written_since(since_ns)
+        self.cluster.wanted = {key: at for key, at in self._partitions().items() if key not in written}
+        return [f"{name}/{number} took no write" for name, number in self.cluster.wanted.values()]
+
+    def _sweep(self) -> None:
+        """Read every file that may be damaged, as a scrub does."""
+        for damage in self.nemesis.faults.open_damages():
+            damage.machine.call(partial(_scrub, damage.key))
+
+    def _damaged(self) -> list[str]:
+        damages = self.nemesis.faults.open_damages()
+        return [f"{damage.machine.name} {damage.wrong.path} at {damage.wrong.position}" for damage in damages]
+
+    def _misplaced(self) -> list[str]:
+        """Replicas that are missing, and those that should be gone."""
+        state, found = self._state(), []
+        for machine, broker in self.cluster.serving():
+            me, groups = broker.node.identity.replica, broker.node.driver.groups
+            wanted = _assigned(state, me)
+            found += [f"{machine.name} has no replica of {name}" for key, name in wanted.items() if key not in groups]
+            found += [
+                f"{machine.name} still has {group.path}"
+                for key, group in groups.items()
+                if key not in wanted and group.group_id != broker.metadata.group_id
+            ]
+        return found
+
+    def _different(self) -> list[str]:
+        return [self.cluster.watch.group(key).name for key in self._keys() if not is_same_everywhere(self.cluster, key)]
+
+    def _picture(self) -> str:
+        """Every replica in a line."""
+        lines = []
+        for key in self._keys():
+            name = self.cluster.watch.group(key).name
+            lines += [f"\n    {name} {machine.name} {describe(group)}" for machine, group in self.cluster.replicas(key)]
+        for machine in self.cluster.machines.values():
+            if machine.service is None:
+                lines.append(f"\n    {machine.name} does not serve; its last process ended: {machine.end}")
+        return "".join(lines)
+
+
+def _assigned(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
+    return {
+        group.group_id.bytes: f"{state.topic_by_id(group.topic_id).name}/{group.partition}"
+        for group in state.groups_of(me)
+    }
+
+
+def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
+    """All members hold and have delivered what the leader holds."""
+    found = cluster.leader(key)
+    if found is None:
+        return False
+    core = found[1].core
+    members = [group for _, group in cluster.replicas(key)]
+    return len(members) >= len(core.configuration.all_members()) and all(
+        group.core.last_id == core.last_id and group.applied_index == core.last_id.index for group in members
+    )
+
+
+def _scrub(key: GroupKey, broker: Broker) -> None:
+    """Read every entry in the files; what is damaged is found by that."""
+    group = broker.node.driver.groups.get(key)
+    index = 0 if group is None else group.log.boundary.index + 1
+    while group is not None and index <= group.log.written_index:
+        try:
+            read = group.log.segments.read_entries(Index(index), group.log.written_index, 1 << 16)
+        except CorruptBatch as error:
+            group.note_damage(error)
+            return
+        index += max(1, len(read))
+
+
+def compare_files(cluster: BrokerCluster, key: GroupKey) -> None:
+    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes."""
+    files = {machine.name: _segments(machine, group) for machine, group in cluster.replicas(key)}
+    start = max((min(segments) for segments in files.values() if segments), default="")
+    for one, other in pairwise(files):
+        first = {name: content for name, content in files[one].items() if name >= start}
+        second = {name: content for name, content in files[other].items() if name >= start}
+        differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+        if differing:
+            name = differing[0]
+            sizes = f"{len(first.get(name, b''))} and {len(second.get(name, b''))} bytes"
+            numbers = {"group": cluster.watch.group(key).name, "replicas": f"{one} and {other}", "file": name}
+            raise PropertyBroken("files-differ", {**numbers, "sizes": sizes})
+
+
+def _segments(machine: Machine, group: Group) -> dict[str, bytes]:
+    prefix = f"{group.path}/"
+    return {
+        path.removeprefix(prefix): content
+        for path, content in machine.disk.snapshot().items()
+        if path.startswith(prefix) and path.endswith(".log")
+    }

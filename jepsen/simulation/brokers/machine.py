@@ -1,0 +1,174 @@
+"""A machine of the simulation: a node of the network, a disk that survives its processes, and the program that it runs.
+
+    start → the program runs as a process → it ends by itself, or by `crash`, `lose_power`
+    service is not None ⇒ the process is up, and has told that it can be called
+
+The program is handed in: it opens what the product is made of on the surroundings that it is given, puts it into
+`service`, and returns at its end. An operating error that it raises ends its process, as it would end a real one.
+Whoever wants it back starts it (`nemesis`).
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from random import Random
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from jepsen.simulation.brokers.transport import SimulatedTransport
+from jepsen.simulation.brokers.wires import WiredLoop
+from jepsen.simulation.node import Node, Process, State
+from jepsen.simulation.options import generator
+from jepsen.simulation.timed_disk import TimedDisk
+from raftlog.errors import RaftlogError
+from raftlog.partitions.multiraft import NodeTransport, Surroundings
+from raftlog.runtime.rpc import Identity, RpcConfig
+from raftlog.runtime.transport import Envelope
+from raftlog.types import NodeId
+
+S = TypeVar("S")
+
+DATA_DIR: Final = "/data"
+RPC_PORT: Final = 7000
+RPC: Final = RpcConfig(
+    frame_bytes_max=1 << 21,
+    body_bytes_max=1 << 20,
+    header_bytes_max=1 << 18,
+    turn_bytes=1 << 18,
+    read_buffer_bytes=1 << 13,
+    write_buffer_bytes=1 << 15,
+    send_queue_bytes_max=1 << 19,
+    handshake_timeout_ms=2_000,
+    stall_timeout_ms=5_000,
+    bulk_timeout_ms=4_000,
+)
+"""Small, so that bounds are reached."""
+
+Program: TypeAlias = "Callable[[Machine[S], Surroundings], Awaitable[None]]"
+
+
+def _ignore(*_: object) -> None:
+    return None
+
+
+class Machine(Generic[S]):
+    """See the module. `seed` names the generators of its processes, one for each start."""
+
+    def __init__(
+        self,
+        loop: WiredLoop,
+        node: Node,
+        node_id: NodeId,
+        disk: TimedDisk,
+        program: "Program[S]",
+        seed: object,
+    ) -> None:
+        self.loop, self.node, self.node_id, self.disk = loop, node, node_id, disk
+        self.program = program
+        self.service: S | None = None
+        self.end: str | None = None
+        """Why the last process ended by itself; None after a crash, and while it runs."""
+        self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
+        """Told of the Raft messages that the process hands to its transport."""
+        self._seed = seed
+        self._random = generator(seed, "machine", node_id)
+
+    def __repr__(self) -> str:
+        return f"<machine {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is there that can work now."""
+        process = self.node.process
+        return process is not None and process.state is State.RUNNING
+
+    def note(self, text: str) -> None:
+        self.loop.note(self.name, text)
+
+    def wall_ms(self) -> int:
+        return self.node.wall_ns() // 1_000_000
+
+    # the program, from outside
+
+    def call(self, callback: Callable[[S], object]) -> bool:
+        """Run it as code of the process; false when there is none that can be called."""
+        process, service = self.node.process, self.service
+        if process is None or service is None:
+            return False
+        process.call_soon(callback, service)
+        return True
+
+    def spawn(self, work: Callable[[S], Coroutine[Any, Any, None]], name: str) -> bool:
+        """The same for a coroutine. What it raises ends the run, operating errors included."""
+        process, service = self.node.process, self.service
+        if process is None or service is None:
+            return False
+        process.spawn(work(service), name=name)
+        return True
+
+    # life and death
+
+    def start(self) -> None:
+        process = self.node.start()
+        self.disk.process = process
+        self.end = None
+        process.spawn(self._run(process), name="main")
+
+    def crash(self) -> None:
+        """kill -9: the disk keeps what was written."""
+        self._die()
+        self.disk.process_crash()
+
+    def lose_power(self) -> None:
+        """The disk keeps what was synced, and of the rest whatever it likes."""
+        self._die()
+        self.disk.power_loss(torn=self._random.random() < 0.8)
+        self.note("its power is lost: what was not synced may be gone")
+
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one; the machine is down."""
+        assert self.node.process is None, f"{self} runs"
+        self.note("its disk is wiped")
+        self.disk.wipe()
+
+    def _die(self) -> None:
+        self.service = None
+        self.on_send = _ignore
+        self.disk.process = None
+        if self.node.process is not None:
+            self.node.crash()
+
+    async def _run(self, process: Process) -> None:
+        try:
+            await self.program(self, self._surroundings(process))
+            end = "it was told to stop"
+        except (RaftlogError, OSError) as error:
+            end = f"{type(error).__name__}: {error}"
+        self.note(f"ends: {end}")
+        self.loop.call_at_ns(self.loop.now_ns, self._exit, process, end)
+
+    def _exit(self, process: Process, end: str) -> None:
+        if self.node.process is process:
+            self.crash()
+            self.end = end
+
+    def _surroundings(self, process: Process) -> Surroundings:
+        random = generator(self._seed, "process", self.node_id, process.incarnation)
+        return Surroundings(
+            self.disk,
+            partial(self._make_transport, process, random),
+            random,
+            self.wall_ms,
+            self._sync_directories,
+        )
+
+    def _make_transport(self, process: Process, random: Random, identity: Callable[[], Identity]) -> NodeTransport:
+        return SimulatedTransport(identity, random, RPC, self.loop.network, process, self._sends)
+
+    def _sends(self, envelopes: Sequence[Envelope]) -> None:
+        self.on_send(envelopes)
+
+    def _sync_directories(self, paths: Sequence[str]) -> None:
+        self.disk.sync([], paths)

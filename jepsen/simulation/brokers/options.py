@@ -1,0 +1,158 @@
+"""What one run of whole brokers is like; every option is drawn from the run's seed, and a failure prints them all.
+
+Sizes are small and times are short on purpose: segments roll, checkpoints come, followers fall behind, topics come and
+go within half a minute of virtual time. Of the faults each run gets a part.
+"""
+
+from dataclasses import dataclass, fields
+from random import Random
+from typing import Final
+
+from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
+from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
+from raftlog.raft import RaftSettings
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.config import JournalConfig
+
+BROKERS_MAX: Final = 5
+FAULTS: Final = (
+    Fault.CRASH,
+    Fault.POWER,
+    Fault.PAUSE,
+    Fault.CLOCK,
+    Fault.HALVES,
+    Fault.RING,
+    Fault.BRIDGE,
+    Fault.ISOLATED,
+    Fault.ONE_WAY,
+    Fault.LOSSY,
+    Fault.RESET,
+    Fault.SLOW_DISK,
+    Fault.FAILED_SYNC,
+    Fault.FULL_DISK,
+    Fault.DAMAGE,
+    Fault.TRANSFER,
+    Fault.ROLLING,
+)
+"""Those that exist at this level. A rolling restart stops each broker in an orderly way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """One run. Times of the simulation in seconds, of the product in milliseconds, sizes in bytes."""
+
+    seed: int
+    seeds: int
+    """Brokers that found the cluster."""
+    joiners: int
+    """Brokers that join it later."""
+    rough_start: float
+    """Chance that a broker is disturbed while the cluster is founded."""
+    topics: int
+    """Names of topics; each is created, deleted and created again."""
+    partitions_max: int
+    topic_life_s: float
+    """How long a topic stays on average."""
+    link: LinkConditions
+    disk_delays_ns: tuple[int, ...]
+    drift_ppm: int
+    segment_bytes: int
+    retention_bytes: int | None
+    large_append_bytes: int
+    recent_bytes_max: int
+    journal_file_bytes: int
+    checkpoint_interval_ms: int
+    sleep_after_ticks: int
+    metadata_growth_bytes: int
+    producers: int
+    """In all; readers likewise."""
+    readers: int
+    pause_ms: int
+    value_bytes: int
+    answer_loss: float
+    faults: tuple[Fault, ...]
+    quiet: float
+    safety_s: float
+    start_s: float
+    """After the start, or after healing, all brokers serve within this."""
+    progress_s: float
+    """And then every partition takes a write within this."""
+    convergence_s: float
+
+    @property
+    def brokers(self) -> int:
+        return self.seeds + self.joiners
+
+    def driver_config(self) -> DriverConfig:
+        file_bytes = self.journal_file_bytes
+        return DriverConfig(
+            tick_ms=100,
+            raft=RaftSettings(
+                election_ticks_min=8,
+                sleep_after_ticks=self.sleep_after_ticks,
+                message_bytes_max=32 * KIB,
+                in_flight_bytes_max=128 * KIB,
+            ),
+            journal=JournalConfig(
+                file_bytes=file_bytes,
+                write_bytes_max=file_bytes // 2,
+                pending_bytes_max=256 * KIB,
+                reserve_bytes=16 * KIB,
+                checkpoint_bytes=2 * file_bytes,
+                journal_bytes_max=16 * file_bytes,
+                spare_files_max=2,
+            ),
+            large_append_bytes=self.large_append_bytes,
+            recent_bytes_max=self.recent_bytes_max,
+            checkpoint_interval_ms=self.checkpoint_interval_ms,
+            transfer_chunk_bytes=16 * KIB,
+            transfer_timeout_ms=2_000,
+        )
+
+    def __str__(self) -> str:
+        """One option a line."""
+        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+
+
+def draw(seed: int) -> BrokerOptions:
+    """The options of a seed."""
+    random = generator(seed, "broker options")
+    seeds = random.choice((3, 3, 3, 1, 4))
+    return BrokerOptions(
+        seed=seed,
+        seeds=seeds,
+        joiners=random.choice((0, 0, 1, 2)) if seeds < BROKERS_MAX - 1 else random.choice((0, 1)),
+        rough_start=random.choice((0.0, 0.3, 0.7)),
+        topics=random.choice((1, 2, 3)),
+        partitions_max=random.choice((1, 2, 3)),
+        topic_life_s=random.choice((3.0, 8.0, 20.0)),
+        link=draw_link(random),
+        disk_delays_ns=tuple(
+            random.choice((100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)) for _ in range(BROKERS_MAX)
+        ),
+        drift_ppm=random.choice((0, 200, 50_000)),
+        segment_bytes=random.choice((4, 16, 64)) * KIB,
+        retention_bytes=random.choice((None, None, 12 * KIB)),
+        large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
+        recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
+        journal_file_bytes=random.choice((64, 128)) * KIB,
+        checkpoint_interval_ms=random.choice((700, 3_000)),
+        sleep_after_ticks=random.choice((0, 10, 28)),
+        metadata_growth_bytes=random.choice((16 * KIB, 64 * KIB)),
+        producers=random.choice((1, 2, 3)),
+        readers=random.choice((1, 2)),
+        pause_ms=random.choice((50, 200, 600)),
+        value_bytes=random.choice((40, 300, 1500)),
+        answer_loss=random.choice((0.0, 0.05)),
+        faults=_draw_faults(random),
+        quiet=0.25,
+        safety_s=30.0,
+        start_s=30.0,
+        progress_s=20.0,
+        convergence_s=60.0,
+    )
+
+
+def _draw_faults(random: Random) -> tuple[Fault, ...]:
+    share = random.choice((0.15, 0.3, 0.6))
+    return tuple(fault for fault in FAULTS if random.random() < share)

@@ -1,0 +1,125 @@
+"""Readers: they follow a partition through any broker, and ask now and then where it ends.
+
+What they were shown once must stay: an offset that they have read up to is never out of range, unless retention took
+what is below the log start. A topic that was created again under the same name is another one, read from its start.
+"""
+
+from random import Random
+from typing import Final
+
+from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.links import MILLISECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
+from raftlog.checkers.history import ASSIGN, LIST, POLL
+from raftlog.errors import OffsetOutOfRange, RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.records import read_records
+from raftlog.types import Offset, TopicPartition
+
+POLL_NS: Final = 200 * MILLISECOND_NS
+POLL_BYTES: Final = 8192
+
+
+class Reader(Client):
+    """One partition at a time; another one now and then."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        super().__init__(cluster, random)
+        self.position = Offset(0)
+        self._name = ""
+        self._number = 0
+        self._reads: TopicPartition | None = None
+
+    def step(self) -> None:
+        if not self._name or self.random.random() < 0.05:
+            self._name = self.random.choice(self.cluster.names)
+            self._number = self.random.randrange(self.cluster.options.partitions_max)
+        self.ask(self._list if self.random.random() < 0.25 else self._poll)
+
+    def _topic(self, broker: Broker) -> Known | None:
+        topic = self.known(broker, self._name)
+        return topic if topic is not None and self._number < topic.partitions else None
+
+    def _assign(self, partition: TopicPartition, offset: Offset) -> None:
+        self._reads, self.position = partition, offset
+        self.recorder.ok(self.recorder.invoke(self.process, ASSIGN, Assign(((partition, offset),))))
+
+    # polls
+
+    async def _poll(self, attempt: Attempt, broker: Broker) -> None:
+        topic = self._topic(broker)
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        partition = topic.partition(self._number)
+        if partition != self._reads:
+            self._assign(partition, Offset(0))
+        attempt.op = self.recorder.invoke(self.process, POLL, Poll())
+        try:
+            found = await broker.fetch(
+                self._name,
+                self._number,
+                self.position,
+                max_bytes=POLL_BYTES,
+                min_bytes=self.random.choice((0, 1)),
+                deadline=attempt.deadline(),
+            )
+        except RaftlogError as error:
+            self._poll_failed(attempt, topic, error)
+            return
+        fetched = decode(partition, found.batches, self.position)
+        if fetched.offsets:
+            self.watch.saw_end(topic.key(self._number), str(partition), Offset(fetched.offsets[-1] + 1))
+        if self.hears(attempt):
+            self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
+            if fetched.offsets:
+                self.position = Offset(fetched.offsets[-1] + 1)
+            self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
+
+    def _poll_failed(self, attempt: Attempt, topic: Known, error: RaftlogError) -> None:
+        if not self.hears(attempt):
+            return
+        if isinstance(error, OffsetOutOfRange) and error.first <= self.position:
+            numbers = {"partition": topic.partition(self._number), "offset": self.position, "error": error}
+            raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
+        self.failed(attempt, error)
+        if isinstance(error, OffsetOutOfRange):
+            self._assign(topic.partition(self._number), error.first)
+
+    # where it ends
+
+    async def _list(self, attempt: Attempt, broker: Broker) -> None:
+        topic = self._topic(broker)
+        if topic is None:
+            self.done(attempt, RETRY_NS)
+            return
+        partition, is_linearizable = topic.partition(self._number), self.random.random() < 0.7
+        if is_linearizable:
+            attempt.op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
+        try:
+            found = await broker.offsets(
+                self._name, self._number, linearizable=is_linearizable, deadline=attempt.deadline()
+            )
+        except RaftlogError as error:
+            if self.hears(attempt):
+                self.failed(attempt, error)
+            return
+        self.watch.saw_end(topic.key(self._number), str(partition), found.end)
+        if self.hears(attempt):
+            if attempt.op is not None:
+                ends = OffsetRange(partition, found.beginning, found.end)
+                self.recorder.ok(attempt.op, ListOffsets((ends,), linearizable=True))
+            self.done(attempt, POLL_NS)
+
+
+def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Fetched:
+    """Offsets and values of what a fetch returned, from `position` on: it begins with a whole batch."""
+    offsets, values = [], []
+    for batch in batches:
+        for record in read_records(batch):
+            if record.offset >= position:
+                offsets.append(Offset(record.offset))
+                values.append(int((record.value or b"0").split(b" ", 1)[0]))
+    return Fetched(partition, tuple(offsets), tuple(values))

@@ -1,0 +1,107 @@
+"""What every simulation of processes stands on: machines on a network in virtual time, and who watches them.
+
+    loop, network     one of each
+    machines          by node id; each runs the program of the kind of simulation
+
+Everything random comes from the seed, each part from a generator of its own. Made more of by `cluster` and `founding`.
+"""
+
+from abc import ABC, abstractmethod
+from functools import partial
+from random import Random
+from typing import Generic, Protocol, TypeVar
+
+from jepsen.simulation.brokers.machine import Machine
+from jepsen.simulation.brokers.watch import Watch
+from jepsen.simulation.brokers.wires import WiredLoop
+from jepsen.simulation.clock import NodeClock
+from jepsen.simulation.links import SECOND_NS, LinkConditions
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.options import generator
+from jepsen.simulation.timed_disk import TimedDisk
+from jepsen.simulation.trace import Trace
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node, Surroundings
+from raftlog.types import NodeId
+
+S = TypeVar("S")
+
+
+class SiteOptions(Protocol):
+    """What a site is made from."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def brokers(self) -> int: ...
+
+    @property
+    def link(self) -> LinkConditions: ...
+
+    @property
+    def disk_delays_ns(self) -> tuple[int, ...]: ...
+
+    @property
+    def drift_ppm(self) -> int: ...
+
+
+class Site(ABC, Generic[S]):
+    """See the module. `name` tells the generators of one kind of simulation from those of another."""
+
+    def __init__(self, name: str, options: SiteOptions) -> None:
+        self.loop = WiredLoop(Trace())
+        self._seed = options.seed, name
+        self.network = SimulatedNetwork(self.loop, self.random("network"), options.link)
+        self.watch = Watch(self.loop)
+        self.machines: dict[NodeId, Machine[S]] = {}
+        random = self.random("machines")
+        for number in range(1, options.brokers + 1):
+            self._add_machine(NodeId(number), options, random)
+        self.loop.wire(self.network, self.loop.nodes)
+
+    def random(self, name: str) -> Random:
+        """A generator for one part of the site."""
+        return generator(*self._seed, name)
+
+    def _add_machine(self, node_id: NodeId, options: SiteOptions, random: Random) -> None:
+        drift_ppm = random.randint(-options.drift_ppm, options.drift_ppm)
+        clock = NodeClock(offset_ns=random.randrange(10**12), drift_ppm=drift_ppm)
+        node = self.loop.add_node(f"n{node_id}", clock)
+        self.network.attach(node)
+        disk = TimedDisk(self.random(f"disk {node_id}"), self.loop, options.disk_delays_ns[node.number])
+        self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.run_process, self._seed)
+
+    @abstractmethod
+    async def run_process(self, machine: Machine[S], around: Surroundings) -> None:
+        """What a process does from its start to its end."""
+
+    def watch_process(self, machine: Machine[S], node: Node, metadata: Metadata) -> None:
+        """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
+        machine.on_send = partial(self.watch.sends, node.driver)
+        self.watch.opened(machine.node, node.driver)
+        self.watch.saw_cluster_id(machine.node, node.identity.cluster_id)
+        applied = metadata.on_applied
+
+        def on_applied() -> None:
+            self.watch.applied(machine.node, metadata.state)
+            applied()
+
+        metadata.on_applied = on_applied
+        self.watch.applied(machine.node, metadata.state)
+
+    def start_within(self, machine: Machine[S], seconds: float) -> None:
+        """Start it at a later time, unless it was started meanwhile."""
+        self.loop.call_at_ns(self.loop.now_ns + int(seconds * SECOND_NS), self._start, machine)
+
+    def _start(self, machine: Machine[S]) -> None:
+        if machine.node.process is None:
+            machine.start()
+
+    def serving(self) -> list[tuple[Machine[S], S]]:
+        """Processes that can be asked, by node id."""
+        found = ((machine, machine.service) for machine in self.machines.values())
+        return [(machine, service) for machine, service in found if service is not None]
+
+    def close(self) -> None:
+        self.loop.close()

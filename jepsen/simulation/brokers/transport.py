@@ -1,0 +1,50 @@
+"""The product's transport between processes, listening on a simulated port instead of a socket."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import cast
+
+from jepsen.simulation.brokers.wires import ListeningPort
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.node import Process
+from raftlog.runtime.rpc import Identity, RpcConfig, TcpTransport
+from raftlog.runtime.rpc.endpoint import Endpoint
+from raftlog.runtime.rpc.listener import Listener
+from raftlog.runtime.transport import Envelope
+from raftlog.types import NodeId
+
+
+class SimulatedTransport(TcpTransport):
+    """For one process; its loop is a `WiredLoop`. Without TLS, wherever it listens. `watch` sees what is sent."""
+
+    def __init__(
+        self,
+        identity: Callable[[], Identity],
+        random: Random,
+        config: RpcConfig,
+        network: SimulatedNetwork,
+        process: Process,
+        watch: Callable[[Sequence[Envelope]], object],
+    ) -> None:
+        super().__init__(identity, random, config, insecure=True)
+        self._watch = watch
+        self._listener = PortListener(self._endpoint, network, process)
+
+    def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        self._watch(envelopes)
+        super().send(node, envelopes)
+
+
+class PortListener(Listener):
+    """Accepts as the real one does, from a simulated port."""
+
+    def __init__(self, endpoint: Endpoint, network: SimulatedNetwork, process: Process) -> None:
+        super().__init__(endpoint, None)
+        self._network, self._process = network, process
+
+    def start(self, addresses: list[str], port: int) -> tuple[str, int]:
+        address = addresses[0], port
+        listening = cast("object", ListeningPort(self._network, self._process, address))
+        self._sockets.append(listening)  # type: ignore[arg-type]  # it has what is used of a socket
+        self._begin(self._accept_all(self._sockets[0]))
+        return address

@@ -1,0 +1,196 @@
+"""What is seen of all brokers from outside, while they run: every group's log, and the controller's copies.
+
+Groups: the properties of the simulation of drivers (`properties`), for every group that any broker has. Controller: two
+copies that applied as much are equal, a cluster has one id, and a topic that was deleted is in no later state.
+Told by hooks that are put into each process when it starts (`opened`); nothing is asked of the product's assertions.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from jepsen.simulation.cluster import newest_entries
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.node import Node as Computer
+from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.partitions.control import ControllerState
+from raftlog.raft import Ready, ReplicaId, Restart, Role
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.transport import Envelope
+from raftlog.types import Offset, Term
+
+CONTROLLER: Final = "controller"
+
+
+class Life(NamedTuple):
+    """One process that is watched."""
+
+    computer: Computer
+    driver: Driver
+
+    @property
+    def me(self) -> Replica:
+        return Replica(self.driver.me, self.computer.starts)
+
+
+class Watch:
+    """One for a run. `is_damage_expected`: whether somebody damaged files of this group on this machine."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
+        self.elections = 0
+        self.cluster_id: uuid.UUID | str | None = None
+        """That of the first broker that knew one."""
+        self._groups: dict[GroupKey, GroupProperties] = {}
+        self._removed: dict[ReplicaId, dict[GroupKey, None]] = {}
+        """Groups that a disk was told to remove."""
+        self._hashes: dict[int, tuple[bytes, str]] = {}
+        """State of the controller by the index that was applied, and who had it first."""
+        self._deleted: dict[uuid.UUID, tuple[int, str]] = {}
+        """Topics that were deleted: at which index, and their names."""
+
+    # groups
+
+    def opened(self, computer: Computer, driver: Driver) -> None:
+        """A process has recovered its disk, and nothing else has happened yet."""
+        life = Life(computer, driver)
+        self._check_kept(life)
+        for group in list(driver.groups.values()):
+            self._recovered(life, group)
+        self._follow(life)
+
+    def _follow(self, life: Life) -> None:
+        driver = life.driver
+        add, remove, stepped = driver._add, driver.remove_group, driver.on_step
+        removed = self._removed.setdefault(driver.me, {})
+
+        def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+            group = add(group_id, path, log, restart)
+            removed.pop(group.key, None)
+            self._recovered(life, group)
+            return group
+
+        def remove_group(key: GroupKey) -> None:
+            removed[key] = None
+            remove(key)
+
+        def on_step(group: Group, ready: Ready) -> None:
+            stepped(group, ready)
+            self._stepped(life, group, ready)
+
+        driver._add = added  # type: ignore[method-assign]
+        driver.remove_group = remove_group  # type: ignore[method-assign]
+        driver.on_step = on_step
+
+    def _check_kept(self, life: Life) -> None:
+        removed = self._removed.get(life.driver.me, {})
+        for key, properties in self._groups.items():
+            if key in life.driver.groups or key in removed:
+                continue
+            if properties.promises.has_promised(life.driver.me):
+                raise PropertyBroken("replica-gone", {"replica": life.me, "group": properties.name})
+
+    def group(self, key: GroupKey) -> GroupProperties:
+        """What is known of a group."""
+        properties = self._groups.get(key)
+        if properties is None:
+            properties = self._groups[key] = GroupProperties(uuid.UUID(bytes=key).hex[:8])
+        return properties
+
+    def _recovered(self, life: Life, group: Group) -> None:
+        properties, log = self.group(group.key), group.log
+        where = group.path.removeprefix(f"{life.driver.data_dir}/")
+        properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
+        if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
+            raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": where, "damage": group.damage})
+        self._note(life, f"{where}: has {log.last_index}@{group.core.last_id.term} in term {group.core.term}")
+        committed = max(group.core.committed_index, log.boundary.index)
+        properties.saw_restart(
+            life.me,
+            log,
+            Recovered(
+                newest_entries(group),
+                committed,
+                group.high_watermark,
+                group.core.term,
+                group.core.configuration,
+                group.damage is not None,
+            ),
+        )
+
+    def _stepped(self, life: Life, group: Group, ready: Ready) -> None:
+        core = group.core
+        now = Now(core.term, core.role is Role.LEADER, core.configuration, group.high_watermark)
+        properties = self.group(group.key)
+        properties.saw_ready(life.me, group.log, ready, now)
+        role = ready.role_state
+        if role is not None:
+            self.elections += role.role is Role.LEADER
+            self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.why}")
+        self.loop.trace.number(core.committed_index)
+
+    def sends(self, driver: Driver | None, envelopes: Sequence[Envelope]) -> None:
+        """A process hands Raft messages to its transport."""
+        if driver is None:
+            return
+        for key, message in envelopes:
+            group = driver.groups.get(key)
+            if group is not None:
+                self.group(key).saw_message(message, group.log, group.core.term)
+
+    def saw_acknowledgement(self, key: GroupKey, what: str, first: Offset, after: Offset) -> None:
+        """A client is told that these offsets are done."""
+        committed = self.group(key).committed_offset
+        if after > committed:
+            numbers = {"partition": what, "first": first, "after": after, "committed": committed}
+            raise PropertyBroken("acknowledged-uncommitted", numbers)
+
+    def saw_end(self, key: GroupKey, what: str, end: Offset) -> None:
+        """A client is shown that everything below this offset can be read."""
+        committed = self.group(key).committed_offset
+        if end > committed:
+            raise PropertyBroken("uncommitted-shown", {"partition": what, "end": end, "committed": committed})
+
+    def newest_term(self, key: GroupKey) -> Term:
+        """Of all leaders so far."""
+        return max(self.group(key).leaders, default=Term(0))
+
+    # the controller
+
+    def saw_cluster_id(self, computer: Computer, cluster_id: uuid.UUID | str | None) -> None:
+        """A broker says to which cluster it belongs."""
+        if cluster_id is None:
+            return
+        if self.cluster_id is None:
+            self.cluster_id = str(cluster_id)
+        elif self.cluster_id != str(cluster_id):
+            numbers = {"broker": computer.name, "says": cluster_id, "others": self.cluster_id}
+            raise PropertyBroken("two-clusters", numbers)
+
+    def applied(self, computer: Computer, state: ControllerState) -> None:
+        """A broker's copy of the controller's state is another one."""
+        if state.bootstrap is not None:
+            self.saw_cluster_id(computer, state.bootstrap.cluster_id)
+        index, digest = state.applied_index, state.state_hash()
+        known, by = self._hashes.setdefault(index, (digest, computer.name))
+        if known != digest:
+            raise PropertyBroken("controller-diverged", {"index": index, "broker": computer.name, "other": by})
+        for row in state.deleted:
+            if row.topic_id not in self._deleted:
+                self._deleted[row.topic_id] = (row.version, row.name)
+        for topic in state.topics:
+            deleted = self._deleted.get(topic.topic_id)
+            if deleted is not None and index >= deleted[0]:
+                numbers = {"topic": topic.name, "id": topic.topic_id, "deleted_at": deleted[0], "applied": index}
+                raise PropertyBroken("topic-resurrected", {**numbers, "broker": computer.name})
+
+    def was_deleted(self, topic_id: uuid.UUID) -> bool:
+        return topic_id in self._deleted
+
+    def _note(self, life: Life, text: str) -> None:
+        self.loop.note(life.computer.name, text)

@@ -1,0 +1,212 @@
+"""Connections of asyncio over the simulated network: what a transport of the product opens, accepts, writes and reads.
+
+    loop.create_connection       a stream to a host's port
+    loop.sock_accept             the next stream that arrived at a `ListeningPort`
+    loop.connect_accepted_socket
+
+Hosts are names of nodes. What is written at once arrives at once; borders mean nothing to the reader. A writer pauses
+while more than it wants is under way, as with a full socket buffer. There is no TLS.
+"""
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.node import Node, Process
+from jepsen.simulation.streams import Stream
+from raftlog.types import Buffer
+
+HIGH_BYTES: Final = 64 * 1024
+RESUMED_SHARE: Final = 4
+"""A paused writer goes on when no more than this part of what paused it is left."""
+
+
+def service_of(port: int) -> str:
+    """What the network knows a port by."""
+    return f"tcp {port}"
+
+
+def address_of(node: Node) -> str:
+    """What its name is resolved to."""
+    return f"10.0.0.{node.number}"
+
+
+class StreamTransport(asyncio.Transport):
+    """One end of a stream, as a protocol of asyncio sees it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, peer: tuple[str, int]) -> None:
+        super().__init__({"peername": peer})
+        self._loop, self._stream = loop, stream
+        self._protocol: asyncio.BufferedProtocol
+        self._high_bytes = HIGH_BYTES
+        self._is_closing = self._is_lost = self._is_paused = False
+
+    def begin(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Tell the protocol of its connection, and then what came over it."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        self._stream.start(self._arrived, self._broke)
+
+    # what the protocol calls
+
+    def write(self, data: Buffer) -> None:
+        if self._is_closing or self._stream.lost is not None:
+            return  # as with a real one: whoever writes learns of the end by `connection_lost`
+        self._stream.send(bytes(data))
+        if self._stream.pending_bytes > self._high_bytes and not self._is_paused:
+            self._is_paused = True
+            self._protocol.pause_writing()
+            self._loop.create_task(self._resume_later(), name="a full socket")
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self._stream.pending_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_bytes = HIGH_BYTES if high is None else high
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._stream.close()
+            self._loop.call_soon(self._tell_lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    # what the stream calls
+
+    def _arrived(self, message: object) -> None:
+        left = memoryview(cast(bytes, message))
+        while left and not self._is_closing:
+            room = memoryview(self._protocol.get_buffer(len(left)))
+            size = min(len(room), len(left))
+            room[:size] = left[:size]
+            self._protocol.buffer_updated(size)
+            left = left[size:]
+
+    def _broke(self, error: Exception) -> None:
+        self._is_closing = True
+        if isinstance(error, EOFError):
+            self._protocol.eof_received()
+            self._tell_lost(None)
+        else:
+            self._tell_lost(error)
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._protocol.connection_lost(error)
+
+    async def _resume_later(self) -> None:
+        await self._stream.drain(self._high_bytes // RESUMED_SHARE)
+        self._is_paused = False
+        if not self._is_lost:
+            self._protocol.resume_writing()
+
+
+class AcceptedStream:
+    """In the place of an accepted socket."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class ListeningPort:
+    """In the place of a listening socket: streams wait here until they are accepted."""
+
+    def __init__(self, network: SimulatedNetwork, process: Process, address: tuple[str, int]) -> None:
+        self._address = address
+        self._arrived: deque[Stream] = deque()
+        self._accepter: asyncio.Future[None] | None = None
+        self._is_closed = False
+        network.listen(process, service_of(address[1]), self._take)
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+    def setblocking(self, flag: bool) -> None:
+        """Nothing blocks here."""
+
+    async def accept(self) -> tuple[AcceptedStream, tuple[str, int]]:
+        while not self._arrived:
+            assert self._accepter is None, "one task accepts"
+            self._accepter = asyncio.get_running_loop().create_future()
+            try:
+                await self._accepter
+            finally:
+                self._accepter = None
+        stream = self._arrived.popleft()
+        return AcceptedStream(stream), (stream.peer_node.name, 0)
+
+    def close(self) -> None:
+        self._is_closed = True
+        while self._arrived:
+            self._arrived.popleft().close()
+
+    def _take(self, stream: Stream) -> None:
+        if self._is_closed:
+            stream.close()
+            return
+        self._arrived.append(stream)
+        if self._accepter is not None and not self._accepter.done():
+            self._accepter.set_result(None)
+
+
+class WiredLoop(VirtualLoop):
+    """A virtual loop whose processes can connect to each other; `wire` says over what."""
+
+    network: SimulatedNetwork
+    hosts: Mapping[str, Node]
+
+    def wire(self, network: SimulatedNetwork, nodes: Sequence[Node]) -> None:
+        """Nodes are reached by their names and by their addresses."""
+        self.network = network
+        self.hosts = {node.name: node for node in nodes} | {address_of(node): node for node in nodes}
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        """A host's address has the number of its node."""
+        node = self.hosts.get(host)
+        if node is None:
+            raise socket.gaierror(socket.EAI_NONAME, f"{host} is not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address_of(node), port or 0))]
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        source, destination = self.process, self.hosts.get(host)
+        assert source is not None, "the harness makes no connections"
+        if destination is None:
+            raise OSError(errno.EHOSTUNREACH, f"there is no host {host}")
+        stream = await self.network.connect(source, destination, service_of(port))
+        return self._begin(stream, protocol_factory(), (host, port))
+
+    async def sock_accept(self, sock: Any) -> tuple[Any, Any]:
+        assert isinstance(sock, ListeningPort), sock
+        return await sock.accept()
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BufferedProtocol], sock: Any
+    ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        assert isinstance(sock, AcceptedStream), sock
+        return self._begin(sock.stream, protocol_factory(), (sock.stream.peer_node.name, 0))
+
+    def _begin(
+        self, stream: Stream, protocol: asyncio.BufferedProtocol, peer: tuple[str, int]
+    ) -> tuple[StreamTransport, asyncio.BufferedProtocol]:
+        transport = StreamTransport(self, stream, peer)
+        transport.begin(protocol)
+        return transport, protocol

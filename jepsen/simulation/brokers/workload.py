@@ -1,0 +1,53 @@
+"""All clients of a cluster of brokers."""
+
+from jepsen.simulation.brokers.administering import Administrator
+from jepsen.simulation.brokers.clients import PATIENCE_MS, SLACK_MS, Client
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.producing import Producer
+from jepsen.simulation.brokers.reading import Reader
+from jepsen.simulation.links import MILLISECOND_NS
+from raftlog.runtime.journal.operations import GroupKey
+
+
+class Workload:
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+        options = cluster.options
+        self.administrators = [
+            Administrator(cluster, cluster.random(f"administrator {place}"), place) for place in range(options.topics)
+        ]
+        self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
+        self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
+
+    def start(self) -> None:
+        for client in self._all():
+            client.after(client.random.randint(0, 2_000) * MILLISECOND_NS)
+
+    def stop_administrators(self) -> None:
+        """Their open requests find their end."""
+        self._stop(list(self.administrators))
+
+    def stop(self) -> None:
+        self._stop(self._all())
+
+    def _stop(self, clients: list[Client]) -> None:
+        for client in clients:
+            client.is_stopped = True
+        self.cluster.loop.run_for((PATIENCE_MS[-1] + SLACK_MS) / 1000 + 0.1)
+
+    def acknowledged(self) -> int:
+        return sum(producer.acknowledged for producer in self.producers)
+
+    def written_since(self, since_ns: int) -> dict[GroupKey, None]:
+        """Groups in which a request was answered well later than this."""
+        return {
+            key: None
+            for producer in self.producers
+            for key, answered_ns in producer.acknowledged_ns.items()
+            if answered_ns > since_ns
+        }
+
+    def _all(self) -> list[Client]:
+        return [*self.administrators, *self.producers, *self.readers]

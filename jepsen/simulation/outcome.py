@@ -1,0 +1,70 @@
+"""How one run went, at any level, and what is kept of a failed one."""
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.verdicts import PropertyBroken
+
+TIMELINE_LINES = 60
+
+
+class Failure(NamedTuple):
+    """What was broken. `name` is a property, or the kind of an error that code under test raised."""
+
+    name: str
+    what: str
+    is_property: bool
+    """Seen from outside, and not an error or an assertion of the code under test."""
+    timeline: str
+
+
+class Outcome(NamedTuple):
+    """One run. `level` is what was simulated."""
+
+    seed: int
+    failure: Failure | None
+    options: str
+    digest: str
+    virtual_s: float
+    cpu_s: float
+    steps: int
+    acknowledged: int
+    level: str = "driver"
+
+
+class LogToTimeline(logging.Handler):
+    """What the product logs belongs to the timeline of its run."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__(logging.WARNING)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = self._loop.process
+        self._loop.note("log" if process is None else process.node.name, record.getMessage())
+
+
+@contextmanager
+def logging_to_timeline(loop: VirtualLoop) -> Iterator[None]:
+    """Nothing is printed while a seed runs."""
+    log, handler = logging.getLogger("raftlog"), LogToTimeline(loop)
+    log.addHandler(handler)
+    before, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before
+
+
+def failure_of(loop: VirtualLoop, error: Exception) -> Failure:
+    """What ended a run."""
+    timeline = loop.trace.timeline(TIMELINE_LINES)
+    if isinstance(error, PropertyBroken):
+        return Failure(error.name, str(error), True, timeline)
+    text = "".join(traceback.format_exception(error))
+    return Failure(type(error).__name__, text, False, timeline)

@@ -1,0 +1,127 @@
+"""How the workload reaches brokers: one of them alone, or all of them as a program with a bootstrap list does."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final, Self
+
+import orjson
+
+from raftlog.client.decode import checked_batches, records_from
+from raftlog.client.transport import Answer, Transport
+from raftlog.errors import OutcomeUnknown
+from raftlog.types import Offset, TopicPartition
+
+BATCHES: Final = "application/vnd.raftlog.batches"
+BINARY: Final = "application/vnd.kafka.binary.v2+json"
+ANYBODY: Final = 0
+"""Instead of a node id: the client with all addresses, which learns leaders."""
+_GRACE_S: Final = 1.0
+"""How much longer than a broker's own deadline its answer is waited for."""
+_FETCH_BYTES: Final = 1 << 20
+
+
+class Access:
+    """Made inside a running event loop."""
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self.nodes = sorted(addresses)
+        self._transports = {node: Transport([addresses[node]]) for node in self.nodes}
+        self._transports[ANYBODY] = Transport([addresses[node] for node in self.nodes])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for transport in self._transports.values():
+            await transport.close()
+
+    def draw(self, random: Random) -> int:
+        """A node, or now and then anybody."""
+        return random.choice([ANYBODY, *self.nodes])
+
+    async def post(
+        self,
+        node: int,
+        path: str,
+        body: bytes | bytearray,
+        content_type: str,
+        timeout_ms: int,
+        query: Mapping[str, object] | None = None,
+        place: TopicPartition | None = None,
+    ) -> Answer:
+        """One attempt to change something; raises what the broker or the way to it says."""
+        return await self._transports[node].request(
+            "POST",
+            path,
+            query={"timeout": timeout_ms, **(query or {})},
+            headers={"Content-Type": content_type},
+            body=body,
+            timeout_s=timeout_ms / 1000 + _GRACE_S,
+            repeatable=False,
+            place=place,
+        )
+
+    async def get(
+        self,
+        node: int,
+        path: str,
+        timeout_ms: int,
+        query: Mapping[str, object] | None = None,
+        accept: str | None = None,
+        place: TopicPartition | None = None,
+    ) -> Answer:
+        """Read something; a failure of a read is definite."""
+        return await self._transports[node].request(
+            "GET",
+            path,
+            query=query,
+            headers={"Accept": accept} if accept is not None else None,
+            timeout_s=timeout_ms / 1000 + _GRACE_S,
+            repeatable=True,
+            place=place,
+        )
+
+    async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
+        """First and end offset."""
+        query = {"linearizable": "true"} if linearizable else {}
+        answer = await self.get(
+            node, f"{path_of(place)}/offsets", timeout_ms, {"timeout": timeout_ms, **query}, place=place
+        )
+        fields = fields_of(answer)
+        return int(fields["beginning_offset"]), int(fields["end_offset"])
+
+    async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "Found":
+        """Records from an offset on, a long poll. Raises `InvalidBatch` for one that arrived damaged."""
+        query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
+        answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
+        found = Found()
+        for header, batch in checked_batches(answer.body):
+            records = records_from(header, batch, offset)
+            found.epochs.append((int(header.base_offset), header.leader_epoch))
+            found.offsets += [Offset(record.offset) for record in records]
+            found.payloads += [record.value for record in records]
+        return found
+
+
+class Found:
+    """What a fetch brought: offsets and payloads side by side, and the leader epoch of each batch by base offset."""
+
+    def __init__(self) -> None:
+        self.offsets: list[Offset] = []
+        self.payloads: list[bytes | None] = []
+        self.epochs: list[tuple[int, int]] = []
+
+
+def path_of(place: TopicPartition) -> str:
+    return f"/topics/{place.topic}/partitions/{place.partition}"
+
+
+def fields_of(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer. Raises `OutcomeUnknown` when there is none: whatever it was may have happened."""
+    try:
+        fields = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise OutcomeUnknown(f"HTTP {answer.status}, and no JSON object: {answer.body[:100]!r}")
+    return fields

@@ -1,0 +1,86 @@
+"""Listers and committers: where partitions begin and end, and what groups have committed.
+
+A lister is one process for each node, because a process that talks to one server must never be told a smaller end than
+before. A linearizable list is judged against everybody. Groups move forward only, because
+they are committed without generations.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import orjson
+
+from jepsen.workloads.log.access import Access, fields_of
+from jepsen.workloads.log.recording import HistoryWriter
+from raftlog.checkers.history import COMMIT, COMMITTED, LIST, GroupOffsets, ListOffsets, OffsetRange
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset, TopicPartition
+
+TIMEOUT_MS: Final = 1000
+GROUPS: Final = ("group-a", "group-b", "group-c")
+_JSON: Final = "application/json"
+
+
+async def list_offsets(
+    access: Access,
+    history: HistoryWriter,
+    process: int,
+    node: int,
+    place: TopicPartition,
+    linearizable: bool,
+    timeout_ms: int = TIMEOUT_MS,
+) -> int | None:
+    """The end of a partition; None when it was not told."""
+    invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
+    try:
+        start, end = await access.offsets(node, place, linearizable, timeout_ms)
+    except RaftlogError as error:
+        history.refused(invocation, error, partition=str(place))
+        return None
+    history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
+    return end
+
+
+class Committer:
+    """Commits positions of a group, and reads what is committed, through any node."""
+
+    def __init__(self, access: Access, history: HistoryWriter, process: int, random: Random) -> None:
+        self._access, self._history, self._process, self._random = access, history, process, random
+
+    async def step(self, positions: dict[TopicPartition, int]) -> None:
+        group = self._random.choice(GROUPS)
+        if positions and self._random.random() < 0.5:
+            place = self._random.choice(sorted(positions))
+            await self._commit(group, [(place, positions[place])])
+        else:
+            await self.read(group, self._access.draw(self._random))
+
+    async def _commit(self, group: str, offsets: Sequence[tuple[TopicPartition, int]]) -> None:
+        node = self._access.draw(self._random)
+        payload = GroupOffsets(group, tuple((place, Offset(offset)) for place, offset in offsets))
+        invocation = self._history.invoke(self._process, COMMIT, payload, node=node)
+        rows = [{"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets]
+        try:
+            await self._access.post(node, _path(group), orjson.dumps({"offsets": rows}), _JSON, TIMEOUT_MS)
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+        else:
+            self._history.ok(invocation)
+
+    async def read(self, group: str, node: int) -> bool:
+        """Read what the group has committed; whether it was told."""
+        invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(group), node=node)
+        try:
+            fields = fields_of(await self._access.get(node, _path(group), TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+            return False
+        rows = fields["offsets"]
+        offsets = tuple((TopicPartition(row["topic"], row["partition"]), Offset(row["offset"])) for row in rows)
+        self._history.ok(invocation, GroupOffsets(group, offsets))
+        return True
+
+
+def _path(group: str) -> str:
+    return f"/groups/{group}/offsets"

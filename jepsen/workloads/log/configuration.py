@@ -1,0 +1,52 @@
+"""What a client process is told, as JSON: its place in the test, and when it begins and ends."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from raftlog.types import TopicPartition
+
+
+class ClientConfiguration(NamedTuple):
+    """`rate` is in operations a second of this client alone; `addresses` are HTTP addresses by node id."""
+
+    number: int
+    addresses: dict[int, str]
+    partitions: tuple[TopicPartition, ...]
+    rate: float
+    seed: int
+    history: Path
+    epoch_ns: int
+
+    def write(self, path: Path) -> None:
+        fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}
+        path.write_bytes(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2))
+
+    @classmethod
+    def read(cls, path: Path) -> "ClientConfiguration":
+        fields = orjson.loads(path.read_bytes())
+        return cls(
+            number=fields["number"],
+            addresses={int(node): address for node, address in fields["addresses"].items()},
+            partitions=tuple(TopicPartition(topic, partition) for topic, partition in fields["partitions"]),
+            rate=fields["rate"],
+            seed=fields["seed"],
+            history=Path(fields["history"]),
+            epoch_ns=fields["epoch_ns"],
+        )
+
+
+class Period(NamedTuple):
+    """When a client works, on the clock that all processes share."""
+
+    begin_ns: int
+    end_ns: int
+
+
+def period_line(period: Period) -> bytes:
+    return orjson.dumps(period._asdict()) + b"\n"
+
+
+def read_period(line: bytes) -> Period:
+    return Period(**orjson.loads(line))

@@ -1,0 +1,136 @@
+"""The end of a test: everything is healed; every broker must serve, and every partition be read from its beginning.
+
+    settle:  through each node a record goes into each partition, until all of them were acknowledged
+    ends:    linearizable, from each node
+    read:    each partition from offset 0 to the greatest of these ends, from each node
+
+What does not succeed within the bound is an error of the log, for by then nothing stands in its way.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from jepsen.workloads.log.access import Access
+from jepsen.workloads.log.asking import GROUPS, Committer, list_offsets
+from jepsen.workloads.log.processes import PER_CLIENT
+from jepsen.workloads.log.reading import Reader
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.sending import send_batch
+from jepsen.workloads.log.values import payload_of, values_of
+from raftlog.records import build_batch
+from raftlog.types import TopicPartition
+
+_TIMEOUT_MS: Final = 2000
+_AGAIN_S: Final = 0.05
+_AT_ONCE: Final = 16
+"""Requests under way."""
+
+
+class Drained(NamedTuple):
+    """How it went; `unsettled` and `unread` name what did not work within the bound, as `node N topic/partition`."""
+
+    settled_s: float
+    """Until every broker had taken a write to every partition, from the beginning of the drain on."""
+    read_s: float
+    unsettled: tuple[str, ...]
+    unread: tuple[str, ...]
+    ends: dict[TopicPartition, int]
+    """The greatest end that any broker named."""
+
+
+class Drain:
+    """Made inside a running event loop; `client` numbers its values and processes, and is nobody else's."""
+
+    def __init__(
+        self,
+        access: Access,
+        history: HistoryWriter,
+        partitions: Sequence[TopicPartition],
+        client: int,
+        bound_s: float,
+    ) -> None:
+        self._access, self._history, self._partitions = access, history, partitions
+        self._values: Iterator[int] = values_of(client)
+        self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
+        self._bound_s = bound_s
+        self._random = Random(client)  # noqa: S311 - repeatable, not secret
+        self._until_s = 0.0
+        self._ends: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self) -> Drained:
+        """Settle, ask for ends, read."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._until_s = began + self._bound_s
+        places = [(node, place) for node in self._access.nodes for place in self._partitions]
+        settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
+        settled_s = loop.time() - began
+        self._until_s = loop.time() + self._bound_s
+        await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
+        read = await asyncio.gather(*(self._read(node, place) for node, place in places))
+        await self._read_groups()
+        return Drained(
+            settled_s=settled_s,
+            read_s=loop.time() - began - settled_s,
+            unsettled=_names(places, settled),
+            unread=_names(places, read),
+            ends=self._ends,
+        )
+
+    async def _settle(self, node: int, place: TopicPartition) -> bool:
+        process = next(self._processes)
+        while not self._is_late():
+            value = next(self._values)
+            body = build_batch([payload_of(value, 1)])
+            async with self._gate:
+                if await send_batch(
+                    self._access, self._history, process, node, place, [value], body, "all", _TIMEOUT_MS
+                ):
+                    return True
+            await asyncio.sleep(_AGAIN_S)
+        return False
+
+    async def _ask_end(self, node: int, place: TopicPartition) -> None:
+        process = next(self._processes)
+        while not self._is_late():
+            async with self._gate:
+                end = await list_offsets(
+                    self._access, self._history, process, node, place, linearizable=True, timeout_ms=_TIMEOUT_MS
+                )
+            if end is not None:
+                self._ends[place] = max(self._ends[place], end)
+                return
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _read(self, node: int, place: TopicPartition) -> bool:
+        reader = Reader(self._access, self._history, next(self._processes), [place], self._random)
+        while reader.positions[place] < self._ends[place]:
+            if self._is_late():
+                return False
+            async with self._gate:
+                brought = await reader.poll(node, place, 0)
+            if not brought:
+                await asyncio.sleep(_AGAIN_S)
+        return True
+
+    async def _read_groups(self) -> None:
+        committer = Committer(self._access, self._history, next(self._processes), self._random)
+        for group in GROUPS:
+            for node in self._access.nodes:
+                await self._until_read(committer, group, node)
+
+    async def _until_read(self, committer: Committer, group: str, node: int) -> None:
+        while not self._is_late():
+            if await committer.read(group, node):
+                return
+            await asyncio.sleep(_AGAIN_S)
+
+    def _is_late(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._until_s
+
+
+def _names(places: Sequence[tuple[int, TopicPartition]], worked: Sequence[bool]) -> tuple[str, ...]:
+    return tuple(f"node {node} {place}" for (node, place), is_done in zip(places, worked, strict=True) if not is_done)

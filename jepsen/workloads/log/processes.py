@@ -1,0 +1,50 @@
+"""Numbers of logical processes, and when the next operation is due.
+
+A process of a history has one operation under way at most, so an operation takes a free number and gives it back when
+it is complete. A client whose requests hang holds more numbers; past the bound it stops sending, which the report shows
+as load that was not offered.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Final
+
+PER_CLIENT: Final = 1000
+SENDERS_MAX: Final = 200
+_BEHIND_S_MAX: Final = 1.0
+"""A load that fell behind by more does not try to make up for it."""
+
+
+class Senders:
+    """Free process numbers of one client; the one that waited longest is taken first."""
+
+    def __init__(self, client: int, count: int = SENDERS_MAX) -> None:
+        self._free = deque(range(client * PER_CLIENT, client * PER_CLIENT + count))
+
+    @contextmanager
+    def take(self, count: int) -> Iterator[list[int]]:
+        """So many numbers, or none at all when too few are free."""
+        taken = [self._free.popleft() for _ in range(count)] if count <= len(self._free) else []
+        try:
+            yield taken
+        finally:
+            self._free.extend(taken)
+
+
+def other_process(client: int, number: int) -> int:
+    """The number of a reader, lister or committer, which has it for good."""
+    assert SENDERS_MAX + number < PER_CLIENT, f"a client has no process {number}"
+    return client * PER_CLIENT + SENDERS_MAX + number
+
+
+async def pace(random: Random, rate: float, until_s: float) -> AsyncIterator[None]:
+    """Yields at random moments, `rate` of them a second, until that time of the loop."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + random.expovariate(rate)
+    while due < until_s:
+        await asyncio.sleep(max(0.0, due - loop.time()))
+        yield
+        due = max(due + random.expovariate(rate), loop.time() - _BEHIND_S_MAX)

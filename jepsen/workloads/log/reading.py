@@ -1,0 +1,59 @@
+"""Readers: each follows partitions from its own positions, and asks another node with every poll."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.log.access import Access
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.values import value_of
+from raftlog.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset, TopicPartition
+
+ASSIGN_SHARE: Final = 0.01
+"""Share of polls before which a reader begins anew somewhere below its position."""
+WAITS_MS: Final = (0, 50, 200, 500)
+
+
+class Reader:
+    """One process of the history."""
+
+    def __init__(
+        self, access: Access, history: HistoryWriter, process: int, partitions: Sequence[TopicPartition], random: Random
+    ) -> None:
+        self._access, self._history, self._process, self._random = access, history, process, random
+        self.positions = dict.fromkeys(partitions, 0)
+        self.assign()
+
+    def assign(self) -> None:
+        """Read on from `positions`; nothing is sent, the client alone knows where it stands."""
+        positions = tuple((place, Offset(offset)) for place, offset in self.positions.items())
+        self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
+
+    async def step(self) -> None:
+        """One poll of one partition, through any node."""
+        if self._random.random() < ASSIGN_SHARE:
+            place = self._random.choice(list(self.positions))
+            self.positions[place] = self._random.choice((0, self._random.randint(0, self.positions[place])))
+            self.assign()
+        place = self._random.choice(list(self.positions))
+        await self.poll(self._access.draw(self._random), place, self._random.choice(WAITS_MS))
+
+    async def poll(self, node: int, place: TopicPartition, wait_ms: int) -> int | None:
+        """How many records it brought; None when it failed."""
+        invocation = self._history.invoke(self._process, POLL, Poll(), node=node)
+        try:
+            found = await self._access.fetch(node, place, self.positions[place], wait_ms)
+        except RaftlogError as error:
+            self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
+            return None
+        if not found.offsets:
+            self._history.ok(invocation, Poll())
+            return 0
+        values = tuple(map(value_of, found.payloads))
+        fetched = Fetched(place, tuple(found.offsets), values)
+        self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
+        self._history.polled += len(values)
+        self.positions[place] = found.offsets[-1] + 1
+        return len(values)

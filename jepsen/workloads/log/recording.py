@@ -1,0 +1,79 @@
+"""A history on its way into a file: the judges' entries, with what only people and this harness want to know beside.
+
+Each entry is written as it happens, in one system call, so a process that is killed leaves at most half of its last
+line behind. Further members of an entry (`node`, `acks`, `leader_epoch` …) are ignored by `raftlog.checkers`.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from raftlog.checkers.history import Kind, Op, Payload, Recorder
+from raftlog.checkers.json_lines import encode
+from raftlog.errors import RaftlogError
+
+MERGED_CLOCK: Final = time.monotonic_ns
+"""One clock for all processes of a machine, which is what makes their histories one."""
+
+
+def clock_since(epoch_ns: int) -> Callable[[], int]:
+    """Nanoseconds since the beginning of the test, the same in every process."""
+    return lambda: MERGED_CLOCK() - epoch_ns
+
+
+class HistoryWriter:
+    """One process's part of the history."""
+
+    def __init__(self, path: Path, clock_ns: Callable[[], int]) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._recorder = Recorder(clock_ns, self._write)
+        self._more: dict[str, Any] = {}
+        self.counts: dict[str, int] = {"ok": 0, "fail": 0, "info": 0}
+        """Completed sends by outcome."""
+        self.polled = 0
+        """Records that polls returned."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def invoke(self, process: int, kind: Kind, payload: Payload = None, **more: Any) -> Op:
+        self._more = more
+        return self._recorder.invoke(process, kind, payload)
+
+    def ok(self, invocation: Op, payload: Payload = None, **more: Any) -> None:
+        self._more = more
+        self._count(self._recorder.ok(invocation, payload))
+
+    def fail(self, invocation: Op, error: str, **more: Any) -> None:
+        self._more = more
+        self._count(self._recorder.fail(invocation, error))
+
+    def info(self, invocation: Op, why: str, **more: Any) -> None:
+        self._more = more
+        self._count(self._recorder.info(invocation, why))
+
+    def refused(self, invocation: Op, error: RaftlogError, **more: Any) -> None:
+        """Fail or info, as the error's outcome says."""
+        complete = self.fail if error.outcome == "failed" else self.info
+        complete(invocation, f"{type(error).__name__}: {error}", **more)
+
+    def crash(self, process: int) -> None:
+        self._more = {}
+        self._recorder.crash(process)
+
+    def nemesis(self, what: str, **more: Any) -> None:
+        self._more = more
+        self._recorder.nemesis(what)
+
+    def _count(self, op: Op) -> None:
+        if op.kind == "send":
+            self.counts[op.type] += 1
+
+    def _write(self, op: Op) -> None:
+        line = encode(op)
+        if self._more:
+            line = line[:-2] + b"," + orjson.dumps(self._more)[1:] + b"\n"
+        self._file.write(line)

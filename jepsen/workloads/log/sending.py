@@ -1,0 +1,142 @@
+"""Producers: stored batches for one partition, and JSON requests whose records go to several partitions.
+
+A stored batch is all or nothing, and one operation. The records of a JSON request end each for itself, so each is an
+operation of a process of its own. Answers under weaker promises (`acks=1`, `acks=0`) are `info`, with what they said.
+"""
+
+import base64
+import itertools
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+import orjson
+
+from jepsen.workloads.log.access import BATCHES, BINARY, Access, fields_of, path_of
+from jepsen.workloads.log.processes import Senders
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.values import payload_of
+from raftlog.checkers.history import SEND, Op, Send
+from raftlog.errors import RaftlogError
+from raftlog.records import Compression, build_batch
+from raftlog.types import Offset, TopicPartition
+
+ACKS: Final = ("all",) * 17 + ("1",) * 2 + ("0",)
+TIMEOUTS_MS: Final = (300, 1000, 1000, 3000)
+RECORDS_MAX: Final = 5
+SPREAD_SHARE: Final = 0.3
+"""Share of requests that are JSON and may name several partitions."""
+SIZES: Final = (10, 30, 100, 100, 300, 1000, 10_000)
+
+
+class Producer:
+    """One for each client; `send` may be called while others of its calls are under way."""
+
+    def __init__(
+        self,
+        access: Access,
+        history: HistoryWriter,
+        partitions: Sequence[TopicPartition],
+        values: Iterator[int],
+        senders: Senders,
+        random: Random,
+    ) -> None:
+        self._access, self._history, self._random = access, history, random
+        self._partitions, self._values, self._senders = partitions, values, senders
+        self.not_offered = 0
+        """Requests that were due while no process was free."""
+
+    async def send(self) -> None:
+        """One request."""
+        is_spread = self._random.random() < SPREAD_SHARE
+        count = self._random.randint(1, RECORDS_MAX)
+        with self._senders.take(count if is_spread else 1) as processes:
+            if not processes:
+                self.not_offered += 1
+            elif is_spread:
+                await self._send_spread(processes)
+            else:
+                await self._send_batch(processes[0], list(itertools.islice(self._values, count)))
+
+    async def _send_batch(self, process: int, values: list[int]) -> None:
+        place = self._random.choice(self._partitions)
+        compression = self._random.choice((Compression.NONE, Compression.NONE, Compression.LZ4))
+        body = build_batch([self._payload(value) for value in values], compression)
+        node, acks, timeout_ms = self._how()
+        await send_batch(self._access, self._history, process, node, place, values, body, acks, timeout_ms)
+
+    async def _send_spread(self, processes: list[int]) -> None:
+        topic = self._random.choice(self._partitions).topic
+        places = [place for place in self._partitions if place.topic == topic]
+        chosen = [self._random.choice(places) for _ in processes]
+        node, acks, timeout_ms = self._how()
+        invocations, records = [], []
+        for process, place in zip(processes, chosen, strict=True):
+            value = next(self._values)
+            invocations.append(self._history.invoke(process, SEND, Send(place, (value,)), node=node, acks=acks))
+            payload = base64.b64encode(self._payload(value)).decode()
+            records.append({"partition": place.partition, "value": payload})
+        body = orjson.dumps({"records": records})
+        try:
+            answer = await self._access.post(node, f"/topics/{topic}", body, BINARY, timeout_ms, {"acks": acks})
+            rows = fields_of(answer)["offsets"]
+        except RaftlogError as error:
+            for invocation in invocations:
+                self._history.refused(invocation, error, acks=acks)
+            return
+        for invocation, row in zip(invocations, rows, strict=True):
+            self._complete_row(invocation, row, acks)
+
+    def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str) -> None:
+        if row["error_code"] is not None:
+            complete = self._history.fail if row["outcome"] == "failed" else self._history.info
+            complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
+        else:
+            _acknowledged(self._history, invocation, row["offset"], acks, {})
+
+    def _how(self) -> tuple[int, str, int]:
+        return self._access.draw(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
+
+    def _payload(self, value: int) -> bytes:
+        return payload_of(value, self._random.choice(SIZES))
+
+
+async def send_batch(
+    access: Access,
+    history: HistoryWriter,
+    process: int,
+    node: int,
+    place: TopicPartition,
+    values: Sequence[int],
+    body: bytes | bytearray,
+    acks: str,
+    timeout_ms: int,
+) -> bool:
+    """One stored batch, all or nothing; whether it was acknowledged."""
+    invocation = history.invoke(process, SEND, Send(place, tuple(values)), node=node, acks=acks)
+    try:
+        answer = await access.post(node, path_of(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
+        fields = fields_of(answer)
+        row = fields["offsets"][0]
+    except RaftlogError as error:
+        history.refused(invocation, error, acks=acks)
+        return False
+    if row["error_code"] is not None:
+        complete = history.fail if row.get("outcome") == "failed" else history.info
+        complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
+        return False
+    more = {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
+    _acknowledged(history, invocation, row["offset"], acks, more)
+    return True
+
+
+def _acknowledged(
+    history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, int | None]
+) -> None:
+    assert isinstance(invocation.payload, Send), invocation
+    if acks != "all" or base is None:
+        history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)
+        return
+    place, values, _ = invocation.payload
+    offsets = tuple(map(Offset, range(base, base + len(values))))
+    history.ok(invocation, Send(place, values, offsets), acks=acks, **more)

@@ -1,0 +1,213 @@
+"""This node's groups are those that the controller gave it: made when a topic is created, removed when it is deleted.
+
+    a group is made only if its creation names this very disk, and removed only if its topic is known to be deleted
+
+Nothing goes because the local copy of the controller's state lacks it: such a copy may be old, so the group stays and
+is reported. Changes are made one after another by one task, which begins anew whenever the state changed meanwhile.
+Called by the broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+from raftlog.errors import FormatError, Unavailable
+from raftlog.partitions.control import first_roll
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica_directory import move_aside
+from raftlog.storage.roll import Roll
+
+_logger = logging.getLogger(__name__)
+_NOT_OURS = ("lost+found",)
+_RETRY_S = 1.0
+"""After a disk that was full, or a removal that is still under way."""
+_REMOVED_TOGETHER = 64
+"""Groups removed in one turn of the loop."""
+
+
+class Assignments:
+    """Runs from `start` to `stop`."""
+
+    def __init__(self, node: Node, metadata: Metadata, topics: Topics, counters: Counters) -> None:
+        self.replicas: dict[GroupKey, Replica] = {}
+        """Of the topics' partitions; the controller's own group is not among them."""
+        self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._leaving: dict[str, GroupKey] = {}
+        """Paths of groups whose removal was begun."""
+        self._unknown: dict[GroupKey, None] = {}
+        """Groups of no topic that is known, which were reported."""
+
+    def start(self) -> None:
+        """Take over the groups that were recovered, and begin to follow the state."""
+        self._node.on_step = self._stepped
+        self._node.leaders.preferred = self._preferred
+        self.state_changed()
+        self._task = self._node.loop.create_task(self._run(), name="assignments")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def state_changed(self) -> None:
+        """The controller's state is another one."""
+        self._attach()
+        self._settled.clear()
+        self._changed.set()
+
+    async def settled(self, deadline: Deadline) -> bool:
+        """Wait until the groups are as the state says; false when the deadline came first."""
+        left = max(0.0, deadline - self._node.loop.time())
+        try:
+            await asyncio.wait_for(self._settled.wait(), left)
+        except TimeoutError:
+            return False
+        return True
+
+    def set_aside_unknown(self) -> None:
+        """Move directories that are no group's out of the way, and report them; nothing of them is deleted. Blocking.
+
+        To be called once the groups are what the state says: a directory that a crash left half made was taken then.
+        """
+        driver = self._node.driver
+        disk, data_dir = driver.disk, driver.data_dir
+        known = self._paths_in_use()
+        for name in disk.list_directory(data_dir):
+            path = f"{data_dir}/{name}"
+            if name.startswith(".") or name in _NOT_OURS or path in known or not disk.is_directory(path):
+                continue
+            inner = [f"{path}/{child}" for child in disk.list_directory(path)]
+            strangers = [each for each in inner if each not in known]
+            for stranger in [path] if len(strangers) == len(inner) else strangers:
+                kept = move_aside(disk, data_dir, stranger)
+                _logger.warning("%s is not known to this broker; it is kept in %s", stranger, kept)
+
+    # what happens in the groups
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        replica = self.replicas.get(group.key)
+        if replica is not None:
+            replica.stepped(ready)
+
+    def _preferred(self, group_id: UUID) -> ReplicaId | None:
+        """The first replica of its assignment should lead."""
+        state = self._metadata.state
+        name = state.group(group_id)
+        return None if name is None else state.assignment(name).replicas[0]
+
+    # following
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                is_done = await self._follow()
+            except Unavailable as error:
+                if not self._node.is_working:
+                    return
+                _logger.warning("%s; it is tried again", error)
+                is_done = False
+            if not is_done:
+                await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
+                self._changed.set()
+            elif not self._changed.is_set():
+                self._settled.set()
+
+    async def _follow(self) -> bool:
+        """One look at everything; false when something has to wait."""
+        await self._remove_deleted()
+        missing = list(self._missing())
+        in_use = self._paths_in_use()
+        ready = [creation for creation in missing if self._path(*creation) not in in_use]
+        if ready:
+            await self._create(ready)
+        self._attach()
+        return len(ready) == len(missing)
+
+    async def _remove_deleted(self) -> None:
+        count = 0
+        for group in list(self._node.driver.groups.values()):
+            if self._is_deleted(group):
+                replica = self.replicas.pop(group.key, None)
+                if replica is not None:
+                    replica.close()
+                self._leaving[group.path] = group.key
+                self._node.remove_group(group.group_id)
+                count += 1
+                if count % _REMOVED_TOGETHER == 0:
+                    await asyncio.sleep(0)
+
+    def _is_deleted(self, group: Group) -> bool:
+        state = self._metadata.state
+        if group.group_id == self._metadata.group_id or state.group(group.group_id) is not None:
+            return False
+        number = group.path.rpartition("/")[2]
+        if number.isdigit() and state.deletion_of(group.group_id, int(number)) is not None:
+            return True
+        if group.key not in self._unknown:
+            self._unknown[group.key] = None
+            _logger.warning("%s: group %s is of no topic that is known here; it stays", group.path, group.group_id)
+        return False
+
+    def _missing(self) -> Iterator[tuple[Topic, int]]:
+        """Partitions that this disk shall have from the beginning, and has not."""
+        me, groups = self._node.identity.replica, self._node.driver.groups
+        for topic in self._topics:
+            for number, replicas in enumerate(topic.row.creation.partitions):
+                if me in replicas and topic.partitions[number].group_id.bytes not in groups:
+                    yield topic, number
+
+    def _paths_in_use(self) -> dict[str, GroupKey]:
+        """Directories of groups that are here, or that are on their way out: of an earlier topic of the same name."""
+        driver = self._node.driver
+        for path, key in list(self._leaving.items()):
+            if not driver.persister.is_leaving(key):
+                del self._leaving[path]
+        return {**self._leaving, **{group.path: key for key, group in driver.groups.items()}}
+
+    def _path(self, topic: Topic, number: int) -> str:
+        return f"{self._node.driver.data_dir}/{topic.name}/{number}"
+
+    async def _create(self, missing: list[tuple[Topic, int]]) -> None:
+        creations: list[tuple[Roll, str | None]] = [
+            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number in missing
+        ]
+        try:
+            await self._node.create_groups(creations)
+        except FormatError:
+            driver = self._node.driver
+            for topic, number in missing:
+                path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
+                if key not in driver.groups and driver.disk.exists(path):
+                    kept = move_aside(driver.disk, driver.data_dir, path)
+                    _logger.warning("%s held what the journal does not know; it is kept in %s", path, kept)
+            await self._node.create_groups(
+                [creation for creation in creations if creation[0].group_id.bytes not in driver.groups]
+            )
+
+    # replicas for the façade
+
+    def _attach(self) -> None:
+        """Every group here has its replica, and every partition knows its own."""
+        groups = self._node.driver.groups
+        for topic in self._topics:
+            for partition in topic.partitions:
+                key = partition.group_id.bytes
+                group = groups.get(key)
+                if group is None or partition.replica is not None:
+                    continue
+                replica = Replica(partition.name, group, topic.config, self._counters)
+                self.replicas[key] = partition.replica = replica

@@ -1,0 +1,255 @@
+"""The cluster as operators and clients want to see it: topics with their leaders, brokers, health with reasons.
+
+Who leads and what is in sync is asked of the nodes, all at once and one question each; who does not answer in time is
+down as far as this view goes. What the controller knows comes from the copy here. Called by the broker.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import raftlog
+from raftlog.config import TopicConfig
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.control import Broker as BrokerRow
+from raftlog.partitions.control import CreateTopic
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.results import (
+    HEALTH_NAMES_MAX,
+    BrokerDescription,
+    Health,
+    PartitionDescription,
+    TopicDescription,
+)
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_DESCRIBE: Final = "view.partitions"
+_STATUS: Final = "view.broker"
+ASK_MS: Final = 1_500
+"""How long a node may take before it counts as down."""
+_ASKED_AT_ONCE: Final = 4_000
+_DOWN = "no answer"
+
+Disk = Mapping[str, str | int]
+
+
+class ClusterView:
+    """One for each process."""
+
+    def __init__(self, node: Node, metadata: Metadata, topics: Topics, disk: Callable[[], Disk]) -> None:
+        self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
+        self._me = node.identity.node_id
+        node.on_request(_DESCRIBE, self._serve_partitions)
+        node.on_request(_STATUS, self._serve_status)
+
+    # topics
+
+    def outline(self, topic: Topic) -> TopicDescription:
+        """What is known here, without asking anybody."""
+        return _described(topic, [_partition(each, self._local(each), is_belief=True) for each in topic.partitions])
+
+    def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicDescription:
+        """A topic that is not there, as it would be."""
+        partitions = [
+            PartitionDescription(number, None, [replica.node_id for replica in replicas], (), None)
+            for number, replicas in enumerate(creation.partitions)
+        ]
+        return _shape(creation, config, dict(creation.configs), partitions)
+
+    async def describe(self, topic: Topic, deadline: Deadline) -> TopicDescription:
+        """With what the leaders say, as far as they answer in time."""
+        rows = await self._ask_leaders(topic.partitions, deadline)
+        return _described(topic, [_partition(each, rows.get(each.group_id.bytes)) for each in topic.partitions])
+
+    async def _ask_leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
+        """The leader's row of each group, by its id."""
+        nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
+        deadline = Deadline(min(deadline, deadline_in(ASK_MS)))
+        answers = await asyncio.gather(*(self._ask_about(node, partitions, deadline) for node in nodes))
+        best: dict[bytes, list[Any]] = {}
+        for rows in answers:
+            for key, row in rows.items():
+                if key not in best or _rank(row) > _rank(best[key]):
+                    best[key] = row
+        return best
+
+    async def _ask_about(
+        self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
+    ) -> dict[bytes, list[Any]]:
+        asked = [each for each in partitions if any(replica.node_id == node for replica in each.assigned)]
+        if node == self._me:
+            local = {each.group_id.bytes: self._local(each) for each in asked}
+            return {key: row for key, row in local.items() if row is not None}
+        rows: dict[bytes, list[Any]] = {}
+        for at in range(0, len(asked), _ASKED_AT_ONCE):
+            some = asked[at : at + _ASKED_AT_ONCE]
+            header = [each.group_id.bytes for each in some]
+            try:
+                answer = await self._node.ask(node, _DESCRIBE, header, (), deadline)
+            except RaftlogError:
+                return rows  # it is down, as far as this view goes
+            for key, row in zip(header, answer.value, strict=True):
+                if row is not None:
+                    rows[key] = row
+        return rows
+
+    def _local(self, partition: Partition) -> list[Any] | None:
+        replica = partition.replica
+        if replica is None:
+            return None
+        told = replica.describe()
+        in_sync = None if told.in_sync is None else list(told.in_sync)
+        return [told.leader, told.term, in_sync, told.high_watermark, told.log_start_offset, told.problem]
+
+    async def _serve_partitions(self, request: Request) -> Answer:
+        match request.header:
+            case [*keys] if all(type(key) is bytes and len(key) == 16 for key in keys):
+                wanted = dict.fromkeys(keys)
+            case _:
+                raise InvalidArgument(f"a request {_DESCRIBE!r} that cannot be read")
+        found: dict[bytes, list[Any] | None] = {}
+        for topic in self._topics:
+            for partition in topic.partitions:
+                if partition.group_id.bytes in wanted:
+                    found[partition.group_id.bytes] = self._local(partition)
+        return Answer([found.get(key) for key in wanted])
+
+    # brokers
+
+    async def brokers(self, deadline: Deadline) -> list[BrokerDescription]:
+        """All that the controller knows, and how they are."""
+        rows = self._metadata.state.all_brokers()
+        statuses = await self._statuses([row.node_id for row in rows], deadline)
+        return [_broker(row, statuses[row.node_id]) for row in rows]
+
+    async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
+        deadline = Deadline(min(deadline, deadline_in(ASK_MS)))
+        answers = await asyncio.gather(*(self._status_of(node, deadline) for node in nodes))
+        return dict(zip(nodes, answers, strict=True))
+
+    async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:
+        if node == self._me:
+            return self._status()
+        try:
+            status: dict[str, Any] = (await self._node.ask(node, _STATUS, None, (), deadline)).value
+        except RaftlogError:
+            return None
+        return status
+
+    def _status(self) -> dict[str, Any]:
+        status = self._node.status()
+        problems = []
+        if status.groups.quarantined:
+            problems.append(f"{status.groups.quarantined} damaged replicas: {'; '.join(status.damage[:3])}")
+        if status.groups.disk_full:
+            problems.append(f"{status.groups.disk_full} replicas wait for room on the disk")
+        problem = self._metadata.freshness().problem
+        if problem:
+            problems.append(problem)
+        return {
+            "version": raftlog.__version__,
+            "disk": dict(self._disk()),
+            "is_working": status.is_running,
+            "problem": "; ".join(problems) or None,
+        }
+
+    async def _serve_status(self, request: Request) -> Answer:
+        return Answer(self._status())
+
+    # health
+
+    async def health(self, deadline: Deadline) -> Health:
+        """Everything that is not as it should be, and why."""
+        brokers = await self.brokers(deadline)
+        topics = list(self._topics)
+        rows = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
+        leaderless, under_replicated, problems = [], [], []
+        for topic in topics:
+            for partition in topic.partitions:
+                described = _partition(partition, rows.get(partition.group_id.bytes))
+                if described.leader is None:
+                    leaderless.append(partition.name)
+                elif len(described.in_sync) < len(partition.assigned):
+                    under_replicated.append(partition.name)
+                if described.problem is not None:
+                    problems.append(f"{partition.name}: {described.problem}")
+        down = [broker.node_id for broker in brokers if not broker.is_alive]
+        freshness = self._metadata.freshness()
+        reasons = [f"node {node} does not answer" for node in down]
+        reasons += [
+            f"node {broker.node_id}: {broker.problem}" for broker in brokers if broker.is_alive and broker.problem
+        ]
+        if freshness.leader is None:
+            reasons.append("the controller has no leader: topics cannot be created or changed now")
+        if leaderless:
+            reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_some(leaderless)}")
+        if under_replicated:
+            reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_some(under_replicated)}")
+        reasons += problems[:HEALTH_NAMES_MAX]
+        return Health(
+            not reasons,
+            reasons,
+            freshness.leader,
+            [broker.node_id for broker in brokers],
+            down,
+            leaderless[:HEALTH_NAMES_MAX],
+            len(leaderless),
+            under_replicated[:HEALTH_NAMES_MAX],
+            len(under_replicated),
+        )
+
+
+def _rank(row: list[Any]) -> tuple[bool, int]:
+    """A leader's word before a follower's, that of a later term before an earlier one's."""
+    _, term, in_sync, *_ = row
+    return (in_sync is not None, term)
+
+
+def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool = False) -> PartitionDescription:
+    """`is_belief`: whom a follower takes for the leader will do."""
+    replicas = [replica.node_id for replica in partition.assigned]
+    if row is None:
+        return PartitionDescription(partition.number, None, replicas, (), None)
+    leader, term, in_sync, high_watermark, log_start, problem = row
+    if in_sync is None:
+        return PartitionDescription(partition.number, leader if is_belief else None, replicas, (), problem)
+    return PartitionDescription(partition.number, leader, replicas, in_sync, problem, term, high_watermark, log_start)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+def _described(topic: Topic, partitions: Iterable[PartitionDescription]) -> TopicDescription:
+    return _shape(topic.row.creation, topic.config, topic.overrides, partitions)
+
+
+def _shape(
+    creation: CreateTopic, config: TopicConfig, overrides: Mapping[str, str], partitions: Iterable[PartitionDescription]
+) -> TopicDescription:
+    return TopicDescription(
+        creation.name,
+        str(creation.topic_id),
+        creation.replication_factor,
+        config.as_strings(),
+        overrides,
+        creation.created_ms,
+        creation.is_internal,
+        list(partitions),
+    )
+
+
+def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
+    addresses = row.addresses
+    if status is None:
+        return BrokerDescription(row.node_id, row.host, addresses.http, addresses.rpc, False, None, None, _DOWN)
+    problem = status["problem"] if status["is_working"] else "it is starting or stopping"
+    return BrokerDescription(
+        row.node_id, row.host, addresses.http, addresses.rpc, True, status["version"], status["disk"], problem
+    )

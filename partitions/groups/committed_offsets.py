@@ -1,0 +1,192 @@
+"""Committed offsets of groups, in the internal topic `__consumer_offsets`: replicated as everything else is.
+
+    a group's commits all go to one partition, chosen by its name;   its leader folds what is committed, when asked
+
+A commit is answered when a majority has it on disk. Watermarks are read at the leader through ReadIndex, so what was
+answered is seen. The leader states everything anew when the log has grown much larger than that, and what lies before
+goes. Called by the broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.watermarks import Watermarks, committed
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.partitioner import murmur2
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import ALL
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.serving import FindReplica
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.records import NewRecord, read_records
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId, Offset, TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_CONFIG: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(1 << 20)}
+_COMMITTED = "groups.committed"
+_GROUPS = "groups.list"
+_READ_BYTES = 1 << 20
+_RESTATE_MS = 30_000
+
+
+class _Folded:
+    """What one replica's log says, as far as it was read."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.watermarks = Watermarks()
+        self.next_offset = Offset(0)
+        self.stated_bytes = 0
+        """Size of the log when everything was stated anew last."""
+
+    async def catch_up(self) -> None:
+        """Fold what is committed here; gives others the loop between two reads."""
+        group = self.replica.group
+        if self.next_offset < group.log_start_offset:
+            self.watermarks, self.next_offset = Watermarks(), group.log_start_offset
+        while self.next_offset < group.high_watermark:
+            for batch in group.read(self.next_offset, _READ_BYTES):
+                for record in read_records(batch):
+                    if record.offset >= self.next_offset:
+                        self.watermarks.apply(record.value)
+                        self.next_offset = Offset(record.offset + 1)
+            await asyncio.sleep(0)
+
+
+class CommittedOffsets:
+    """One for each process. `growth_bytes_max` is how much a log grows before everything in it is stated anew."""
+
+    def __init__(self, node: Node, router: Router, topics: Topics, find: FindReplica, growth_bytes_max: int) -> None:
+        self._node, self._router, self._topics, self._find = node, router, topics, find
+        self._growth_bytes_max = growth_bytes_max
+        self._folded: dict[Replica, _Folded] = {}
+        self._one_at_a_time: dict[Replica, asyncio.Lock] = {}
+        self._restating: asyncio.Task[None] | None = None
+        node.on_request(_COMMITTED, self._serve_committed)
+        node.on_request(_GROUPS, self._serve_groups)
+
+    # from any node
+
+    async def commit(
+        self, offsets_topic: Topic, group: str, offsets: Mapping[TopicPartition, Offset], deadline: Deadline
+    ) -> None:
+        """Raise the group's watermarks, durably on a majority. Raises what a produce raises."""
+        ids = {name: str(self._topics.find(name).row.topic_id) for name in sorted({key.topic for key in offsets})}
+        record = NewRecord(committed(group, offsets, ids), group.encode())
+        future = await self._partition(offsets_topic, group).enqueue_records([record], ALL, deadline)
+        assert future is not None, "every commit is acknowledged"
+        await future
+
+    async def committed(self, group: str, deadline: Deadline) -> dict[TopicPartition, Offset]:
+        """The group's watermarks in the topics that exist, with all that was answered before this call."""
+        if OFFSETS_TOPIC not in self._topics:
+            return {}
+        partition = self._partition(self._topics.find(OFFSETS_TOPIC), group)
+
+        async def here(replica: Replica) -> list[list[Any]]:
+            return await self._watermarks(replica, group, deadline)
+
+        async def there(node: NodeId) -> list[list[Any]]:
+            answer = await self._router.read(node, _COMMITTED, partition, {"group": group}, deadline)
+            return list(answer.value)
+
+        return self._by_name(await self._router.call(partition, deadline, here, there))
+
+    async def groups(self, deadline: Deadline) -> list[str]:
+        """Those that committed something, sorted."""
+        if OFFSETS_TOPIC not in self._topics:
+            return []
+        partitions = self._topics.find(OFFSETS_TOPIC).partitions
+        parts = await asyncio.gather(*(self._groups_in(partition, deadline) for partition in partitions))
+        return sorted(name for part in parts for name in part)
+
+    async def _groups_in(self, partition: Partition, deadline: Deadline) -> list[str]:
+        async def there(node: NodeId) -> list[str]:
+            return list((await self._router.read(node, _GROUPS, partition, {}, deadline)).value)
+
+        return await self._router.call(partition, deadline, self._names, there)
+
+    def _partition(self, topic: Topic, group: str) -> Partition:
+        return topic.partitions[(murmur2(group.encode()) & 0x7FFFFFFF) % len(topic.partitions)]
+
+    def _by_name(self, rows: list[list[Any]]) -> dict[TopicPartition, Offset]:
+        found = {}
+        for topic_id, partition, offset in rows:
+            topic = self._topics.by_id(UUID(topic_id))
+            if topic is not None:
+                found[TopicPartition(topic.name, partition)] = Offset(offset)
+        return found
+
+    # at the leader
+
+    async def _watermarks(self, replica: Replica, group: str, deadline: Deadline) -> list[list[Any]]:
+        folded = await self._current(replica, deadline)
+        return [[topic_id, partition, offset] for (topic_id, partition), offset in folded.watermarks.of(group).items()]
+
+    async def _names(self, replica: Replica) -> list[str]:
+        return (await self._current(replica, deadline_in(_RESTATE_MS))).watermarks.groups()
+
+    async def _current(self, replica: Replica, deadline: Deadline) -> _Folded:
+        await replica.offsets(True, deadline)
+        folded = self._folded.get(replica)
+        if folded is None:
+            folded = self._folded[replica] = _Folded(replica)
+            for other in [other for other in self._folded if other.group.is_closed]:
+                del self._folded[other]
+        async with self._one_at_a_time.setdefault(replica, asyncio.Lock()):
+            await folded.catch_up()
+        self._maybe_restate(folded)
+        return folded
+
+    def _maybe_restate(self, folded: _Folded) -> None:
+        grown = folded.replica.describe().size_bytes - folded.stated_bytes
+        if grown > self._growth_bytes_max and (self._restating is None or self._restating.done()):
+            self._restating = self._node.loop.create_task(self._restate(folded), name="restate committed offsets")
+
+    async def _restate(self, folded: _Folded) -> None:
+        """Append all watermarks again, then let go of what lies before."""
+        replica = folded.replica
+        topics = {str(topic.row.topic_id): topic.name for topic in self._topics}
+        begin = folded.next_offset
+        topic = self._topics.find(OFFSETS_TOPIC)
+        try:
+            stated = []
+            for name, value in list(folded.watermarks.restatement(topics)):
+                partition, record = self._partition(topic, name), NewRecord(value, name.encode())
+                stated.append(await partition.enqueue_records([record], ALL, deadline_in(_RESTATE_MS)))
+            await asyncio.gather(*filter(None, stated))
+            await replica.group.roll_now()
+            await replica.group.propose_trim(begin)
+            folded.stated_bytes = replica.describe().size_bytes
+        except RaftlogError as error:
+            _logger.warning("%s could not be made shorter, and goes on growing: %s", replica.name, error)
+
+    # for other nodes
+
+    async def _serve_committed(self, request: Request) -> Answer:
+        match request.header:
+            case [bytes(topic_id), int(number), int(), {"group": str(group)}] if len(topic_id) == 16:
+                return Answer(await self._watermarks(self._replica(topic_id, number), group, request.deadline))
+        raise InvalidArgument(f"a request {_COMMITTED!r} that cannot be read")
+
+    async def _serve_groups(self, request: Request) -> Answer:
+        match request.header:
+            case [bytes(topic_id), int(number), int(), dict()] if len(topic_id) == 16:
+                return Answer(await self._names(self._replica(topic_id, number)))
+        raise InvalidArgument(f"a request {_GROUPS!r} that cannot be read")
+
+    def _replica(self, topic_id: bytes, number: int) -> Replica:
+        replica = self._find(UUID(bytes=topic_id), number)
+        if replica is None:
+            raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
+        return replica

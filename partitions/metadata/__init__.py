@@ -1,0 +1,12 @@
+"""Group 0 on a node: founding and joining a cluster, the local copy of the controller's state, commands, snapshots.
+
+Who may come in: the façade of a broker. What the commands mean is the business of `partitions.control`.
+"""
+
+from raftlog.partitions.metadata.addresses import address_text, parse_address
+from raftlog.partitions.metadata.host import Freshness, Metadata
+from raftlog.partitions.metadata.settings import MetadataSettings
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.metadata"
+
+__all__ = ["Freshness", "Metadata", "MetadataSettings", "address_text", "parse_address"]

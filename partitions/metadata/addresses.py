@@ -1,0 +1,32 @@
+"""RPC addresses as text, HOST:PORT, in the one form in which lists of them are compared. Pure."""
+
+from collections.abc import Iterable
+
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.multiraft.surroundings import Address
+
+_PORT_MAX = 65_535
+
+
+def address_text(address: Address) -> str:
+    """HOST:PORT with a lower-case host, an IPv6 address in brackets. Raises `InvalidArgument`."""
+    host, port = address
+    host = host.strip().strip("[]").rstrip(".").lower()
+    if not host or any(character.isspace() for character in host) or not 0 < port <= _PORT_MAX:
+        raise InvalidArgument(f"{address[0]}:{port} is not an address: HOST:PORT with a port of 1 to {_PORT_MAX}")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> Address:
+    """The address that HOST:PORT names; raises `InvalidArgument`."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or not port.isascii():
+        raise InvalidArgument(f"{text!r} is not an address: HOST:PORT is wanted")
+    address = host.strip("[]"), int(port)
+    address_text(address)
+    return address
+
+
+def canonical(addresses: Iterable[Address]) -> tuple[str, ...]:
+    """A list of seeds as it is compared: without order and repetition."""
+    return tuple(sorted({address_text(address) for address in addresses}))

@@ -1,0 +1,136 @@
+"""What a cluster began with, as each of its first brokers keeps it, and whom a later one asked to join.
+
+    {data-dir}/.raftlog/bootstrap     the record; the members that were known when this process joined
+
+    a directory holds at most one record, and never another one
+
+Whether a process makes group 0 itself is decided by the record alone: it names node ids *and* disk uuids, so a process
+that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.control import Bootstrap
+from raftlog.partitions.metadata.addresses import parse_address
+from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
+from raftlog.partitions.multiraft.surroundings import Address
+from raftlog.raft import ReplicaId
+from raftlog.storage.directory import internal
+from raftlog.storage.disk import Disk
+from raftlog.types import NodeId
+
+BOOTSTRAP: Final = "bootstrap"
+
+
+class Member(NamedTuple):
+    """A broker and its RPC address, HOST:PORT, empty when it has none."""
+
+    node_id: NodeId
+    disk_uuid: UUID
+    address: str
+
+    @property
+    def replica(self) -> ReplicaId:
+        return ReplicaId(self.node_id, self.disk_uuid)
+
+    def packed(self) -> list[Any]:
+        return [self.node_id, str(self.disk_uuid), self.address]
+
+    @classmethod
+    def unpacked(cls, raw: Any) -> "Member":
+        """Raises `FormatError`."""
+        match raw:
+            case [int(node_id), str(disk_uuid), str(address)]:
+                return cls(NodeId(node_id), _uuid(disk_uuid), address)
+        raise FormatError(f"{raw!r} is not a member of a cluster")
+
+
+class BootstrapRecord(NamedTuple):
+    """`seeds` ascend by node id; `addresses` is the list of seeds that all of them were started with, canonical."""
+
+    cluster_id: UUID
+    seeds: tuple[Member, ...]
+    addresses: tuple[str, ...]
+    created_ms: int
+    feature_level: int
+
+    def names(self, replica: ReplicaId) -> bool:
+        """Whether this node with this disk is one of the seeds."""
+        return any(seed.replica == replica for seed in self.seeds)
+
+    def command(self) -> Bootstrap:
+        """The first command of the cluster."""
+        return Bootstrap(
+            self.cluster_id, tuple(seed.replica for seed in self.seeds), self.feature_level, self.created_ms
+        )
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON and as MessagePack."""
+        return {
+            "cluster_id": str(self.cluster_id),
+            "seeds": [seed.packed() for seed in self.seeds],
+            "addresses": list(self.addresses),
+            "created_ms": self.created_ms,
+            "feature_level": self.feature_level,
+        }
+
+    @classmethod
+    def unpacked(cls, raw: Any) -> "BootstrapRecord":
+        """Raises `FormatError`, also for a record that no cluster can begin with."""
+        match raw:
+            case {
+                "cluster_id": str(cluster_id),
+                "seeds": [*seeds],
+                "addresses": [*addresses],
+                "created_ms": int(created_ms),
+                "feature_level": int(feature_level),
+            } if all(type(address) is str for address in addresses):
+                record = cls(
+                    _uuid(cluster_id), tuple(map(Member.unpacked, seeds)), tuple(addresses), created_ms, feature_level
+                )
+            case _:
+                raise FormatError("a bootstrap record that cannot be read")
+        try:
+            record.command()
+        except InvalidArgument as error:
+            raise FormatError(f"a bootstrap record that cannot be used: {error}") from None
+        return record
+
+
+class BootstrapFile:
+    """The file of one directory. Methods block for their syncs and raise `OSError`."""
+
+    def __init__(self, disk: Disk, data_dir: str) -> None:
+        self._disk, self._path = disk, internal(data_dir, BOOTSTRAP)
+        self.record: BootstrapRecord | None = None
+        self.members: tuple[Member, ...] = ()
+        """Of the cluster that this process joined; empty for a seed."""
+
+    def read(self) -> None:
+        """Raises `FormatError` when it is damaged."""
+        fields = read_sealed(self._disk, self._path, BOOTSTRAP)
+        if fields is not None:
+            self.members = tuple(map(Member.unpacked, fields.pop("members")))
+            self.record = BootstrapRecord.unpacked(fields)
+
+    def keep(self, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
+        """Hold this record for ever; durable on return."""
+        assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
+        fields = {**record.packed(), "members": [member.packed() for member in members]}
+        write_sealed(self._disk, self._path, BOOTSTRAP, fields)
+        self.record, self.members = record, tuple(members)
+
+
+def address_of(member: Member) -> Address | None:
+    """Where it is reached."""
+    return parse_address(member.address) if member.address else None
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise FormatError(f"{text!r} is not a uuid") from None

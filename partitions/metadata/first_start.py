@@ -1,0 +1,388 @@
+"""The first start of a process: it founds a cluster with the other seeds, or joins one that is there.
+
+    EMPTY ──record synced──▶ HOLDING ──all seeds hold it──▶ FOUNDED ──bootstrap applied──▶ MEMBER
+      └──a member answered──▶ JOINING ──registered──▶ MEMBER
+
+Every process looks at all addresses in its list of seeds, its own too (which it knows by the refusal of its own
+handshake), and repeats that until it can go on. When all are present, distinct, EMPTY or HOLDING one and the same
+record, and were started with the same list, the one with the lowest node id makes the bootstrap record, syncs it, and
+gives it to the others, who sync it.
+
+Two clusters never come from one list of seeds:
+
+    1. A process (node id with disk uuid) holds at most one record in its life: `BootstrapFile.keep`, synced before it
+       says so. What it holds survives every crash. A wiped process is another one, with another disk uuid.
+    2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
+    3. Group 0 of a record is begun by a seed of the record, once *all* its seeds have said, at whatever time, that they
+       hold it (or one of them that it was begun, which is the same by induction).
+
+So if two records were both begun, their seeds are disjoint: by 1, one process in both would hold two. Both name a
+process for each address of the same list, so at every address the process was replaced in between; as long as one of
+the first cluster's members is there, it answers MEMBER, and whoever comes new joins it. Only when every disk of the
+first cluster was taken away does its list found another one, and that has another cluster id.
+
+A crash at any point is gone on from: before the record is synced nothing has happened; the maker gives out again what
+it holds; a HOLDING seed asks again who holds it; group 0 is made by `Node.create_group`, which is done wholly or again,
+and the same first roll follows from the record everywhere. A seed that is wiped while others hold a record that names
+its old disk blocks the founding for good, which is said with what to do. (It could not be told from a seed that began
+group 0 and has votes in it.) A stale copy of a HOLDING disk is refused by those who remember its later boot epoch, and
+without one accepted handshake it never begins.
+
+A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. Called by the
+host, once; what others ask is answered for as long as the process lives.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.control import FEATURE_LEVEL_KNOWN
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.metadata.addresses import canonical, parse_address
+from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.metadata.settings import MetadataSettings
+from raftlog.partitions.multiraft import Node, Request
+from raftlog.partitions.multiraft.opening import draw_uuid
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Answer, HandshakeRefused, Reason
+
+_logger = logging.getLogger(__name__)
+JOIN = "control.join"
+BOOTSTRAP = "control.bootstrap"
+
+
+class Phase(Enum):
+    """How far a process is; the texts travel."""
+
+    EMPTY = "empty"
+    HOLDING = "holding"
+    FOUNDED = "founded"
+    JOINING = "joining"
+    MEMBER = "member"
+
+
+class View(NamedTuple):
+    """What a process says of itself."""
+
+    phase: Phase
+    replica: ReplicaId
+    address: str
+    seeds: tuple[str, ...]
+    record: BootstrapRecord | None
+    members: tuple[Member, ...]
+    """Of a MEMBER: all brokers that it knows."""
+    cluster_id: str | None
+
+    def packed(self) -> list[Any]:
+        record = None if self.record is None else self.record.packed()
+        members = [member.packed() for member in self.members]
+        return [self.phase.value, self.address, list(self.seeds), record, members]
+
+
+class FirstStart:
+    """Answers what others ask from the beginning; `run` once, by a process that is not in a cluster yet."""
+
+    def __init__(
+        self,
+        node: Node,
+        settings: MetadataSettings,
+        file: BootstrapFile,
+        picture: Callable[[], tuple[Phase, list[Member]]],
+    ) -> None:
+        self._node, self._settings, self._file = node, settings, file
+        self._picture = picture
+        """The phase, from FOUNDED on, and the members; EMPTY for what is only known here."""
+        self._seeds = canonical(settings.seeds)
+        self._address: str | None = None
+        """Our own RPC address; None before `run`."""
+        self._holders: dict[ReplicaId, None] = {}
+        """Seeds that hold the record that we hold."""
+        self._news = asyncio.Event()
+        self._told: str | None = None
+        node.on_request(JOIN, self._serve_join)
+        node.on_request(BOOTSTRAP, self._serve_bootstrap)
+
+    async def run(self, address: str) -> View | None:
+        """Until group 0 can be begun here from the record that is held (None), or a member was met (its picture).
+
+        Raises `InvalidArgument` when nothing could ever come of it, and `IdentityRefused`.
+        """
+        self._address = address
+        me = self._node.identity.replica
+        if not self._addresses():
+            self._found_alone()
+            return None
+        pause_s = self._settings.look_ms / 1000
+        while True:
+            self._news.clear()
+            views = await self._look()
+            if self._file.record is not None and self._file.record.names(me):
+                if self._is_begun(views) or await self._give(views):
+                    return None
+            else:
+                for view in views.values():
+                    if view is not None and view.phase is Phase.MEMBER:
+                        return view
+                if self._may_found(views):
+                    self._make(views)
+                    continue
+            await self._wait(pause_s)
+            pause_s = min(1.5 * pause_s, self._settings.look_ms_max / 1000)
+
+    def _found_alone(self) -> None:
+        """A broker without seeds founds a cluster of its own, at once."""
+        if self._file.record is None:
+            if self._node.identity.cluster_id is not None and self._node.identity.boot_epoch > 1:
+                raise InvalidArgument(
+                    f"{self._node.settings.data_dir} belongs to cluster {self._node.identity.cluster_id} and has "
+                    "nothing of it yet: start it with the same seeds as before"
+                )
+            self._keep(self._new_record([self._member()], ()))
+
+    # the record
+
+    def _member(self) -> Member:
+        assert self._address is not None, "a seed before its start"
+        return Member(*self._node.identity.replica, self._address)
+
+    def _new_record(self, seeds: list[Member], addresses: tuple[str, ...]) -> BootstrapRecord:
+        cluster_id = self._node.identity.cluster_id
+        return BootstrapRecord(
+            draw_uuid(self._node.surroundings.random) if cluster_id is None else UUID(cluster_id),
+            tuple(sorted(seeds)),
+            addresses,
+            self._node.surroundings.wall_ms(),
+            FEATURE_LEVEL_KNOWN,
+        )
+
+    def _keep(self, record: BootstrapRecord) -> None:
+        self._file.keep(record)
+        self._node.join_cluster(str(record.cluster_id))
+        _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
+
+    # looking
+
+    def _addresses(self) -> tuple[str, ...]:
+        """The list of seeds; that of the record, or the members that were known, when there is one."""
+        record = self._file.record
+        if record is None:
+            return self._seeds
+        if record.names(self._node.identity.replica):
+            return record.addresses
+        members = [member.address for member in self._file.members if member.address]
+        return tuple(sorted({*members, *self._seeds}))
+
+    async def _look(self) -> dict[str, View | None]:
+        """What is at each address; None where nobody answers that can be understood."""
+        addresses = self._addresses()
+        views = await asyncio.gather(*(self._look_at(address) for address in addresses))
+        found = dict(zip(addresses, views, strict=True))
+        absent = [address for address, view in found.items() if view is None]
+        if absent:
+            self._tell(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
+        return found
+
+    async def _look_at(self, address: str) -> View | None:
+        deadline = deadline_in(self._settings.probe_ms)
+        try:
+            identity, answer = await self._node.probe(parse_address(address), JOIN, None, deadline)
+            return view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
+        except HandshakeRefused as refusal:
+            if refusal.reason == Reason.SELF:
+                return self._own_view()
+            self._tell(f"the seed {address} cannot be used: {refusal}")
+        except (RaftlogError, OSError) as error:
+            _logger.debug("%s: %s", address, error)
+        return None
+
+    def _own_view(self) -> View:
+        phase, members = self._picture()
+        if phase is Phase.EMPTY and self._file.record is not None:
+            is_seed = self._file.record.names(self._node.identity.replica)
+            phase = Phase.HOLDING if is_seed else Phase.JOINING
+        identity = self._node.identity
+        seeds = self._addresses() if phase is Phase.HOLDING else self._seeds
+        return View(
+            phase,
+            identity.replica,
+            self._address or "",
+            seeds,
+            self._file.record,
+            tuple(members),
+            identity.cluster_id,
+        )
+
+    # founding
+
+    def _may_found(self, views: dict[str, View | None]) -> bool:
+        """Whether all seeds are there and agree, nobody holds a record, and we are the one to make it."""
+        present = [view for view in views.values() if view is not None]
+        me = self._node.identity.replica
+        if not any(view.replica == me for view in present):
+            self._tell(
+                f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
+                "cluster (or its address is missing in --seeds)"
+            )
+            return False
+        for address, view in views.items():
+            if view is not None and view.seeds != self._seeds and view.phase in (Phase.EMPTY, Phase.HOLDING):
+                self._complain(
+                    f"the lists of seeds differ, so no cluster is founded: node {me.node_id} has "
+                    f"[{', '.join(self._seeds)}] and node {view.replica.node_id} at {address} has "
+                    f"[{', '.join(view.seeds)}]; start all seeds with the same list"
+                )
+                return False
+        if len(present) < len(views):
+            return False
+        if len({view.replica.node_id for view in present}) < len({view.replica for view in present}):
+            nodes = ", ".join(f"node {view.replica} at {address}" for address, view in views.items() if view)
+            self._complain(f"a node id is used twice among the seeds: {nodes}; give each its own")
+            return False
+        return self._is_mine_to_make(views, present)
+
+    def _is_mine_to_make(self, views: dict[str, View | None], present: list[View]) -> bool:
+        me = self._node.identity.replica
+        for view in present:
+            if view.phase is Phase.HOLDING and view.record is not None and not view.record.names(me):
+                self._complain(
+                    f"node {view.replica.node_id} holds the record of cluster {view.record.cluster_id}, which was not "
+                    f"founded and cannot be any more: it names another disk for node {me.node_id} or does not name it. "
+                    "Empty the data directories of those seeds that hold it, which have no data, and start them again"
+                )
+                return False
+            if view.phase is not Phase.EMPTY:
+                self._tell(f"node {view.replica.node_id} at {view.address or '?'} is {view.phase.value}")
+                return False
+        clusters = sorted({view.cluster_id for view in present if view.cluster_id is not None})
+        if len(clusters) > 1:
+            self._complain(f"the seeds were given different cluster ids: {', '.join(clusters)}")
+            return False
+        return me == min(view.replica for view in present)
+
+    def _make(self, views: dict[str, View | None]) -> None:
+        present = {view.replica: view for view in views.values() if view is not None}
+        given = next((view.cluster_id for view in present.values() if view.cluster_id is not None), None)
+        if given is not None:
+            self._node.join_cluster(given)
+        members = [Member(*view.replica, view.address) for view in present.values()]
+        self._keep(self._new_record(members, self._seeds))
+
+    def _is_begun(self, views: dict[str, View | None]) -> bool:
+        """Whether another seed says that group 0 of our record was begun."""
+        record = self._file.record
+        assert record is not None, "asks about no record"
+        return any(
+            view is not None
+            and view.phase in (Phase.FOUNDED, Phase.MEMBER)
+            and view.cluster_id == str(record.cluster_id)
+            for view in views.values()
+        )
+
+    async def _give(self, views: dict[str, View | None]) -> bool:
+        """Whether all seeds of our record hold it; its maker gives it to those who do not."""
+        record, me = self._file.record, self._node.identity.replica
+        assert record is not None, "gives no record"
+        self._holders[me] = None
+        for address, view in views.items():
+            if view is None or view.replica in self._holders:
+                continue
+            if view.record == record and record.names(view.replica):
+                self._holders[view.replica] = None
+            elif view.phase is Phase.EMPTY and record.names(view.replica) and record.seeds[0].replica == me:
+                await self._give_to(address, view, record)
+            elif view.phase in (Phase.EMPTY, Phase.HOLDING) and not record.names(view.replica):
+                self._complain(
+                    f"node {view.replica} at {address} is not in the record of cluster {record.cluster_id}, which has "
+                    f"{', '.join(str(seed.replica) for seed in record.seeds)} and was not founded yet: its disk was "
+                    "replaced. Empty the data directories of all seeds, which have no data, and start them again"
+                )
+        return all(seed.replica in self._holders for seed in record.seeds)
+
+    async def _give_to(self, address: str, view: View, record: BootstrapRecord) -> None:
+        deadline = deadline_in(self._settings.probe_ms)
+        try:
+            identity, _ = await self._node.probe(parse_address(address), BOOTSTRAP, record.packed(), deadline)
+        except (RaftlogError, OSError) as error:
+            self._tell(f"node {view.replica.node_id} at {address} did not take the bootstrap record: {error}")
+            return
+        if (identity.node_id, identity.disk_uuid) == view.replica:
+            self._holders[view.replica] = None
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return
+
+    # what others ask
+
+    async def _serve_join(self, request: Request) -> Answer:
+        if self._address is None and self._picture()[0] is Phase.EMPTY:
+            raise Unavailable(f"node {self._node.identity.node_id} is starting")
+        return Answer(self._own_view().packed())
+
+    async def _serve_bootstrap(self, request: Request) -> Answer:
+        """Hold the record that the first of its seeds made; durable before the answer."""
+        try:
+            record = BootstrapRecord.unpacked(request.header)
+        except FormatError as error:
+            raise InvalidArgument(str(error)) from None
+        why = self._why_refused(record, request)
+        if why is not None:
+            raise InvalidArgument(f"node {self._node.identity.node_id} does not take the bootstrap record: {why}")
+        if self._file.record is None:
+            self._keep(record)
+            self._news.set()
+        return Answer()
+
+    def _why_refused(self, record: BootstrapRecord, request: Request) -> str | None:
+        identity = self._node.identity
+        if self._address is None:
+            return "it is starting"
+        if self._file.record is not None:
+            return None if self._file.record == record else f"it holds that of {self._file.record.cluster_id}"
+        if self._picture()[0] is not Phase.EMPTY:
+            return "it belongs to a cluster"
+        if not record.names(identity.replica):
+            return "it is not in there with its disk"
+        if request.node != record.seeds[0].node_id:
+            return f"it comes from node {request.node} and not from the first seed"
+        if record.addresses != self._seeds:
+            return f"it was started with the seeds [{', '.join(self._seeds)}]"
+        if identity.cluster_id not in (None, str(record.cluster_id)):
+            return f"it was started for cluster {identity.cluster_id}"
+        return None
+
+    # words
+
+    def _tell(self, text: str) -> None:
+        """Once for as long as it stays the same."""
+        self._say(logging.INFO, text)
+
+    def _complain(self, text: str) -> None:
+        self._say(logging.ERROR, text)
+
+    def _say(self, level: int, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            _logger.log(level, "%s", text)
+
+
+def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> View:
+    """What `View.packed` packed; raises `FormatError`."""
+    match raw:
+        case [str(phase), str(address), [*seeds], record, [*members]] if all(type(seed) is str for seed in seeds):
+            return View(
+                Phase(phase),
+                replica,
+                address,
+                tuple(seeds),
+                None if record is None else BootstrapRecord.unpacked(record),
+                tuple(map(Member.unpacked, members)),
+                cluster_id,
+            )
+    raise FormatError(f"node {replica.node_id} says something of itself that cannot be read")

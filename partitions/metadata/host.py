@@ -1,0 +1,328 @@
+"""Group 0 on this process: the controller's state, always at hand, and the ways to change it.
+
+    metadata = Metadata.open(node, settings)      what the local replica holds is in `state`
+    await node.start()
+    await metadata.start(addresses)               founded or joined a cluster; registered, and the copy here knows it
+    await metadata.submit(command, deadline)      from any node
+    await metadata.barrier(deadline)              the copy then has everything that was committed before
+    await metadata.stop()                         before the node
+
+Only a committed entry changes the state; only the replica's own log is read for it. What may be asked without a leader
+is answered from the copy, which says how fresh it is. All calls come from the node's loop. Called by the façade.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.partitions.control import (
+    FEATURE_LEVEL_KNOWN,
+    Addresses,
+    Command,
+    ControllerState,
+    RegisterBroker,
+    controller_group_id,
+    first_controller_roll,
+)
+from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
+from raftlog.partitions.metadata.addresses import address_text
+from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
+from raftlog.partitions.metadata.first_start import FirstStart, Phase
+from raftlog.partitions.metadata.leading import Leading
+from raftlog.partitions.metadata.local_copy import LocalCopy
+from raftlog.partitions.metadata.peers import Peers, peers_of
+from raftlog.partitions.metadata.proposals import Proposals
+from raftlog.partitions.metadata.settings import MetadataSettings
+from raftlog.partitions.multiraft import Node
+from raftlog.raft import Ready, Role
+from raftlog.runtime.group import Group
+from raftlog.runtime.replica_directory import CONTROLLER
+from raftlog.types import Index, NodeId
+
+_logger = logging.getLogger(__name__)
+
+
+class Freshness(NamedTuple):
+    """How far the local copy is. `age_ms`: since the leader of group 0 was last heard; 0 where it leads, None when it
+    never was. `problem`: why the copy cannot be trusted or does not go on."""
+
+    applied_index: Index
+    age_ms: float | None
+    leader: NodeId | None
+    is_member: bool
+    diverged: bool
+    problem: str | None
+
+
+class Metadata:
+    """See the module. Use `open`."""
+
+    def __init__(self, node: Node, settings: MetadataSettings) -> None:
+        self.on_applied: Callable[[], None] = lambda: None
+        """Called on the loop, once per batch of applied entries."""
+        self.is_ready = False
+        """`start` has returned."""
+        self._node, self._settings = node, settings
+        self._file = BootstrapFile(node.surroundings.disk, node.settings.data_dir)
+        self._copy = LocalCopy(settings.fold_ms, node.fail)
+        self._copy.on_applied = self._applied
+        self._proposals = Proposals(node, self._copy, settings.attempt_ms)
+        self._first_start = FirstStart(node, settings, self._file, self._picture)
+        self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
+        self._heard_at: float | None = None
+        """When a leader of group 0 was last heard, before the one of now."""
+        self._told: Peers | None = None
+        self._starting: asyncio.Task[None] | None = None
+        node.is_established = self._is_established
+
+    @classmethod
+    def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
+        """Fold what the local replica holds; blocking, before `node.start()`.
+
+        Raises `FormatError`, `InvalidArgument`, and `CorruptBatch` where no other replica could repair it.
+        """
+        metadata = cls(node, settings or MetadataSettings())
+        metadata._file.read()
+        metadata._check_settings()
+        group = metadata._find_group()
+        if group is not None:
+            metadata._follow(group)
+            try:
+                metadata._copy.fold_now()
+            except CorruptBatch as error:
+                if len(group.core.configuration.all_members()) < 2:
+                    raise
+                _logger.error("%s; it is repaired from the other brokers", error)
+        metadata._tell_peers()
+        return metadata
+
+    def _check_settings(self) -> None:
+        settings = self._node.settings
+        cluster_id = self._node.identity.cluster_id
+        if cluster_id is not None and not _is_uuid(cluster_id):
+            raise InvalidArgument(f"the cluster id {cluster_id!r} is not a uuid in its usual form")
+        if settings.rpc_port is None and self._settings.seeds:
+            raise InvalidArgument("a broker with seeds needs an RPC address that the others can reach")
+
+    def _find_group(self) -> Group | None:
+        cluster_id = self._node.identity.cluster_id
+        if cluster_id is None:
+            return None
+        return self._node.group(controller_group_id(UUID(cluster_id)))
+
+    def _follow(self, group: Group) -> None:
+        self._copy.attach(group)
+        self._node.watch(group.group_id, self._stepped)
+        self._copy.follow()
+
+    # what is known
+
+    @property
+    def state(self) -> ControllerState:
+        """The local copy of the controller's state; others only read it. Replaced when a snapshot was read."""
+        return self._copy.state
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._node.identity.cluster_id
+
+    @property
+    def group_id(self) -> UUID | None:
+        """Of group 0, once this process has a replica of it."""
+        return None if self._copy.group is None else self._copy.group.group_id
+
+    def freshness(self) -> Freshness:
+        """How far the copy is, and when it last heard of a leader."""
+        group, replica = self._copy.group, self._node.identity.replica
+        if group is None:
+            return Freshness(Index(0), None, None, False, False, self._copy.problem)
+        core = group.core
+        leader = None if core.leader is None else core.leader.node_id
+        now = self._node.loop.time()
+        heard_at = now if core.role is Role.LEADER else self._leader_heard_at()
+        return Freshness(
+            self.state.applied_index,
+            None if heard_at is None else max(0.0, (now - heard_at) * 1000),
+            leader,
+            core.configuration.has_member(replica),
+            self._copy.is_diverged,
+            self._copy.problem,
+        )
+
+    def _leader_heard_at(self) -> float | None:
+        group = self._copy.group
+        leader = None if group is None else group.core.leader
+        heard_at = None if leader is None else self._node.heard_at(leader.node_id)
+        if heard_at is not None and (self._heard_at is None or heard_at > self._heard_at):
+            self._heard_at = heard_at
+        return self._heard_at
+
+    def _is_established(self) -> bool:
+        """The controller knows this node with this disk, as far as the copy here says."""
+        return self.state.broker_of(self._node.identity.replica) is not None
+
+    # life
+
+    async def start(self, addresses: Addresses) -> None:
+        """Belong to a cluster, founded now if need be; done when this process is registered under its boot epoch, and
+        the copy here has that. Without a majority it waits.
+
+        `addresses` are those that others are told; an empty one for RPC is where the node listens. Raises
+        `IdentityRefused` and `InvalidArgument` when this process cannot be in the cluster, which ends the node.
+        """
+        assert self._starting is None, "started twice"
+        self._starting = self._node.loop.create_task(self._start(addresses), name="the controller's start")
+        waiting: list[asyncio.Future[Any]] = [self._starting, self._node.ended]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not self._starting.done():
+                failure = self._node.ended.result()
+                raise failure or NoLeader("the node was stopped while it started")
+            await self._starting
+        except (IdentityRefused, InvalidArgument) as error:
+            self._node.fail(error)
+            raise
+        finally:
+            self._starting.cancel()
+
+    async def _start(self, addresses: Addresses) -> None:
+        at = self._node.transport.address
+        if not addresses.rpc and at is not None:
+            addresses = Addresses(addresses.http, address_text(at), addresses.gossip)
+        if self._copy.group is None:
+            await self._find_cluster(addresses.rpc)
+        self._leading.start()
+        record, me = self._file.record, self._node.identity.replica
+        is_newcomer = not self._is_established() and not (record is not None and record.names(me))
+        if is_newcomer:
+            await self._register(addresses)
+        await self._leading.barrier(NEVER)
+        self._proposals.is_fit = True
+        if not is_newcomer:
+            while self.state.bootstrap is None:
+                await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
+            await self._register(addresses)
+        self.is_ready = True
+        _logger.info("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
+
+    async def _find_cluster(self, address: str) -> None:
+        met = await self._first_start.run(address)
+        if met is None:
+            self._begin_group()
+            return
+        assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
+        if self._file.record is None:
+            self._file.keep(met.record, met.members)
+        self._node.join_cluster(str(met.record.cluster_id))
+        self._tell_peers()
+        self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
+
+    def _begin_group(self) -> None:
+        """Make the first replica of group 0, as the record says."""
+        record, me = self._file.record, self._node.identity.replica
+        assert record is not None, "begins without a record"
+        roll = first_controller_roll(record.command())
+        self._tell_peers()
+        is_voter = any((voter.node_id, voter.disk_uuid) == me for voter in roll.voters)
+        group = self._node.create_group(roll, CONTROLLER)
+        self._follow(group)
+        if is_voter and record.seeds[0].replica == me:
+            self._node.stand_for_leader([group])
+
+    async def _register(self, addresses: Addresses) -> None:
+        """Until it is done; every attempt has a deadline, and a repetition changes nothing."""
+        identity = self._node.identity
+        command = RegisterBroker(
+            identity.node_id,
+            identity.disk_uuid,
+            identity.boot_epoch,
+            self._node.settings.host_label,
+            addresses,
+            1,
+            FEATURE_LEVEL_KNOWN,
+        )
+        while True:
+            try:
+                await self._proposals.submit(command, deadline_in(10 * self._settings.attempt_ms))
+                return
+            except (IdentityRefused, InvalidArgument):
+                raise
+            except RaftlogError as error:
+                _logger.info("node %s is not registered yet: %s", identity.node_id, error)
+            await self._node.pause(deadline_in(self._settings.look_ms))
+
+    async def stop(self) -> None:
+        """Nothing is asked or answered any more; before `Node.stop`."""
+        tasks = [] if self._starting is None else [self._starting]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._leading.stop()
+        self._copy.stop()
+
+    # changing and reading
+
+    async def submit(self, command: Command, deadline: Deadline) -> int:
+        """Let the controller do a command, once; its number, when the copy here has it too.
+
+        Raises the command's own error; `Unavailable` (mostly `NoLeader`) when it was definitely not proposed;
+        `DeadlineExceeded` or `OutcomeUnknown` when that is not known.
+        """
+        return await self._proposals.submit(command, deadline)
+
+    async def barrier(self, deadline: Deadline) -> None:
+        """Wait until the copy here has everything that was committed before the call. Raises `Unavailable`."""
+        await self._leading.barrier(deadline)
+
+    # what happens
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        if ready.role_state is not None:
+            self._leader_heard_at()
+            self._leading.look_soon()
+        self._copy.follow()
+
+    def _applied(self) -> None:
+        self._tell_peers()
+        self._leading.look_soon()
+        self.on_applied()
+
+    def _tell_peers(self) -> None:
+        """Who else is there, as far as it is known here."""
+        told = peers_of(self.state, self._file, self._node.identity.replica)
+        if told is None:
+            return
+        if told.addresses and self._node.settings.rpc_port is None:
+            self._node.fail(
+                InvalidArgument(
+                    f"node {self._node.identity.node_id} belongs to a cluster with the nodes {sorted(told.addresses)}: "
+                    "start it with an RPC address that they can reach"
+                )
+            )
+            return
+        if told != self._told:
+            self._told = told
+            self._node.set_peers(told.addresses, told.disks)
+
+    def _picture(self) -> tuple[Phase, list[Member]]:
+        """What others are told of this process."""
+        state = self.state
+        if self._copy.group is None:
+            return Phase.EMPTY, []
+        if state.bootstrap is None or not self._is_established():
+            record = self._file.record
+            is_seed = record is not None and record.names(self._node.identity.replica)
+            return (Phase.FOUNDED if is_seed else Phase.EMPTY), []
+        members = [Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()]
+        return Phase.MEMBER, members
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,0 +1,51 @@
+"""Who belongs to group 0: every registered broker, up to five as voters. Decided by its leader, again and again.
+
+    bootstrap's voters ≤ voters ≤ VOTERS_MAX      learners: all other brokers
+
+What should be follows from the controller's state alone, so a new leader goes on where the old one ended. One change at
+a time; a learner becomes a voter once it holds nearly everything. A retired disk leaves: as a learner at once, as a
+voter when enough others are there or can take its place. Called by the host's timer while this process leads.
+"""
+
+from raftlog.partitions.control import ControllerState
+from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
+from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
+from raftlog.runtime.group import Group
+
+
+def next_change(group: Group, state: ControllerState, caught_up_entries: int) -> ConfigurationChange | None:
+    """What to change now; None when nothing is due, or a change is under way."""
+    core = group.core
+    configuration = core.configuration
+    if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
+        return None
+    wanted = _wanted(state)
+    near = [
+        follower.member
+        for follower in core.status().followers
+        if (follower.is_active or core.is_asleep) and core.committed_index - follower.match_index <= caught_up_entries
+    ]
+    voters = _voters(configuration, wanted, near, min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX))
+    learners = [replica for replica in wanted if replica not in voters]
+    if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
+        return None
+    return ConfigurationChange(tuple(voters), tuple(learners), configuration.index)
+
+
+def _wanted(state: ControllerState) -> list[ReplicaId]:
+    """All brokers, and seeds that have not come yet."""
+    return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
+
+
+def _voters(
+    configuration: Configuration, wanted: list[ReplicaId], near: list[ReplicaId], least: int
+) -> list[ReplicaId]:
+    """At most one is added and at most one is taken away."""
+    voters = list(configuration.voters)
+    retired = [voter for voter in voters if voter not in wanted]
+    new = [replica for replica in wanted if replica in near and replica in configuration.learners]
+    if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX:
+        voters.append(new[0])
+    if retired and len(voters) > least:
+        voters.remove(retired[0])
+    return voters

@@ -1,0 +1,52 @@
+"""The other nodes and where they are, from what is known best: the controller's state, or what this process began with.
+
+Pure; called by the host whenever the state changed.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.control import ControllerState
+from raftlog.partitions.metadata.addresses import parse_address
+from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
+from raftlog.partitions.multiraft.surroundings import Address
+from raftlog.raft import ReplicaId
+from raftlog.types import NodeId
+
+
+class Peers(NamedTuple):
+    """By node id; `disks` of those that belong to the cluster."""
+
+    addresses: dict[NodeId, Address]
+    disks: dict[NodeId, UUID]
+
+
+def peers_of(state: ControllerState, file: BootstrapFile, me: ReplicaId) -> Peers | None:
+    """All others; None before anything is known.
+
+    A copy that does not have this process itself may be an old beginning of the log, so what stands in the file counts
+    beside it, until it has.
+    """
+    record = file.record
+    if record is None and state.bootstrap is None:
+        return None
+    known: dict[NodeId, Member] = {}
+    if state.broker_of(me) is None:
+        known.update({member.node_id: member for member in file.members})
+    absent = sorted(state.absent_seeds()) if state.bootstrap is not None else []
+    for seed in record.seeds if record is not None else ():
+        if state.bootstrap is None or seed.replica in absent:
+            known[seed.node_id] = seed
+    for broker in state.all_brokers():
+        known[broker.node_id] = Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
+    known.pop(me.node_id, None)
+    addresses = {node: address for node, member in sorted(known.items()) if (address := _address(member))}
+    return Peers(addresses, {node: known[node].disk_uuid for node in addresses})
+
+
+def _address(member: Member) -> Address | None:
+    try:
+        return parse_address(member.address) if member.address else None
+    except InvalidArgument:
+        return None

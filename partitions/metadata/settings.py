@@ -1,0 +1,42 @@
+"""What the host of the controller's group can be told."""
+
+from dataclasses import dataclass
+
+from raftlog.config import MIB
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.metadata.addresses import address_text
+from raftlog.partitions.multiraft.surroundings import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSettings:
+    """Sizes in bytes, times in milliseconds."""
+
+    seeds: tuple[Address, ...] = ()
+    """RPC addresses: the same list on each of a cluster's first brokers (with their own, in any order), or any members
+    of a cluster to join. Empty: a broker alone, or one that knows its cluster already."""
+    snapshot_log_bytes: int = 4 * MIB
+    """A snapshot is made when the log has grown by more than this since the last one, and by more than that has."""
+    hash_interval_ms: int = 30_000
+    """The leader tells the others the hash of its state so often, while it changes."""
+    attempt_ms: int = 1_500
+    """A request whose answer takes longer is sent again, to whoever leads then; it is done once all the same."""
+    look_ms: int = 100
+    """Between two looks at the seeds, and between two attempts to register, at first; doubled up to `look_ms_max`."""
+    look_ms_max: int = 1_000
+    probe_ms: int = 1_000
+    """An address that does not answer for so long is absent."""
+    care_ms: int = 250
+    """Between two looks of the leader at who should belong to the group."""
+    caught_up_entries: int = 64
+    """A learner that lacks no more entries than these can become a voter."""
+    fold_ms: float = 2.0
+    """The loop is not held longer to apply what was committed."""
+
+    def __post_init__(self) -> None:
+        for seed in self.seeds:
+            address_text(seed)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if name != "seeds" and not value > 0:
+                raise InvalidArgument(f"{name}={value} is out of range: it must be above 0")

@@ -1,0 +1,148 @@
+"""Appends that are answered at another moment than that of their commit.
+
+    taken       `acks=1` and `acks=0`: answered once the leader has stamped and written them, before anybody else did
+    copied      `min.insync.replicas` above the majority: answered once so many replicas hold them durably
+
+Nobody reads them before they are committed, whenever they were answered. The ordinary append, answered with its
+commit, does not come here. Costs nothing while nobody waits. Owned by a replica.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.raft import Accepted, ReplicaId, Role
+from raftlog.raft.ready import Status
+from raftlog.runtime.group import Committed, Group
+from raftlog.types import Index, Offset
+
+
+class Appended(NamedTuple):
+    """Where the records of an append stand, `base_offset` … `next_offset − 1`, and the high watermark at its answer."""
+
+    base_offset: Offset
+    next_offset: Offset
+    leader_epoch: int
+    high_watermark: Offset
+
+
+class Appending:
+    """See the module."""
+
+    def __init__(self, name: str, group: Group) -> None:
+        self._name, self._group = name, group
+        self._taken: deque[tuple[Accepted, asyncio.Future[Appended]]] = deque()
+        self._copied: deque[tuple[Committed, int, asyncio.Future[Appended]]] = deque()
+        """Committed ones, how many copies they want, ascending by index."""
+
+    def appended(self, committed: Committed) -> Appended:
+        """The answer to an append that is committed just now."""
+        term, _, _, base_offset, next_offset = committed
+        return Appended(base_offset, next_offset, term, self._group.high_watermark)
+
+    # once the leader has taken it
+
+    def take(self, batches: Sequence[bytearray], future: "asyncio.Future[Appended]") -> None:
+        """Append, and answer in the turn that writes it. Raises what definitely refuses it."""
+        self._taken.append((self._group.enter(batches), future))
+
+    def note_written(self) -> None:
+        """Entries were appended to the log, or the replica's role changed."""
+        log, core = self._group.log, self._group.core
+        while self._taken:
+            (term, first, last), future = self._taken[0]
+            is_here = last <= log.last_index
+            if not is_here and core.role is Role.LEADER and core.term == term:
+                return
+            self._taken.popleft()
+            if future.done():
+                continue
+            if is_here and first > log.boundary.index and log.term_at(last) == term:
+                end = log.offset_of(Index(last + 1))
+                future.set_result(Appended(log.offset_of(first), end, term, self._group.high_watermark))
+            else:
+                future.set_exception(OutcomeUnknown(f"{self._name}: the leadership was lost with the append"))
+
+    # once enough replicas have it
+
+    def why_too_few(self, copies: int) -> Unavailable | None:
+        """Why an append that wants so many copies would be refused now."""
+        status = self._group.core.status()
+        active = [member for member in active_members(status) if status.configuration.has_voter(member)]
+        if len(active) >= copies:
+            return None
+        return Unavailable(
+            f"{self._name}: not enough replicas: {len(active)} of {len(status.configuration.voters)} can be reached, "
+            f"and min.insync.replicas is {copies}; nothing was appended"
+        )
+
+    def want_copies(
+        self, copies: int, proposed: "asyncio.Future[Committed]", future: "asyncio.Future[Appended]"
+    ) -> None:
+        """Answer once the entries are committed and so many replicas hold them durably."""
+        proposed.add_done_callback(partial(self._committed, copies, future))
+
+    def _committed(
+        self, copies: int, future: "asyncio.Future[Appended]", proposed: "asyncio.Future[Committed]"
+    ) -> None:
+        error = proposed.exception()
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+            return
+        self._copied.append((proposed.result(), copies, future))
+        self._group.on_turn = self._count_copies
+        self._count_copies()
+
+    def _count_copies(self) -> None:
+        """Called in every turn of the group while anybody waits."""
+        core = self._group.core
+        if core.role is not Role.LEADER:
+            self._give_up_copies(
+                f"is committed, but the leadership was lost before enough replicas had it: {core.leader}"
+            )
+            return
+        held = _held_by_voters(core.status())
+        while self._copied:
+            committed, copies, future = self._copied[0]
+            if not future.done():
+                if len(held) < copies or held[copies - 1] < committed.last_index:
+                    return
+                future.set_result(self.appended(committed))
+            self._copied.popleft()
+        self._group.on_turn = None
+
+    def _give_up_copies(self, why: str) -> None:
+        self._group.on_turn = None
+        while self._copied:
+            committed, _, future = self._copied.popleft()
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"{self._name}: offset {committed.base_offset} {why}"))
+
+    # the end
+
+    def end(self, why: RaftlogError) -> None:
+        """The replica stops."""
+        while self._taken:
+            _, future = self._taken.popleft()
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
+        self._give_up_copies(f"is committed, but perhaps not on enough replicas: {why}")
+
+
+def active_members(status: Status) -> list[ReplicaId]:
+    """The leader, and the others that it heard lately; in a sleeping group nobody was expected to answer."""
+    return [status.me, *(each.member for each in status.followers if each.is_active or status.is_asleep)]
+
+
+def _held_by_voters(status: Status) -> list[Index]:
+    """How far each voter holds the log durably, greatest first."""
+    voters = status.configuration.voters
+    held = [each.match_index for each in status.followers if each.member in voters]
+    if status.me in voters:
+        held.append(status.durable_index)
+    return sorted(held, reverse=True)

@@ -1,0 +1,253 @@
+"""One partition's replica on this node, for many callers of one loop.
+
+    log start ≤ what is served < high watermark ≤ log end
+
+Only committed records are served, and only the leader says where the log ends; it says so once it has committed in its
+own term, because before that it does not know (KIP-207). *Out of range* is said only when it is proven: a read index
+confirms the leader first, so the end of the log that clients see never goes back. A replica that knows of no leader
+serves what is committed here, which nobody can take back, but does not claim that there is nothing more.
+
+Not here: queues, deadlines of appends, other nodes. Called by the routing; the node calls `stepped` after every Ready.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from raftlog.config import TopicConfig
+from raftlog.errors import LogClosed, LogDamaged, NotLeader, OffsetNotAvailable, OffsetOutOfRange, RaftlogError
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.describing import ReplicaDescription, describe
+from raftlog.partitions.replica.retention import Retention
+from raftlog.partitions.replica.waits import Waits
+from raftlog.partitions.results import ALL, Acks, Fetched, OffsetRange
+from raftlog.raft import Ready, Role
+from raftlog.records import read_header
+from raftlog.runtime.config import GroupLimits
+from raftlog.runtime.group import Group
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.types import Offset
+
+
+class Replica:
+    """See the module. `config` holds the topic's settings; one replica stands above a group."""
+
+    def __init__(self, name: str, group: Group, config: TopicConfig, counters: Counters) -> None:
+        self.name = name
+        self.group = group
+        self.config: TopicConfig
+        self._counters = counters
+        self._appending = Appending(name, group)
+        self._retention = Retention(name, group, counters)
+        self._waits = Waits()
+        self._is_closed = False
+        self.reconfigure(config)
+        group.on_end = self._ended
+
+    @property
+    def is_leader(self) -> bool:
+        """It may have been deposed without knowing it yet."""
+        return self.group.core.role is Role.LEADER
+
+    # appending
+
+    def append(self, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[Appended]":
+        """Append valid client batches, all or nothing; they are stamped in place and must not change any more.
+
+        `acks=-1`: done when they are committed, and durable on `min.insync.replicas` replicas; `acks=1` and `acks=0`:
+        done once the leader has written them. The future fails with `NotLeader`, `Overloaded`, `StorageFull`,
+        `LogDamaged`, `LogClosed`, `Unavailable` (too few replicas): nothing happened; or with `OutcomeUnknown`. It may
+        stay pending for long: the caller owns the deadline.
+        """
+        group = self.group
+        if group.damage is not None or group.is_closed or self._is_closed:
+            return self._refused(self._why_not_writable())
+        if acks == ALL:
+            copies = self.config.min_insync_replicas
+            if copies == 1 or copies <= len(group.core.configuration.voters) // 2 + 1:
+                return group.propose_as(batches, self._appending.appended)
+            return self._append_copied(batches, copies)
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        try:
+            self._appending.take(batches, future)
+        except RaftlogError as error:
+            future.set_exception(error)
+        return future
+
+    def _append_copied(self, batches: Sequence[bytearray], copies: int) -> "asyncio.Future[Appended]":
+        too_few = self._appending.why_too_few(copies) if self.is_leader else None
+        if too_few is not None:
+            return self._refused(too_few)
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self._appending.want_copies(copies, self.group.propose(batches), future)
+        return future
+
+    def _refused(self, error: RaftlogError) -> "asyncio.Future[Appended]":
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        future.set_exception(error)
+        return future
+
+    def _why_not_writable(self) -> RaftlogError:
+        group = self.group
+        if group.is_closed or self._is_closed:
+            return self._closed()
+        leader = group.core.leader
+        if leader is not None:
+            return NotLeader(f"{self.name}: {leader} leads", leader)
+        return LogDamaged(
+            f"{self.name} takes no records because it is damaged ({group.damage}); sound offsets can be read. It is "
+            f"repaired when a sound replica can be reached; without one: `raftlog partition recover {self.name} "
+            "--accept-loss`"
+        )
+
+    def _closed(self) -> LogClosed:
+        why = self.group.closed_by
+        if why is None or isinstance(why, LogClosed):
+            return LogClosed(f"{self.name} is closed: the broker stops, or the topic was deleted")
+        return LogClosed(f"{self.name} stopped: {why}; restart the broker when the disk is sound")
+
+    # reading
+
+    async def fetch(self, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline) -> Fetched:
+        """Stored, committed batches from the one that contains `offset`; waits for `min_bytes` until the deadline.
+
+        Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (ask again), `CorruptBatch`, `LogClosed`.
+        """
+        may_wait = True
+        while True:
+            end = self._readable_end(offset)
+            if offset > end:
+                await self._reach(offset, deadline)
+                continue
+            if offset < self.group.log_start_offset:
+                raise OffsetOutOfRange(offset, self.group.log_start_offset, end)
+            batches = self.group.read(offset, max_bytes, end)
+            size = sum(map(len, batches))
+            if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < end):
+                break
+            may_wait = await self._waits.wait(min_bytes - size, deadline)
+        self._counters.fetches += 1
+        self._counters.bytes_out += size
+        return Fetched(batches, end, self.group.log_start_offset, self.group.core.term)
+
+    def _readable_end(self, offset: int | None = None) -> Offset:
+        """Up to where records can be served; raises `NotLeader` and `LogClosed`.
+
+        In a group of one everything durable is as good as committed, also while damage keeps it from leading.
+        """
+        group, core = self.group, self.group.core
+        if group.is_closed or self._is_closed:
+            raise self._closed()
+        if core.role is Role.LEADER:
+            return group.high_watermark
+        if self._is_alone_and_damaged():
+            return max(group.high_watermark, group.log.segments.durable_offset)
+        if core.leader is None and offset is not None and offset < group.high_watermark:
+            return group.high_watermark
+        leads = f"{core.leader} leads" if core.leader else "no leader is known"
+        raise NotLeader(f"{self.name}: {leads}", core.leader)
+
+    def _is_alone_and_damaged(self) -> bool:
+        core = self.group.core
+        return self.group.damage is not None and core.configuration.all_voters() == (core.status().me,)
+
+    async def _reach(self, offset: int, deadline: Deadline) -> None:
+        """Return when `offset` can be served, or asked for again, and otherwise say why not."""
+        group = self.group
+        await self._know_the_end(deadline)
+        if offset > group.high_watermark:
+            await self._confirm(deadline)
+        if offset > group.log_end_offset:
+            raise OffsetOutOfRange(offset, group.log_start_offset, group.high_watermark)
+        if offset > group.high_watermark and not await self._waits.wait(1, deadline):
+            raise self._not_available(f"offset {offset} is not committed yet")
+
+    async def _know_the_end(self, deadline: Deadline) -> None:
+        """Wait until an entry of the leader's term is delivered. Raises `NotLeader` and `OffsetNotAvailable`."""
+        while not self._knows_the_end():
+            self._readable_end()
+            if self.group.damage is not None or not await self._waits.wait(1, deadline):
+                raise self._not_available("the leader does not know yet where the log ends")
+
+    def _knows_the_end(self) -> bool:
+        """Whether this leader has delivered in its term, and with that everything that others acknowledged before."""
+        group, core = self.group, self.group.core
+        return core.has_own_term_commit and group.log.term_at(group.applied_index) == core.term
+
+    async def _confirm(self, deadline: Deadline) -> None:
+        """What is delivered here is as new as everything acknowledged before the call."""
+        left_s = deadline - asyncio.get_running_loop().time()
+        try:
+            await asyncio.wait_for(self.group.read_index(), max(0.0, left_s))
+        except TimeoutError:
+            raise self._not_available("no majority confirmed the leader before the deadline") from None
+
+    def _not_available(self, why: str) -> OffsetNotAvailable:
+        return OffsetNotAvailable(f"{self.name}: {why}; ask again")
+
+    async def offsets(self, linearizable: bool, deadline: Deadline) -> OffsetRange:
+        """The first offset that is there and the next one that readers will see; raises like `fetch`.
+
+        `linearizable`: a majority confirms that nobody else could know more.
+        """
+        end = self._readable_end()
+        if not self._is_alone_and_damaged():
+            await self._know_the_end(deadline)
+            if linearizable:
+                await self._confirm(deadline)
+            end = self._readable_end()
+        return OffsetRange(self.group.log_start_offset, end)
+
+    async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
+        """The first committed record whose timestamp is at least this: its offset and its timestamp (KIP-79)."""
+        end = (await self.offsets(False, deadline)).end
+        found = self.group.offset_for_timestamp(timestamp_ms)
+        return found if found is not None and found[0] < end else None
+
+    # what happens
+
+    def stepped(self, ready: Ready) -> None:
+        """The group did its part of a Ready."""
+        if ready.entries or ready.role_state is not None:
+            self._appending.note_written()
+        if self._waits:
+            if ready.role_state is not None:
+                self._waits.wake_all()
+            elif ready.apply is not None:
+                self._waits.advance(self.group.log.size_of(*ready.apply))
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        self.group.rolling.settings = tuple(sorted(config.as_strings().items()))
+        self.group.rolling.limits = GroupLimits(
+            segment_bytes=config.segment_bytes,
+            segment_rows_max=config.segment_index_bytes // ROW_SIZE,
+            segment_ms=config.segment_ms,
+        )
+
+    def keep_house(self, now_ms: int) -> None:
+        """Called now and then: as leader, roll what is old, and let go what retention does not keep."""
+        if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
+            return
+        self.group.roll_if_due()
+        self._retention.apply(self.config, now_ms)
+
+    def describe(self) -> ReplicaDescription:
+        return describe(self.group)
+
+    def stop_waiting(self) -> None:
+        """Answer every waiting fetch with what is there, and let none wait from now on."""
+        self._waits.close()
+
+    def close(self) -> None:
+        """Nothing more is taken, and nobody waits any more; the group is the node's to end."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.group.on_end = None
+            self._ended()
+
+    def _ended(self) -> None:
+        self._appending.end(self._closed())
+        self._waits.wake_all()

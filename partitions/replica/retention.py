@@ -1,0 +1,51 @@
+"""What retention gives up: whole closed segments from the beginning, one committed trim for each decision.
+
+Only the leader decides, by its own clock and files, and only over segments whose successor's roll is committed; the
+others follow the trim entry, so all replicas keep the same files (design section 2).
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from raftlog.config import TopicConfig
+from raftlog.partitions.counters import Counters
+from raftlog.runtime.group import Committed, Group
+from raftlog.storage.retention import retained_from
+from raftlog.types import Offset
+
+_logger = logging.getLogger(__name__)
+
+
+class Retention:
+    """Of one replica; `apply` is called now and then while it leads."""
+
+    def __init__(self, name: str, group: Group, counters: Counters) -> None:
+        self._name, self._group, self._counters = name, group, counters
+        self._trim: asyncio.Future[Committed] | None = None
+        """Proposed, and without an outcome yet."""
+
+    def apply(self, config: TopicConfig, now_ms: int) -> None:
+        """Propose a trim when something is to go, unless one is on its way."""
+        if self._trim is not None:
+            return
+        group = self._group
+        segments = group.log.segments.segments
+        committed = tuple(segment for segment in segments if segment.base_index <= group.applied_index)
+        if not committed:
+            return
+        offset = retained_from(committed, config, now_ms)
+        if offset <= group.log_start_offset:
+            return
+        size = sum(segment.end_position for segment in committed if segment.next_offset <= offset)
+        self._trim = group.propose_trim(offset)
+        self._trim.add_done_callback(partial(self._done, offset, size))
+
+    def _done(self, offset: Offset, size: int, trim: "asyncio.Future[Committed]") -> None:
+        self._trim = None
+        error = trim.exception()
+        if error is None:
+            self._counters.segments_bytes_deleted += size
+            _logger.info("%s begins at offset %d now; %d bytes are given up", self._name, offset, size)
+        else:
+            _logger.info("%s: retention is tried again later: %s", self._name, error)

@@ -1,0 +1,174 @@
+"""One partition of a topic as any node sees it: who leads it, and the produce calls that are on their way there.
+
+`replica` is this node's own, when it has one. Nothing here holds records but the queue. Made by `Topics` for every
+partition of every topic; the queue comes with the first record. Called by the broker.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from raftlog.config import TopicConfig
+from raftlog.errors import NotLeader, RaftlogError, RecordTooLarge
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.results import Acks, Produced
+from raftlog.partitions.routing.pending import Pending, record_size
+from raftlog.partitions.routing.produce_queue import ProduceQueue
+from raftlog.partitions.routing.router import Router
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.raft import ReplicaId
+from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
+from raftlog.types import Buffer, NodeId, Offset
+
+CALL_BYTES_MAX = 24 * 1024 * 1024
+"""One call gives one partition no more than this: it travels to the leader in one frame."""
+
+
+class Shared:
+    """What all partitions of a broker have in common."""
+
+    def __init__(
+        self, settings: BrokerSettings, router: Router, counters: Counters, wall_ms: Callable[[], int]
+    ) -> None:
+        self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
+        self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
+
+
+class Partition:
+    """See the module."""
+
+    __slots__ = (
+        "_queue",
+        "_shared",
+        "assigned",
+        "config",
+        "group_id",
+        "hint",
+        "name",
+        "number",
+        "replica",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        shared: Shared,
+        topic: str,
+        topic_id: UUID,
+        number: int,
+        group_id: UUID,
+        assigned: Sequence[ReplicaId],
+        config: TopicConfig,
+    ) -> None:
+        self.name = f"{topic}/{number}"
+        self.topic_id, self.number, self.group_id = topic_id, number, group_id
+        self.assigned = assigned
+        """Where its replicas shall be, the preferred leader first."""
+        self.config = config
+        self.replica: Replica | None = None
+        self.hint: NodeId | None = None
+        """Who led it when somebody was asked last; only where there is no replica."""
+        self._shared = shared
+        self._queue: ProduceQueue | None = None
+
+    # producing
+
+    async def enqueue_records(
+        self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
+    ) -> "asyncio.Future[int] | None":
+        """Queue the records; the future gets their first offset. Raises what definitely fails."""
+        total = 0
+        for record in records:
+            size = record_size(record)
+            self.check_size(size)
+            total += size
+        return await self._enqueue(records, (), len(records), total, acks, deadline)
+
+    async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
+        """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
+        checked = validate_client_batches(body, self.config.max_message_bytes)
+        batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
+        count = sum(header.record_count for header, _ in checked)
+        future = await self._enqueue((), batches, count, len(body), acks, deadline)
+        if future is None:
+            return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
+        base = await future
+        last = self.queue.last
+        return Produced(Offset(base), Offset(base + count), last.leader_epoch, last.high_watermark)
+
+    def check_size(self, size: int) -> None:
+        """Raises `RecordTooLarge` for a record of this size (`record_size`)."""
+        limit = self.config.max_message_bytes
+        if size + HEADER_SIZE > limit:
+            raise RecordTooLarge(
+                f"{self.name}: a record of about {size} bytes does not fit max.message.bytes={limit}; "
+                "send a smaller one, or raise the setting of the topic"
+            )
+
+    async def _enqueue(
+        self,
+        records: Sequence[NewRecord],
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+    ) -> "asyncio.Future[int] | None":
+        if size > CALL_BYTES_MAX:
+            raise RecordTooLarge(
+                f"{self.name}: {size} bytes in one call are too many; {CALL_BYTES_MAX} are possible: send them in parts"
+            )
+        future = asyncio.get_running_loop().create_future() if acks else None
+        pending = Pending(records, batches, count, size, acks, deadline, future)
+        queue = self.queue
+        if not queue.maybe_add(pending):
+            await queue.add_when_room(pending)
+        return future
+
+    @property
+    def queue(self) -> ProduceQueue:
+        queue = self._queue
+        if queue is None:
+            shared = self._shared
+            budgets = (Budget(shared.settings.partition_pending_bytes_max, self.name), shared.budget)
+            queue = self._queue = ProduceQueue(self, budgets, shared.counters, shared.wall_ms)
+        return queue
+
+    # what the queue needs
+
+    @property
+    def batch_bytes_max(self) -> int:
+        return min(self._shared.settings.accumulate_bytes_max, self.config.max_message_bytes)
+
+    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
+        router = self._shared.router
+        leader = router.leader_of(self)
+        replica = self.replica
+        if replica is not None and leader in (None, router.me):
+            return replica.append(batches, acks)  # without a leader, it says why there is none
+        loop = asyncio.get_running_loop()
+        if leader is None or leader == router.me:
+            future: asyncio.Future[Appended] = loop.create_future()
+            future.set_exception(NotLeader(f"{self.name}: no leader is known"))
+            return future
+        return loop.create_task(router.produce(leader, self, batches, acks, deadline))
+
+    async def leader_changes(self, deadline: Deadline) -> None:
+        await self._shared.router.leader_changes(self, deadline)
+
+    # changes
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        if self.replica is not None:
+            self.replica.reconfigure(config)
+
+    def close(self, why: RaftlogError) -> None:
+        """The topic was deleted, or the process stops: what is queued did not happen."""
+        self.queue.close(why)
+        if self.replica is not None:
+            self.replica.close()

@@ -1,0 +1,136 @@
+"""What waits in a produce queue: calls before their append, in the order in which they came.
+
+Single records of neighbouring calls are put into one batch; ready-made batches stay as they are and keep their place.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from raftlog import errors
+from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.results import Acks
+from raftlog.records import BatchBuilder, NewRecord
+
+RECORD_OVERHEAD_BYTES = 64
+"""What a waiting record costs in memory and in its batch besides its key, value and headers; an upper bound."""
+
+
+class Pending:
+    """One produce call to one partition. `future` gets the offset of its first record; `None` with `acks=0`."""
+
+    __slots__ = ("acks", "batches", "count", "deadline", "future", "number", "records", "size")
+
+    def __init__(
+        self,
+        records: Sequence[NewRecord],
+        batches: Sequence[bytearray],
+        count: int,
+        size: int,
+        acks: Acks,
+        deadline: Deadline,
+        future: "asyncio.Future[int] | None",
+    ) -> None:
+        self.records = records
+        self.batches = batches
+        self.count = count
+        self.size = size
+        self.acks = acks
+        self.deadline = deadline
+        self.future = future
+        self.number = -1
+        """Its place in the queue."""
+
+    def resolve(self, base_offset: int) -> None:
+        """Answer with the base offset, unless somebody gave up waiting."""
+        future = self.future
+        if future is not None and not future.done():
+            future.set_result(base_offset)
+
+    def renew_batches(self) -> None:
+        """Ready-made batches were stamped by a log that may still hold them: go on with copies."""
+        self.batches = [bytearray(batch) for batch in self.batches]
+
+    def fail(self, error: Exception) -> bool:
+        """Answer with the error; says whether anybody heard it."""
+        if self.future is None or self.future.done():
+            return False
+        self.future.set_exception(error)
+        return True
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits any more: it expired, or its caller went away."""
+        return self.future is not None and self.future.done()
+
+
+def record_size(record: NewRecord) -> int:
+    """Bytes that a record counts for; raises `InvalidArgument` when its fields are no bytes."""
+    value, key, _, headers = record
+    size = RECORD_OVERHEAD_BYTES
+    try:
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        for name, header in headers:
+            size += 10 + 4 * len(name) + (len(header) if header is not None else 0)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "a record has a key and a value of bytes or None, and headers that are pairs of str and bytes"
+        ) from None
+    return size
+
+
+def build_batches(pendings: list[Pending], bytes_max: int, now_ms: int) -> tuple[list[bytearray], list[Pending]]:
+    """The batches of these calls in their order, and the calls that are in them; `now_ms` for records without a time.
+
+    A call whose records cannot be encoded is answered with `InvalidArgument` and left out.
+    """
+    while True:
+        batches: list[bytearray] = []
+        culprit = _build(pendings, bytes_max, now_ms, batches)
+        if culprit is None:
+            return batches, pendings
+        pendings = [pending for pending in pendings if pending is not culprit]
+
+
+def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: list[bytearray]) -> Pending | None:
+    builder: BatchBuilder | None = None
+    room = 0
+    for pending in pendings:
+        if pending.batches:
+            if builder is not None:
+                batches.append(builder.build())
+                builder = None
+            batches.extend(pending.batches)
+            continue
+        try:
+            for record in pending.records:
+                size = pending.size if pending.count == 1 else record_size(record)
+                if builder is None or size > room:
+                    if builder is not None:
+                        batches.append(builder.build())
+                    builder, room = BatchBuilder(), bytes_max
+                builder.append(record, now_ms)
+                room -= size
+        except InvalidArgument as error:
+            pending.fail(error)
+            return pending
+    if builder is not None:
+        batches.append(builder.build())
+    return None
+
+
+def as_raised_again(error: BaseException) -> RaftlogError:
+    """The error for one more caller: a shared one would collect everybody's tracebacks."""
+    if not isinstance(error, RaftlogError):
+        return OutcomeUnknown(f"it failed in a way that was not foreseen: {error!r}")
+    if isinstance(error, NotLeader):
+        return NotLeader(str(error), error.leader)
+    plain = (
+        each for each in type(error).__mro__ if each.__module__ == errors.__name__ and "__init__" not in vars(each)
+    )
+    again = next(plain)(str(error))
+    assert isinstance(again, RaftlogError), f"{type(error).__name__} is outside the tree"
+    return again

@@ -1,0 +1,308 @@
+"""The produce calls of one partition on their way to its leader, wherever that is: in order, and in few appends.
+
+    queued → in flight → answered              in flight ≤ `_FLIGHTS_MAX` appends; what comes meanwhile accumulates
+
+Calls that arrive while appends are in flight are appended together. What a leader definitely refused, because it does
+not lead any more, cannot be reached or has no room, goes back to its place in the queue and is tried again until the
+deadlines of its calls; what may have been appended never is. A call whose deadline passes while it is queued did not
+happen; one in flight is unknown. Owned by `Partition`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    LogDamaged,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    RaftlogError,
+    StorageFull,
+    Unavailable,
+)
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import NEVER, Deadline, DeadlineSweep
+from raftlog.partitions.replica import Appended
+from raftlog.partitions.results import ALL, Acks
+from raftlog.partitions.routing.pending import Pending, as_raised_again, build_batches
+from raftlog.records import HEADER_SIZE
+
+_FLIGHTS_MAX = 4
+"""Appends on their way at the same time: more of them would only be smaller."""
+_DRAIN_BYTES_MAX = 4 * 1024 * 1024
+"""One append takes no more than this, so that building batches never holds up the loop for long."""
+
+
+class Destination(Protocol):
+    """The partition, as its queue sees it."""
+
+    name: str
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest batch that single records are put into."""
+        ...
+
+    def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
+        """Hand batches to the leader as it is known now; fails with a `RaftlogError`."""
+        ...
+
+    def leader_changes(self, deadline: Deadline) -> Awaitable[None]:
+        """Wait until the leader may be another one, a short time at most."""
+        ...
+
+
+class _Flight:
+    """Calls that were appended together."""
+
+    __slots__ = ("pendings", "size")
+
+    def __init__(self, pendings: list[Pending]) -> None:
+        self.pendings = pendings
+        self.size = sum(pending.size for pending in pendings)
+
+
+class ProduceQueue:
+    """See the module. `budgets` are the partition's own and the one that it shares with the others."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        budgets: tuple[Budget, Budget],
+        counters: Counters,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.last = Appended(-1, -1, 0, 0)  # type: ignore[arg-type]  # offsets that nobody reads
+        """The newest append that was answered."""
+        self._destination = destination
+        self._budgets = budgets
+        self._counters = counters
+        self._wall_ms = wall_ms
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Pending] = deque()
+        """Ascending by number."""
+        self._queued_bytes = 0
+        self._number = 0
+        self._flights: dict[_Flight, None] = {}
+        self._refusal: RaftlogError | None = None
+        """Why the head of the queue was refused last."""
+        self._pause: asyncio.Task[None] | None = None
+        self._is_drain_scheduled = False
+        self._closed_because: RaftlogError | None = None
+        self._sweep = DeadlineSweep(self._expire)
+
+    # arriving
+
+    def maybe_add(self, pending: Pending) -> bool:
+        """Queue the call if there is room for it; raises when the queue is closed."""
+        self._check_open()
+        own, shared = self._budgets
+        if not own.maybe_take(pending.size):
+            return False
+        if not shared.maybe_take(pending.size):
+            own.give(pending.size)
+            return False
+        self._add(pending)
+        return True
+
+    async def add_when_room(self, pending: Pending) -> None:
+        """Wait for room until the call's deadline, then queue it. Raises `Overloaded`."""
+        self._counters.throttled += 1
+        own, shared = self._budgets
+        await own.take(pending.size, pending.deadline)
+        try:
+            await shared.take(pending.size, pending.deadline)
+        except BaseException:
+            own.give(pending.size)
+            raise
+        try:
+            self._check_open()
+        except BaseException:
+            self._release(pending.size)
+            raise
+        self._add(pending)
+
+    def _check_open(self) -> None:
+        if self._closed_because is not None:
+            raise as_raised_again(self._closed_because)
+
+    def _add(self, pending: Pending) -> None:
+        self._counters.produces += 1
+        pending.number = self._number
+        self._number += 1
+        self._queue.append(pending)
+        self._queued_bytes += pending.size
+        self._sweep.note(pending.deadline)
+        self._schedule()
+
+    def _release(self, size: int) -> None:
+        for budget in self._budgets:
+            budget.give(size)
+
+    # leaving
+
+    def _schedule(self) -> None:
+        if not self._is_drain_scheduled and self._queue and self._pause is None and len(self._flights) < _FLIGHTS_MAX:
+            self._is_drain_scheduled = True
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._is_drain_scheduled = False
+        while self._queue and self._pause is None and len(self._flights) < _FLIGHTS_MAX:
+            pendings = self._take()
+            if pendings:
+                self._send(pendings)
+
+    def _take(self) -> list[Pending]:
+        """What goes into the next append: calls with the same acknowledgement whom somebody waits for."""
+        now = self._loop.time()
+        taken: list[Pending] = []
+        size = dropped = 0
+        queue = self._queue
+        while queue and size < _DRAIN_BYTES_MAX and (not taken or (queue[0].acks == ALL) == (taken[0].acks == ALL)):
+            pending = queue.popleft()
+            if pending.deadline <= now:
+                self._fail_expired(pending)
+            if pending.is_abandoned:
+                dropped += pending.size
+            else:
+                taken.append(pending)
+                size += pending.size
+        self._queued_bytes -= size + dropped
+        self._release(dropped)
+        return taken
+
+    def _send(self, pendings: list[Pending]) -> None:
+        bound = self._destination.batch_bytes_max - HEADER_SIZE
+        batches, kept = build_batches(pendings, bound, self._wall_ms())
+        flight = _Flight(kept)
+        self._release(sum(pending.size for pending in pendings) - flight.size)
+        if not kept:
+            return
+        deadline = max(pending.deadline for pending in kept)
+        future = self._destination.append(batches, kept[0].acks, deadline)
+        self._flights[flight] = None
+        self._counters.appends += 1
+        future.add_done_callback(lambda done: self._landed(flight, done, batches))
+
+    # answering
+
+    def _landed(self, flight: _Flight, done: "asyncio.Future[Appended]", batches: Sequence[bytearray]) -> None:
+        del self._flights[flight]
+        error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
+        if error is None:
+            self._resolve(flight, done.result(), batches)
+        elif isinstance(error, RaftlogError) and _may_try_again(error) and self._closed_because is None:
+            self._take_back(flight, error)
+        else:
+            self._fail(flight, error)
+            if not isinstance(error, RaftlogError):
+                raise error
+        self._schedule()
+
+    def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
+        self._refusal = None
+        self.last = appended
+        offset = appended.base_offset
+        for pending in flight.pendings:
+            pending.resolve(offset)
+            offset += pending.count  # type: ignore[assignment]
+        assert offset == appended.next_offset, f"{self._destination.name}: {offset} ≠ {appended.next_offset}"
+        counters = self._counters
+        counters.batches_in += len(batches)
+        counters.records_in += appended.next_offset - appended.base_offset
+        counters.bytes_in += sum(map(len, batches))
+        self._release(flight.size)
+
+    def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
+        """Nothing of it was appended: it waits in its old place until the leader may be another one."""
+        self._refusal = error
+        back = [pending for pending in flight.pendings if not pending.is_abandoned]
+        for pending in back:
+            pending.renew_batches()
+            self._sweep.note(pending.deadline)
+        size = sum(pending.size for pending in back)
+        self._release(flight.size - size)
+        self._queued_bytes += size
+        self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
+        if back and self._pause is None:
+            self._pause = self._loop.create_task(self._wait(max(pending.deadline for pending in back)))
+
+    async def _wait(self, deadline: Deadline) -> None:
+        try:
+            await self._destination.leader_changes(deadline)
+        finally:
+            self._pause = None
+            self._schedule()
+
+    def _fail(self, flight: _Flight, error: BaseException) -> None:
+        for pending in flight.pendings:
+            self._fail_one(pending, as_raised_again(error))
+        self._release(flight.size)
+
+    def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
+        if pending.fail(error):
+            if error.outcome == "unknown":
+                self._counters.produce_unknown += 1
+            else:
+                self._counters.produce_failures += 1
+
+    def close(self, why: RaftlogError) -> None:
+        """Nothing more is taken, and what is queued did not happen. What is in flight gets its answer."""
+        self._closed_because = why
+        if self._pause is not None:
+            self._pause.cancel()
+        queue, self._queue, self._queued_bytes = self._queue, deque(), 0
+        for pending in queue:
+            self._fail_one(pending, as_raised_again(why))
+        self._release(sum(pending.size for pending in queue))
+
+    # deadlines
+
+    def _expire(self, now: float) -> float:
+        earliest: float = NEVER
+        for pending in self._queue:
+            if pending.deadline <= now:
+                self._fail_expired(pending)
+            elif not pending.is_abandoned:
+                earliest = min(earliest, pending.deadline)
+        for flight in self._flights:
+            for pending in flight.pendings:
+                if pending.deadline <= now:
+                    self._fail_late(pending)
+                elif not pending.is_abandoned:
+                    earliest = min(earliest, pending.deadline)
+        return earliest
+
+    def _fail_expired(self, pending: Pending) -> None:
+        name, refusal = self._destination.name, self._refusal
+        error: RaftlogError
+        if isinstance(refusal, Overloaded) or refusal is None:
+            error = Overloaded(
+                f"{name}: the deadline passed before the record was appended, and it was not"
+                f"{f' ({refusal})' if refusal else ''}; send more slowly, or allow more time"
+            )
+        elif isinstance(refusal, NotLeader | ConnectionError):
+            error = NoLeader(f"{name}: no leader was found before the deadline, and nothing was appended ({refusal})")
+        else:
+            error = as_raised_again(refusal)
+        self._fail_one(pending, error)
+
+    def _fail_late(self, pending: Pending) -> None:
+        self._fail_one(
+            pending,
+            DeadlineExceeded(
+                f"{self._destination.name}: handed to the leader, but no majority had it on disk before the deadline; "
+                "read the end of the partition to learn what became of it"
+            ),
+        )
+
+
+def _may_try_again(error: RaftlogError) -> bool:
+    """Definite, and perhaps not so at the next leader or a little later."""
+    return isinstance(error, Unavailable) and not isinstance(error, StorageFull | LogDamaged)

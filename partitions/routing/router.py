@@ -1,0 +1,129 @@
+"""Who leads a partition, and asking the one who does: here, or by one hop to another node.
+
+    local replica knows its leader  ⇒  that one is asked;   otherwise: who was named last, or the preferred leader
+
+What was definitely refused is asked again, of whoever leads by then, until the deadline; so are reads whose answer was
+lost. A produce that may have been sent is never sent again. Remaining time travels, never a clock reading. The other
+side is `serving`. Called by partitions and the broker.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.results import Acks
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Answer, NotConnected
+from raftlog.types import NodeId, Offset
+
+if TYPE_CHECKING:
+    from raftlog.partitions.routing.partition import Partition
+
+T = TypeVar("T")
+PRODUCE = "data.produce"
+FETCH = "data.fetch"
+OFFSETS = "data.offsets"
+TIMESTAMP = "data.timestamp"
+_PAUSE_S = 0.05
+"""Between two looks at a partition whose leader cannot be reached."""
+_GRACE_S = 2.0
+"""How much longer than a fetch may wait over there its answer is waited for here."""
+
+
+class Router:
+    """One for each process."""
+
+    def __init__(self, node: Node) -> None:
+        self.me = node.identity.node_id
+        self._node = node
+
+    def leader_of(self, partition: "Partition") -> NodeId | None:
+        """As known now; None while nobody is."""
+        replica = partition.replica
+        if replica is not None:
+            leader = replica.group.core.leader
+            return None if leader is None else leader.node_id
+        if partition.hint is not None:
+            return partition.hint
+        return self._likeliest(partition.assigned)
+
+    def _likeliest(self, assigned: Sequence[ReplicaId]) -> NodeId | None:
+        """The first replica that can be reached. Our own is none of them: it has not been made yet."""
+        others = [replica.node_id for replica in assigned if replica.node_id != self.me]
+        return next((node for node in others if self._node.is_connected(node)), None)
+
+    async def leader_changes(self, partition: "Partition", deadline: Deadline) -> None:
+        """Wait until the leader may be another one, a short time at most. What was named last is forgotten."""
+        until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
+        partition.hint = None
+        if partition.replica is None:
+            await self._node.pause(until)
+        else:
+            await self._node.leader_changed(partition.group_id, until)
+
+    async def call(
+        self,
+        partition: "Partition",
+        deadline: Deadline,
+        here: Callable[[Replica], Awaitable[T]],
+        there: Callable[[NodeId], Awaitable[T]],
+    ) -> T:
+        """Ask the leader to read something. Raises `NoLeader` when none was found before the deadline.
+
+        At least one attempt is made, also when the deadline has passed: what is there can be had at once.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            leader = self.leader_of(partition)
+            try:
+                if leader is not None and leader != self.me:
+                    return await there(leader)
+                if partition.replica is None:
+                    raise NotLeader(f"{partition.name}: no leader is known")
+                return await here(partition.replica)  # without any leader, what is committed here can be read
+            except (NotLeader, NotConnected, OutcomeUnknown) as error:
+                if loop.time() >= deadline:
+                    raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
+                await self._after(partition, error, deadline)
+
+    async def _after(self, partition: "Partition", error: RaftlogError, deadline: Deadline) -> None:
+        """Go on with the leader that was named, or wait for another one."""
+        named = error.leader if isinstance(error, NotLeader) else None
+        if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
+            partition.hint = named.node_id
+        else:
+            await self.leader_changes(partition, deadline)
+
+    # to others
+
+    async def produce(
+        self,
+        leader: NodeId,
+        partition: "Partition",
+        batches: Sequence[bytearray],
+        acks: Acks,
+        deadline: Deadline,
+    ) -> Appended:
+        """Let another node append, in one attempt."""
+        header = [partition.topic_id.bytes, partition.number, acks]
+        try:
+            answer = await self._node.ask(leader, PRODUCE, header, batches, deadline)
+        except NotLeader as error:
+            if partition.replica is None and isinstance(error.leader, ReplicaId):
+                partition.hint = error.leader.node_id
+            raise
+        base, after, epoch, high_watermark = answer.value
+        return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark))
+
+    async def read(
+        self, node: NodeId, name: str, partition: "Partition", header: Mapping[str, Any], deadline: Deadline
+    ) -> Answer:
+        """Ask another node about a partition that it leads; it may wait until the deadline before it answers."""
+        loop = asyncio.get_running_loop()
+        left_ms = max(0, int((deadline - loop.time()) * 1000))
+        value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
+        return await self._node.ask(node, name, value, (), Deadline(max(deadline, loop.time()) + _GRACE_S))

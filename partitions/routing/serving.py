@@ -1,0 +1,87 @@
+"""What other nodes ask of this one: to append to and read from partitions that it leads. One hop: it asks nobody.
+
+Every request names the topic by its uuid, so that one of a deleted topic never reaches a later one of the same name.
+What is malformed is refused; batches are validated here again. Called by the node's requests.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from raftlog.errors import InvalidArgument, NotLeader, Unavailable
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.router import FETCH, OFFSETS, PRODUCE, TIMESTAMP
+from raftlog.records import validate_client_batches
+from raftlog.runtime.rpc import Answer
+
+FindReplica = Callable[[UUID, int], Replica | None]
+_WAIT_MS_MAX = 3_600_000
+
+
+class DataRequests:
+    """`find` gives this node's replica of a partition."""
+
+    def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int) -> None:
+        self._find, self._fetch_bytes_max = find, fetch_bytes_max
+        self._loop = node.loop
+        node.on_request(PRODUCE, self._produce)
+        node.on_request(FETCH, self._fetch)
+        node.on_request(OFFSETS, self._offsets)
+        node.on_request(TIMESTAMP, self._timestamp)
+
+    async def _produce(self, request: Request) -> Answer:
+        match request.header:
+            case [bytes(topic_id), int(number), -1 | 0 | 1 as acks] if len(topic_id) == 16:
+                replica = self._replica(topic_id, number)
+            case _:
+                raise _malformed(PRODUCE)
+        if self._loop.time() >= request.deadline:
+            raise Unavailable(f"{replica.name}: the deadline passed on the way to the leader; nothing was appended")
+        batches = []
+        for piece in request.payload:
+            for _, batch in validate_client_batches(piece, replica.config.max_message_bytes):
+                batches.append(bytearray(batch))
+        if not batches:
+            raise _malformed(PRODUCE)
+        return Answer(list(await replica.append(batches, acks)))
+
+    async def _fetch(self, request: Request) -> Answer:
+        replica, deadline, header = self._asked(request, FETCH)
+        match header:
+            case {"offset": int(offset), "max_bytes": int(max_bytes), "min_bytes": int(min_bytes)}:
+                max_bytes = min(max_bytes, self._fetch_bytes_max)
+                found = await replica.fetch(offset, max_bytes, min(min_bytes, max_bytes), deadline)
+                return Answer([found.high_watermark, found.log_start_offset, found.leader_epoch], tuple(found.batches))
+        raise _malformed(FETCH)
+
+    async def _offsets(self, request: Request) -> Answer:
+        replica, deadline, header = self._asked(request, OFFSETS)
+        return Answer(list(await replica.offsets(header.get("linearizable") is True, deadline)))
+
+    async def _timestamp(self, request: Request) -> Answer:
+        replica, deadline, header = self._asked(request, TIMESTAMP)
+        match header:
+            case {"timestamp": int(timestamp)}:
+                found = await replica.offset_for_timestamp(timestamp, deadline)
+                return Answer(None if found is None else list(found))
+        raise _malformed(TIMESTAMP)
+
+    def _asked(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
+        match request.header:
+            case [bytes(topic_id), int(number), int(wait_ms), dict(header)] if len(topic_id) == 16:
+                wait_ms = min(max(wait_ms, 0), _WAIT_MS_MAX)
+                return self._replica(topic_id, number), deadline_in(wait_ms), header
+        raise _malformed(name)
+
+    def _replica(self, topic_id: bytes, number: int) -> Replica:
+        replica = self._find(UUID(bytes=topic_id), number)
+        if replica is None:
+            raise NotLeader(f"there is no replica of partition {number} of the topic {topic_id.hex()} here")
+        return replica
+
+
+def _malformed(name: str) -> InvalidArgument:
+    return InvalidArgument(f"a request {name!r} that cannot be read")

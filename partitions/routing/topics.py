@@ -1,0 +1,121 @@
+"""The topics as the controller's copy here has them: names, settings, and how their partitions are reached.
+
+    a topic is known by its uuid: another one of the same name is another one
+
+`refresh` follows the controller's state; nothing here decides. Called by the broker.
+"""
+
+from collections.abc import Iterator, Mapping
+from uuid import UUID
+
+from raftlog.config import TopicConfig
+from raftlog.errors import UnknownPartition, UnknownTopic
+from raftlog.partitions import control
+from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.partitioner import Partitioner, hash_by_name
+from raftlog.partitions.routing.partition import Partition, Shared
+
+
+class Topic:
+    """One topic and its partitions."""
+
+    __slots__ = ("_partitioner", "config", "partitions", "row")
+
+    def __init__(
+        self, row: control.Topic, config: TopicConfig, partitions: list[Partition], partitioner: Partitioner
+    ) -> None:
+        self.row, self.config, self.partitions = row, config, partitions
+        self._partitioner = partitioner
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        """Its own settings."""
+        return dict(self.row.configs)
+
+    def choose(self, key: bytes | None) -> int:
+        """The partition for a record with this key."""
+        return self._partitioner.choose(key)
+
+    def partition(self, number: int) -> Partition:
+        """Raises `UnknownPartition`."""
+        if not 0 <= number < len(self.partitions):
+            raise UnknownPartition(
+                f"topic {self.name} has no partition {number}; it has partitions 0 to {len(self.partitions) - 1}"
+            )
+        return self.partitions[number]
+
+
+class Topics:
+    """By name and by uuid."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._by_id: dict[UUID, Topic] = {}
+        self._by_name: dict[str, Topic] = {}
+        self._hash_key = hash_by_name(shared.settings.partitioner)
+
+    def refresh(self, state: ControllerState) -> None:
+        """Be what the controller's state says."""
+        for topic_id, topic in list(self._by_id.items()):
+            if topic_id not in state.topics:
+                self._forget(topic)
+        for row in state.topics:
+            known = self._by_id.get(row.topic_id)
+            if known is None:
+                self._add(row, state)
+            elif known.row.version != row.version:
+                known.row, known.config = row, self._config(row)
+                for partition in known.partitions:
+                    partition.reconfigure(known.config)
+
+    def _config(self, row: control.Topic) -> TopicConfig:
+        return self._shared.settings.topic_config.updated(dict(row.configs))
+
+    def _add(self, row: control.Topic, state: ControllerState) -> None:
+        config = self._config(row)
+        partitions = [
+            Partition(
+                self._shared,
+                row.name,
+                row.topic_id,
+                number,
+                GroupName(row.topic_id, number).group_id,
+                assigned,
+                config,
+            )
+            for number, assigned in enumerate(state.replicas_of(row))
+        ]
+        topic = Topic(row, config, partitions, Partitioner(self._hash_key, len(partitions)))
+        self._by_id[row.topic_id] = self._by_name[row.name] = topic
+
+    def _forget(self, topic: Topic) -> None:
+        del self._by_id[topic.row.topic_id]
+        if self._by_name.get(topic.name) is topic:
+            del self._by_name[topic.name]
+        for partition in topic.partitions:
+            partition.close(UnknownTopic(f"topic {topic.name!r} was deleted"))
+
+    # finding
+
+    def find(self, name: str) -> Topic:
+        """Raises `UnknownTopic`."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownTopic(f"there is no topic {name!r}; create it first") from None
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)

@@ -1,0 +1,121 @@
+"""Creating, deleting and altering topics from any node: checked here, placed here, decided by the controller.
+
+The local copy of the controller's state is brought up to date first, so what is refused here is refused rightly. A
+change that was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from uuid import UUID
+
+from raftlog.config import TopicConfig
+from raftlog.errors import InvalidArgument, TopicExists
+from raftlog.partitions.control import AlterTopicConfigs, CreateTopic, DeleteTopic, place, settings_of
+from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.partitions.settings import BrokerSettings
+
+REPLICATION_FACTOR = 3
+"""Of topics that do not say otherwise, as far as there are so many hosts."""
+
+
+class TopicChanges:
+    """One for each process. `random` decides between hosts that are equally loaded, and draws uuids."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        metadata: Metadata,
+        topics: Topics,
+        random: Random,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._settings, self._metadata, self._topics = settings, metadata, topics
+        self._random, self._wall_ms = random, wall_ms
+
+    async def create(
+        self,
+        name: str,
+        count: int,
+        replication_factor: int | None,
+        overrides: Mapping[str, str],
+        deadline: Deadline,
+        *,
+        validate_only: bool = False,
+    ) -> CreateTopic:
+        """Make a topic; what was asked is the answer. Raises `TopicExists`, `InvalidArgument`, `InvalidTopic`."""
+        check_topic_name(name)
+        self._check(count, replication_factor, overrides)
+        await self._metadata.barrier(deadline)
+        if self._metadata.state.has_topic(name):
+            raise TopicExists(f"topic {name!r} exists already")
+        command = self._command(name, count, replication_factor, overrides)
+        if not validate_only:
+            await self._metadata.submit(command, deadline)
+        return command
+
+    async def ensure_internal(self, name: str, count: int, config: Mapping[str, str], deadline: Deadline) -> Topic:
+        """The internal topic of this name, which is made when it is missing."""
+        if name not in self._topics:
+            await self._metadata.barrier(deadline)
+        if name not in self._topics:
+            try:
+                await self._metadata.submit(self._command(name, count, None, config), deadline)
+            except TopicExists:  # another node was faster
+                await self._metadata.barrier(deadline)
+        return self._topics.find(name)
+
+    def _check(self, count: int, factor: int | None, overrides: Mapping[str, str]) -> None:
+        if not 1 <= count <= self._settings.partitions_per_topic_max:
+            raise InvalidArgument(
+                f"a topic cannot have {count} partitions; it can have 1 to {self._settings.partitions_per_topic_max}"
+            )
+        if factor is not None and factor < 1:
+            raise InvalidArgument(f"replication factor {factor} is not possible; it is at least 1")
+        self._settings.topic_config.updated(overrides)
+
+    def _command(self, name: str, count: int, factor: int | None, overrides: Mapping[str, str]) -> CreateTopic:
+        candidates = self._metadata.state.candidates()
+        hosts = len({candidate.host for candidate in candidates})
+        factor = factor or max(1, min(REPLICATION_FACTOR, hosts))
+        self._check_insync(self._settings.topic_config.updated(overrides), factor)
+        return CreateTopic(
+            name,
+            UUID(int=self._random.getrandbits(128), version=4),
+            place(count, factor, candidates, self._random),
+            settings_of(overrides),
+            self._wall_ms(),
+            name.startswith("__"),
+        )
+
+    def _check_insync(self, config: TopicConfig, factor: int) -> None:
+        if config.min_insync_replicas > factor:
+            raise InvalidArgument(
+                f"min.insync.replicas={config.min_insync_replicas} can never be met with {factor} replicas"
+            )
+
+    async def delete(self, name: str, deadline: Deadline) -> None:
+        """Raises `UnknownTopic`."""
+        check_topic_name(name)
+        await self._metadata.barrier(deadline)
+        topic = self._topics.find(name)
+        await self._metadata.submit(DeleteTopic(name, topic.row.topic_id), deadline)
+
+    async def alter(self, name: str, changes: Mapping[str, str | None], deadline: Deadline) -> None:
+        """Raises `UnknownTopic`, `InvalidArgument`, and `VersionConflict` when somebody else changed it meanwhile."""
+        check_topic_name(name)
+        await self._metadata.barrier(deadline)
+        topic = self._topics.find(name)
+        if not changes:
+            return
+        overrides = {key: value for key, value in topic.overrides.items() if key not in changes}
+        new = {key: value for key, value in changes.items() if value is not None}
+        config = self._settings.topic_config.updated({**overrides, **new})
+        self._check_insync(config, topic.row.creation.replication_factor)
+        unset = tuple(sorted(key for key, value in changes.items() if value is None and key in topic.overrides))
+        if not new and not unset:
+            return
+        command = AlterTopicConfigs(name, topic.row.topic_id, settings_of(new), unset, topic.row.version)
+        await self._metadata.submit(command, deadline)

@@ -1,0 +1,121 @@
+"""Processes of this command that live no longer than it: the brokers of `dev`, the workers of `serve --workers`.
+
+    start → (one ready line on stdout) → runs → end | ends by itself
+
+A child gets SIGTERM from the kernel when its parent is gone, whatever happened to the parent (Linux).
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Final
+
+from raftlog.cli.outcome import CommandFailed
+
+STOP_SECONDS_MAX: Final = 10.0
+WORDS_SHOWN_BYTES: Final = 2000
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Child:
+    """One process. With `log_path` its stderr is appended to that file, otherwise it is the parent's."""
+
+    def __init__(self, name: str, command: list[str], log_path: Path | None = None) -> None:
+        self.name, self.command = name, command
+        self._log_path = log_path
+        self._log_start = 0
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} has not been started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self, *, own_session: bool = False) -> None:
+        """Start the process; Ctrl-C in the terminal reaches it unless it has a session of its own."""
+        log = self._open_log()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=own_session,
+                preexec_fn=_EndWithParent(os.getpid()) if sys.platform == "linux" else None,
+            )
+        finally:
+            if log is not None:
+                log.close()
+
+    async def ready_line(self) -> bytes:
+        """The line with which it says that it serves. Raises `CommandFailed` when it ends instead."""
+        assert self._process is not None, f"{self.name} has not been started"
+        assert self._process.stdout is not None, f"{self.name} has no stdout"
+        line = await self._process.stdout.readline()
+        if not line:
+            await self._process.wait()
+            raise CommandFailed(f"{self.name} did not start: {self.how_it_ended()}")
+        return line
+
+    async def wait(self) -> int:
+        """Until it ends; the exit code, negative for a signal."""
+        assert self._process is not None, f"{self.name} has not been started"
+        return await self._process.wait()
+
+    async def end(self) -> int:
+        """SIGTERM, and SIGKILL when that was not enough; the exit code."""
+        if self._process is None:
+            return 0
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                return await self._process.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            return await self._process.wait()
+
+    def how_it_ended(self) -> str:
+        """Exit code or signal, and the last line that it wrote to its log."""
+        code = self._process.returncode if self._process is not None else None
+        assert code is not None, f"{self.name} has not ended"
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        words = self._last_words()
+        return f"{how}: {words}" if words else how
+
+    def _open_log(self) -> IO[bytes] | None:
+        if self._log_path is None:
+            return None
+        log = self._log_path.open("ab")
+        self._log_start = log.tell()
+        return log
+
+    def _last_words(self) -> str:
+        if self._log_path is None:
+            return ""
+        said = self._log_path.read_bytes()[self._log_start :][-WORDS_SHOWN_BYTES:].decode(errors="replace").strip()
+        return said.splitlines()[-1].removeprefix("error: ") if said else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+class _EndWithParent:
+    """Runs in the child between fork and exec. The library is loaded before, because that may take locks."""
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+        self._prctl = ctypes.CDLL(None).prctl
+
+    def __call__(self) -> None:
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != self._parent:  # it died in the meantime
+            os._exit(1)

@@ -1,0 +1,100 @@
+"""Options of `raftlog serve` that make its broker one of a cluster, and the settings that they stand for."""
+
+import ipaddress
+from typing import Any
+
+import click
+
+from raftlog.cli.options import option, split_address
+from raftlog.runtime.rpc.tls import TlsFiles, load_tls
+
+_TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
+
+
+def cluster_options(function: Any) -> Any:
+    """They become keyword arguments, which `cluster_settings_from` takes."""
+    for decorate in reversed(
+        (
+            option(
+                "--rpc",
+                envvar="RAFTLOG_RPC",
+                metavar="HOST:PORT",
+                help="Where other brokers reach this one; without it the broker is alone. Port 0 takes a free one.",
+            ),
+            option(
+                "--advertise-rpc",
+                envvar="RAFTLOG_ADVERTISE_RPC",
+                metavar="HOST:PORT",
+                help="The address that other brokers are told, where it is another one than this broker listens on.",
+            ),
+            option(
+                "--seeds",
+                envvar="RAFTLOG_SEEDS",
+                default="",
+                metavar="HOST:PORT,…",
+                help="RPC addresses of the first brokers, the same list for each of them; or any brokers of a cluster "
+                "that this one shall join.",
+            ),
+            option(
+                "--cluster-id",
+                envvar="RAFTLOG_CLUSTER_ID",
+                metavar="UUID",
+                help="The cluster to found or to belong to; without it a new one is named, or the seeds say.",
+            ),
+            option(
+                "--host-label",
+                envvar="RAFTLOG_HOST_LABEL",
+                default="",
+                help="The machine or rack: replicas of a partition are never on the same one. Default: node-{node id}.",
+            ),
+            option(
+                "--rpc-certificate",
+                envvar="RAFTLOG_RPC_CERTIFICATE",
+                type=click.Path(),
+                help="This broker's certificate (PEM) for connections between brokers.",
+            ),
+            option("--rpc-key", envvar="RAFTLOG_RPC_KEY", type=click.Path(), help="Its private key (PEM)."),
+            option(
+                "--rpc-authority",
+                envvar="RAFTLOG_RPC_AUTHORITY",
+                type=click.Path(),
+                help="The authority (PEM) that signed the certificates of all brokers.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str, Any]:
+    """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError`, `InvalidArgument`."""
+    rpc, advertised, seeds = (arguments.pop(name) for name in ("rpc", "advertise_rpc", "seeds"))
+    cluster_id, host_label = arguments.pop("cluster_id"), arguments.pop("host_label")
+    files = [arguments.pop(name) for name in _TLS]
+    if rpc is None and (seeds or advertised):
+        raise click.UsageError("--seeds and --advertise-rpc need --rpc, where the other brokers reach this one")
+    if any(files) and not all(files):
+        raise click.UsageError("--rpc-certificate, --rpc-key and --rpc-authority belong together")
+    address = None if rpc is None else split_address(rpc, "--rpc")
+    if address is not None and not insecure and not all(files) and not is_loopback(address[0]):
+        raise click.UsageError(
+            f"--rpc {rpc} can be reached by other machines: give certificates (--rpc-certificate, --rpc-key, "
+            "--rpc-authority), listen on 127.0.0.1, or give --insecure"
+        )
+    return {
+        "rpc": address,
+        "advertise_rpc": None if advertised is None else split_address(advertised, "--advertise-rpc"),
+        "seeds": tuple(split_address(seed, "--seeds") for seed in seeds.split(",") if seed.strip()),
+        "cluster_id": cluster_id,
+        "host_label": host_label,
+        "tls": load_tls(TlsFiles(*files)) if all(files) else None,
+        "insecure": insecure,
+    }
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

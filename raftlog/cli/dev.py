@@ -1,0 +1,214 @@
+"""`raftlog dev`: a cluster on this machine in one command, for as long as it runs.
+
+Node i (from 1) serves HTTP on `base port + 10·i`; Kafka (+1), RPC (+2) and gossip (+3) are beside it. Its data is in
+`node-i` below the data directory, its log in `node-i.log`. With `--workers N` node i takes the N decades of ports from
+`base port + 10·(N·(i-1)+1)` on.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from raftlog.cli.children import Child
+from raftlog.cli.dev_plan import check_plan
+from raftlog.cli.options import json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import show, times
+from raftlog.cli.workers import PORT_STEP, WORKERS_MAX
+from raftlog.client import BrokerClient
+from raftlog.errors import Unavailable
+
+HOST: Final = "127.0.0.1"
+DATA_DIR_DEFAULT: Final = "./raftlog-dev"
+BASE_PORT_DEFAULT: Final = 8072
+"""So that the first node serves where every client looks first."""
+NODES_MAX: Final = 99
+RPC_STEP: Final = 2
+GOSSIP_STEP: Final = 3
+START_SECONDS_MAX: Final = 60.0
+POLL_SECONDS: Final = 0.02
+
+
+class DevNode(NamedTuple):
+    """One node: what is told about it, and its process."""
+
+    node_id: int
+    http: str
+    rpc: str
+    gossip: str
+    data_dir: str
+    child: Child
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node_id": self.node_id,
+            "pid": self.child.pid,
+            "http": self.http,
+            "rpc": self.rpc,
+            "gossip": self.gossip,
+            "data_dir": self.data_dir,
+            "command": self.child.command,
+        }
+
+
+@click.command()
+@option("--nodes", "-n", type=click.IntRange(1, NODES_MAX), default=3, help="How many nodes.")
+@option(
+    "--data-dir",
+    type=click.Path(),
+    default=DATA_DIR_DEFAULT,
+    help="Where everything is kept; a directory of an earlier run goes on where that one ended.",
+)
+@option(
+    "--base-port",
+    type=click.IntRange(1, 65_000),
+    default=BASE_PORT_DEFAULT,
+    help="Node i (from 1) serves HTTP on this + 10 i, and RPC two ports above.",
+)
+@option("--workers", type=click.IntRange(1, WORKERS_MAX), default=1, help="Broker processes of each node.")
+@json_option("Print one line of JSON once the cluster can be written to.")
+def dev(nodes: int, data_dir: str, base_port: int, workers: int, as_json: bool) -> None:
+    """Run a cluster on this machine until Ctrl-C, which stops all of it.
+
+    A node that dies is reported, and the others go on; the JSON line has the command that starts it again.
+    """
+    directory = Path(data_dir).absolute()
+    if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
+        raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
+    directory.mkdir(parents=True, exist_ok=True)
+    check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
+    planned = plan(nodes, directory, base_port, workers)
+    asyncio.run(_Dev(planned, as_json).run())
+
+
+def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
+    """Addresses, directories and commands of the nodes."""
+    first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
+    seeds = ",".join(f"{HOST}:{port + RPC_STEP}" for port in first_ports)
+    return [_planned(number, port, directory, seeds, workers) for number, port in enumerate(first_ports, start=1)]
+
+
+def _planned(number: int, port: int, directory: Path, seeds: str, workers: int) -> DevNode:
+    http, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, RPC_STEP, GOSSIP_STEP))
+    data_dir = str(directory / f"node-{number}")
+    command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
+    command += ["--node-id", str(number), "--seeds", seeds, "--host-label", f"dev-{number}", "--log-format", "json"]
+    if workers > 1:
+        command += ["--workers", str(workers)]
+    child = Child(f"node {number}", command, directory / f"node-{number}.log")
+    return DevNode(number, http, rpc, gossip, data_dir, child)
+
+
+class _Dev:
+    """Starts the nodes, says so, waits for a signal, and ends them."""
+
+    def __init__(self, nodes: Sequence[DevNode], as_json: bool) -> None:
+        self._nodes, self._as_json = nodes, as_json
+        self._console = Console(stderr=True, highlight=False)
+
+    async def run(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        stopped, work = loop.create_task(stop.wait()), loop.create_task(self._work())
+        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        work.cancel()
+        await asyncio.wait([stopped, work])
+        await self._end()
+        if not work.cancelled():
+            work.result()
+
+    async def _end(self) -> None:
+        running = [node for node in self._nodes if node.child.is_running]
+        codes = await asyncio.gather(*(node.child.end() for node in running))
+        wrong = [f"node {node.node_id} ({code})" for node, code in zip(running, codes, strict=True) if code != 0]
+        if wrong:
+            raise CommandFailed(f"did not stop cleanly, by exit code: {', '.join(wrong)}")
+        self._say(f"stopped {times(len(running), 'node')}")
+
+    async def _work(self) -> None:
+        """Until no node is left."""
+        began = time.monotonic()
+        for node in self._nodes:
+            await node.child.start(own_session=True)
+        cluster_id = await self._until_writable()
+        self._say_ready(cluster_id, time.monotonic() - began)
+        await asyncio.gather(*(self._watch(node) for node in self._nodes))
+        raise CommandFailed("all nodes have ended")
+
+    async def _until_writable(self) -> str:
+        waiting = {node.node_id for node in self._nodes}
+        with self._console.status("") if self._console.is_terminal and not self._as_json else nullcontext() as status:
+
+            async def ready(node: DevNode) -> dict[str, Any]:
+                line: dict[str, Any] = orjson.loads(await node.child.ready_line())
+                waiting.discard(node.node_id)
+                return line
+
+            def show_progress() -> None:
+                if status is not None:
+                    status.update(f"waiting for {', '.join(f'node {number}' for number in sorted(waiting))}")
+
+            show_progress()
+            try:
+                async with asyncio.timeout(START_SECONDS_MAX):
+                    starting = [asyncio.ensure_future(ready(node)) for node in self._nodes]
+                    for next_ready in asyncio.as_completed(starting):
+                        await next_ready
+                        show_progress()
+                    await self._until_led()
+            except TimeoutError:
+                raise CommandFailed(
+                    f"the cluster is not ready after {START_SECONDS_MAX:g} s; the logs are in "
+                    f"{Path(self._nodes[0].data_dir).parent}"
+                ) from None
+        return str((await starting[0])["cluster_id"])
+
+    async def _until_led(self) -> None:
+        """A cluster can be written to once its controller has a leader."""
+        async with BrokerClient([node.http for node in self._nodes]) as client:
+            while True:
+                try:
+                    if (await client.health()).controller_id is not None:
+                        return
+                except Unavailable:
+                    pass
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _watch(self, node: DevNode) -> None:
+        await node.child.wait()
+        self._say(f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on")
+
+    def _say_ready(self, cluster_id: str, seconds: float) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps({"cluster_id": cluster_id, "nodes": [node.as_json() for node in self._nodes]}))
+            sys.stdout.flush()
+            return
+        click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
+        table = Table("node", "HTTP", "RPC", "pid", "data", box=None, header_style="bold")
+        for node in self._nodes:
+            table.add_row(str(node.node_id), node.http, node.rpc, str(node.child.pid), _short(node.data_dir))
+        show(table)
+        click.echo(f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\nCtrl-C stops all.")
+        sys.stdout.flush()
+
+    def _say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
+def _short(path: str) -> str:
+    relative = os.path.relpath(path)
+    return relative if not relative.startswith("..") else path

@@ -1,0 +1,28 @@
+"""What a directory of `raftlog dev` was made for. Its nodes know each other by their addresses, so these stay."""
+
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from raftlog.cli.outcome import CommandFailed
+
+FILE_NAME: Final = "dev.json"
+
+
+def check_plan(directory: Path, **plan: int) -> None:
+    """Write the plan down at the first start. Raises `CommandFailed` when the directory was made by another."""
+    file = directory / FILE_NAME
+    try:
+        made_for = orjson.loads(file.read_bytes())
+    except FileNotFoundError:
+        file.write_bytes(orjson.dumps(plan) + b"\n")
+        return
+    except orjson.JSONDecodeError:
+        raise CommandFailed(f"{file} cannot be read; remove it to start the cluster with new flags") from None
+    if made_for != plan:
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in made_for.items())
+        raise CommandFailed(
+            f"{directory} was made with {flags}, and its nodes know each other by these addresses: "
+            "give the same flags, or another --data-dir"
+        )

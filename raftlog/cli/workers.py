@@ -1,0 +1,154 @@
+"""`raftlog serve --workers N`: a broker process for each core, nothing shared, under one supervisor.
+
+Worker w (from 1) has the ports + 10·(w-1), the node id n + 1000·(w-1), and as data directory the given one, or
+`{data-dir}/.raftlog/workers/{w}` from w = 2 on. All have the same host label, so replicas of a partition are never on
+two of them. A worker that was killed is started again, a few times; one that ends by itself has said why, and then all
+end, because what stopped it will stop it again.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+import orjson
+
+from raftlog.cli.children import Child
+from raftlog.cli.options import option, split_address
+from raftlog.cli.outcome import CommandFailed
+
+PORT_STEP: Final = 10
+NODE_ID_STEP: Final = 1000
+RPC_PORT_STEP: Final = 2
+"""The RPC port where none is given: this much above that of HTTP."""
+WORKERS_MAX: Final = 256
+RESTARTS_MAX: Final = 3
+RESTARTS_WITHIN_S: Final = 60.0
+READY_PREFIX: Final = "raftlog is ready: "
+
+
+def workers_option(function: Any) -> Any:
+    """`--workers N` as `workers`."""
+    return option(
+        "--workers",
+        envvar="RAFTLOG_WORKERS",
+        type=click.IntRange(1, WORKERS_MAX),
+        default=1,
+        help="Broker processes on this host, one for each core that is meant for it; ports + 10, node ids + 1000.",
+    )(function)
+
+
+def supervise(given: Mapping[str, Any]) -> None:
+    """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
+    flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
+    # What was typed stays as it was; of a flag that is given twice the later one counts.
+    commands = [[sys.executable, "-m", "raftlog.cli", *sys.argv[1:], *each] for each in flags]
+    asyncio.run(_supervise(commands, given["log_format"]))
+
+
+def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
+    """What makes the difference between worker `worker` and the broker that `given` describes. Raises `UsageError`."""
+    rpc = given["rpc"] or _rpc_beside(given["http"])
+    node_id = given["node_id"] + NODE_ID_STEP * (worker - 1)
+    data_dir = given["data_dir"] if worker == 1 else os.path.join(given["data_dir"], ".raftlog", "workers", str(worker))
+    flags = ["--workers", "1", "--node-id", str(node_id), "--data-dir", data_dir]
+    flags += ["--host-label", given["host_label"] or f"node-{given['node_id']}"]
+    flags += ["--http", _moved(given["http"], worker, "--http"), "--rpc", _moved(rpc, worker, "--rpc")]
+    for name in ("advertise_http", "advertise_rpc"):
+        if given[name] is not None:
+            flag = f"--{name.replace('_', '-')}"
+            flags += [flag, _moved(given[name], worker, flag)]
+    if worker > 1 and not given["seeds"]:
+        flags += ["--seeds", given["advertise_rpc"] or rpc]
+    return flags
+
+
+def _rpc_beside(http: str) -> str:
+    host, port = split_address(http, "--http")
+    if port == 0:
+        raise click.UsageError("several workers need --rpc HOST:PORT, because --http does not say a port")
+    return _joined(host, port + RPC_PORT_STEP)
+
+
+def _moved(address: str, worker: int, what: str) -> str:
+    host, port = split_address(address, what)
+    if port == 0 and what == "--rpc":
+        raise click.UsageError("several workers need --rpc with a port, because they must know each other's")
+    return _joined(host, port + PORT_STEP * (worker - 1) if port else 0)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _supervise(commands: Sequence[list[str]], line_format: str) -> None:
+    await _Supervisor(commands, line_format).run()
+
+
+class _Supervisor:
+    """Starts the workers, waits, and ends them."""
+
+    def __init__(self, commands: Sequence[list[str]], line_format: str) -> None:
+        self._workers = [Child(f"worker {number}", command) for number, command in enumerate(commands, start=1)]
+        self._line_format = line_format
+        self._stop = asyncio.Event()
+        self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        stopped, work = loop.create_task(self._stop.wait()), loop.create_task(self._work())
+        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        work.cancel()
+        await asyncio.wait([stopped, work])
+        codes = await asyncio.gather(*(worker.end() for worker in self._workers))
+        if not work.cancelled():
+            work.result()
+        if any(codes):
+            raise CommandFailed(f"{sum(map(bool, codes))} of {len(codes)} workers did not stop cleanly")
+
+    async def _work(self) -> None:
+        for worker in self._workers:
+            await worker.start()
+        self._say_ready(await asyncio.gather(*(worker.ready_line() for worker in self._workers)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for worker in self._workers:
+                    group.create_task(self._keep(worker))
+        except* CommandFailed as failed:
+            raise failed.exceptions[0] from None
+
+    async def _keep(self, worker: Child) -> None:
+        """Start it again whenever it was killed. One that was stopped in an orderly way stops all: Ctrl-C in a terminal
+        reaches every process, in any order."""
+        while (code := await worker.wait()) != 0:
+            how = worker.how_it_ended()
+            if code > 0:
+                raise CommandFailed(f"{worker.name} ended ({how}), and all with it; it said why before")
+            now = asyncio.get_running_loop().time()
+            if len(self._restarts) == RESTARTS_MAX and now - self._restarts[0] < RESTARTS_WITHIN_S:
+                raise CommandFailed(
+                    f"{worker.name} ended ({how}), and all with it: {RESTARTS_MAX} restarts in "
+                    f"{RESTARTS_WITHIN_S:g} s were not enough"
+                )
+            self._restarts.append(now)
+            click.echo(f"{worker.name} ended ({how}); it is started again", err=True)
+            await worker.start()
+            await worker.ready_line()
+        self._stop.set()
+
+    def _say_ready(self, lines: Sequence[bytes]) -> None:
+        if self._line_format == "json":
+            workers = [orjson.loads(line) for line in lines]
+            first = {key: value for key, value in workers[0].items() if key != "pid"}
+            click.echo(orjson.dumps({**first, "pid": os.getpid(), "workers": workers}))
+        else:
+            said = [line.decode().strip().removeprefix(READY_PREFIX) for line in lines]
+            click.echo(f"{READY_PREFIX}{len(said)} workers: {'; '.join(said)}")
+        sys.stdout.flush()

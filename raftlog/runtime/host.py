@@ -1,0 +1,44 @@
+"""What a group needs of its driver, which is the only one to be it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from raftlog.errors import RaftlogError
+from raftlog.runtime.config import DriverConfig
+from raftlog.types import Offset
+
+if TYPE_CHECKING:  # a group owns neither
+    from raftlog.runtime.group import Group
+
+
+class Host(Protocol):
+    """See the module."""
+
+    config: DriverConfig
+    loop: asyncio.AbstractEventLoop
+    wall_ms: Callable[[], int]
+
+    def mark_dirty(self, group: "Group") -> None:
+        """There is something to do for the group in the next turn."""
+        ...
+
+    def why_refused(self, size_bytes: int) -> RaftlogError | None:
+        """Why no entries of that size can be taken now."""
+        ...
+
+    def damage_found(self, group: "Group") -> None:
+        """The group is quarantined now and wants repair."""
+        ...
+
+    def note_changed(self, group: "Group") -> None:
+        """Files of the group go, outside of any Ready: the next checkpoint has to look at it."""
+        ...
+
+    def note_admitted(self, size_bytes: int) -> None:
+        """Entries of that size are on their way to the journal."""
+        ...
+
+    def trim(self, group: "Group", offset: Offset) -> None:
+        """Journal a trim and delete the segments once that is durable."""
+        ...

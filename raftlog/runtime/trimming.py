@@ -1,0 +1,149 @@
+"""How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
+
+    owed → journaled (`Trim`) → durable: the log start moves → files below it are deleted
+
+The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
+moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
+stays owed. Files that must stay for a while (the replica is quarantined, another one copies the log, a cut is on its
+way) are left over below the log start; they go with a later turn, or with a restart.
+
+Trim entries are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
+are looked for once, among the entries that were not known to be committed. Owned by a group.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from raftlog.errors import CorruptBatch, Unavailable
+from raftlog.records import ControlKind, read_control
+from raftlog.runtime.control_entries import decode_trim, is_control
+from raftlog.runtime.host import Host
+from raftlog.types import Index, Offset
+
+if TYPE_CHECKING:  # the group owns this
+    from raftlog.runtime.group import Group
+
+_READ_BYTES = 1 << 20
+
+
+class Trimming:
+    """See the module."""
+
+    def __init__(self, group: "Group", host: Host) -> None:
+        self._group, self._host = group, host
+        self._owed = Offset(0)
+        """A committed trim that is not on its way to the journal yet; 0: none."""
+        self._looked_to = group.applied_index
+        """Trim entries of the files were looked for up to here, as far as they were there when the log was opened."""
+        self._is_repair = False
+        """The newest trim takes damaged entries that nobody has any more."""
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_waiting = True
+        """`go_on` may have something to do in the next turn."""
+
+    def go_on(self) -> None:
+        """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""
+        group, log = self._group, self._group.log
+        if group.is_closed or group.is_deaf:
+            return
+        self._look_into_files()
+        while log.trims and log.trims[0][0] <= group.applied_index:
+            self.owe(log.trims.popleft()[1])
+        if self._owed:
+            self._journal()
+        self._drop(although_damaged=False)
+
+    def owe(self, offset: Offset) -> None:
+        """The log is to begin here."""
+        self._owed = max(self._owed, offset)
+        self.is_waiting = True
+
+    def trimmable(self, offset: int) -> Offset:
+        """Not as far as to where only a roll may come: if it were cut again, nothing would be left of the log."""
+        group = self._group
+        if offset < group.high_watermark or group.log.has_roll_at(offset, group.applied_index):
+            return Offset(offset)
+        return Offset(max(0, offset - 1))
+
+    def trim_damaged(self, offset: Offset) -> bool:
+        """See the group."""
+        group, log = self._group, self._group.log
+        if group.trim_to is not None or log.is_cut_waiting or not log.has_roll_at(offset, group.applied_index):
+            return False
+        if offset <= group.log_start_offset:
+            self._drop(although_damaged=True)
+        else:
+            self._is_repair = True
+            self._host.trim(group, offset)
+        return True
+
+    def settle(self, offset: Offset) -> None:
+        """A trim is durable: the log start moves."""
+        group = self._group
+        group.log.move_start(offset)
+        is_repair = False
+        if offset == group.trim_to:
+            group.trim_to = None
+            is_repair, self._is_repair = self._is_repair, False
+        self._drop(although_damaged=is_repair)
+
+    def restart_at(self, applied: Index) -> None:
+        """The log was replaced by one that was fetched, whose start follows every trim up to `applied`."""
+        self._looked_to = applied
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_into_files(self) -> None:
+        """A damaged entry is looked at again once it is repaired; a later trim makes up for one that is lost so."""
+        group, log = self._group, self._group.log
+        last = min(group.applied_index, Index(log.noted_from - 1))
+        while self._looked_to < last and group.damage is None:
+            first = Index(max(self._looked_to, log.boundary.index) + 1)
+            try:
+                entries = log.entries(first, last - first + 1, _READ_BYTES) if first <= last else ()
+            except CorruptBatch as error:
+                group.note_damage(error)
+                return
+            for entry in entries:
+                if is_control(entry.payload):
+                    kind, payload = read_control(entry.payload)
+                    if kind is ControlKind.TRIM:
+                        self.owe(decode_trim(payload).log_start_offset)
+            self._looked_to = entries[-1].index if entries else last
+
+    def _journal(self) -> None:
+        group = self._group
+        if self._owed > max(group.log_start_offset, group.trim_to or 0):
+            before = group.trim_to
+            try:
+                self._host.trim(group, self._owed)
+            except Unavailable:  # no room in the journal: tried again with the next turn
+                group.trim_to = before
+                return
+        self._owed = Offset(0)
+
+    def _drop(self, *, although_damaged: bool) -> None:
+        group, log = self._group, self._group.log
+        end = log.end_of_leftovers(group.applied_index)
+        if end is not None and self._may_drop(although_damaged):
+            self._host.note_changed(group)
+            try:
+                log.trim(end)
+            except CorruptBatch as error:
+                group.note_damage(error)
+        self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or log.has_leftovers
+
+    def _may_drop(self, although_damaged: bool) -> bool:
+        """Whether nobody needs the files; when that is only a matter of time, a timer sees to it."""
+        group = self._group
+        pinned_s = group.pinned_until - self._host.loop.time()
+        if pinned_s > 0 and self._timer is None:
+            self._timer = self._host.loop.call_later(pinned_s, self._unpinned)
+        is_sound = group.damage is None or although_damaged
+        return pinned_s <= 0 and is_sound and not group.log.is_cut_waiting and not group.is_deaf
+
+    def _unpinned(self) -> None:
+        self._timer = None
+        self._host.mark_dirty(self._group)

@@ -1,0 +1,116 @@
+"""Open descriptors by file: a bounded number of them for any number of files, opened again on use.
+
+    open descriptors ≤ limit, beside those that are in use and those of unsynced files without a witness
+
+A file that was written and not yet synced gives its descriptor back only where a witness (see there) hears of it when
+its write-back fails; it is then synced through that witness. The cache has a lock of its own: reads come from any
+thread. Called by `RealFile`.
+"""
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+_SHRINK_STEPS = 32
+
+
+class CachedFile(Protocol):
+    """What the cache has to know of a file."""
+
+    path: str
+    flags: int
+    is_closed: bool
+
+    @property
+    def may_let_go(self) -> bool:
+        """Whether its descriptor may be closed now."""
+        ...
+
+    def note_let_go(self) -> None:
+        """Its descriptor is closed, and will be opened again when it is used."""
+        ...
+
+
+class Use:
+    """One use of a descriptor; while it lasts the cache does not close it."""
+
+    __slots__ = ("_cache", "descriptor", "users")
+
+    def __init__(self, cache: "DescriptorCache", descriptor: int) -> None:
+        self._cache = cache
+        self.descriptor = descriptor
+        self.users = 0
+
+    def __enter__(self) -> "Use":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.release(self)
+
+
+class DescriptorCache:
+    """Least recently used first. Above `limit` those are closed that may be."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._open: OrderedDict[CachedFile, Use] = OrderedDict()
+        self._dropped: set[Use] = set()
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._dropped)
+
+    def adopt(self, file: CachedFile, descriptor: int) -> None:
+        with self._lock:
+            self._open[file] = Use(self, descriptor)
+            self._shrink()
+
+    def use(self, file: CachedFile) -> Use:
+        with self._lock:
+            if file.is_closed:
+                raise OSError(errno.EBADF, "the file was closed", file.path)
+            use = self._open.get(file)
+            if use is None:
+                use = self._open[file] = Use(self, os.open(file.path, file.flags))
+                use.users = 1
+                self._shrink()
+            else:
+                self._open.move_to_end(file)
+                use.users += 1
+            return use
+
+    def release(self, use: Use) -> None:
+        with self._lock:
+            use.users -= 1
+            if not use.users and use in self._dropped:
+                self._dropped.remove(use)
+                os.close(use.descriptor)
+            elif len(self._open) > self._limit:
+                self._shrink()
+
+    def drop(self, file: CachedFile) -> None:
+        with self._lock:
+            use = self._open.pop(file, None)
+            if use is None:
+                return
+            if use.users:
+                self._dropped.add(use)
+            else:
+                os.close(use.descriptor)
+
+    def _shrink(self) -> None:
+        """Close the least recently used; what may not go is put to the other end, so that looking stays short."""
+        excess = len(self._open) - self._limit
+        for _ in range(min(_SHRINK_STEPS, len(self._open))):
+            if excess <= 0:
+                return
+            file, use = next(iter(self._open.items()))
+            if use.users or not file.may_let_go:
+                self._open.move_to_end(file)
+                continue
+            del self._open[file]
+            file.note_let_go()
+            os.close(use.descriptor)
+            excess -= 1

@@ -1,0 +1,17 @@
+"""Real clusters for tests: brokers in processes of their own, on loopback, with faults on demand.
+
+    with Cluster(3) as cluster:
+        client = MyClient(cluster.addresses)
+        cluster.nodes[cluster.leader("orders", 0)].kill()
+
+Who may come in: tests of programs that use raftlog, this project's own tests and tools, and the commands `dev` and
+`demo`. It reaches the brokers through their command line, their HTTP API and the handshake between them alone. The
+pytest plugin (`raftlog.testing.plugin`) is found by pytest itself; nothing else here needs pytest.
+"""
+
+from raftlog.testing.cluster import Cluster
+from raftlog.testing.errors import BrokerFailed, BrokerNotReady
+from raftlog.testing.node import ClusterNode
+from raftlog.testing.process import BrokerProcess
+
+__all__ = ["BrokerFailed", "BrokerNotReady", "BrokerProcess", "Cluster", "ClusterNode"]

@@ -1,0 +1,238 @@
+"""A cluster of real brokers on loopback, for as long as a `with` block lasts.
+
+    with Cluster(3) as cluster:
+        cluster.nodes[1].kill()
+        cluster.cut([1], [2, 3])
+        cluster.heal()
+
+All calls block, and may be made from any one thread at a time. Whatever was started ends with the block, also when the
+program that runs it is killed. A cut is between brokers only: clients reach every broker that runs.
+"""
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from raftlog.testing.errors import BrokerFailed
+from raftlog.testing.http import ask
+from raftlog.testing.network import Network
+from raftlog.testing.node import ClusterNode
+from raftlog.testing.process import READY_SECONDS_MAX, wait_ready
+
+POLL_SECONDS: Final = 0.02
+"""Between two questions where a broker cannot be waited for."""
+LEADER_SECONDS_MAX: Final = 15.0
+ASK_SECONDS_MAX: Final = 2.0
+"""How long one of those questions may take; a broker in trouble must not keep the others from being asked."""
+
+
+class Cluster:
+    """`nodes` brokers with node ids from 1, each on a host of its own as far as placement is concerned."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        data_dir: str | Path | None = None,
+        serve_flags: Sequence[str] = (),
+        with_cuts: bool = True,
+        ready_timeout_s: float = READY_SECONDS_MAX,
+    ) -> None:
+        """`data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
+
+        `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
+        cluster flag: it has no RPC address, and nobody can join it.
+        """
+        assert nodes >= 1, f"a cluster of {nodes} nodes"
+        self.nodes: dict[int, ClusterNode] = {}
+        self._count = nodes
+        self._given_dir = Path(data_dir) if data_dir is not None else None
+        self._flags = tuple(serve_flags)
+        self._with_cuts = with_cuts and nodes > 1
+        self._ready_timeout_s = ready_timeout_s
+        self._network: Network | None = None
+        self._cut: set[tuple[int, int]] = set()
+        self._seeds: list[str] = []
+        self.directory: Path
+        """Data of node *n* is in `n/`, its log in `n.log`. Known from the start on."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # life
+
+    def start(self) -> None:
+        """Start all nodes and wait until they serve. Raises `BrokerNotReady` with the log of the one that does not."""
+        self.prepare()
+        for node in self.nodes.values():
+            node.launch()
+        wait_ready([node.process for node in self.nodes.values()], self._ready_timeout_s)
+
+    def prepare(self) -> None:
+        """Everything but the nodes' processes: ports, directories, the proxy. `start` does it too; once."""
+        assert not self.nodes, "the cluster has been started before"
+        self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._network = Network() if self._with_cuts else None
+        for number in range(1, self._count + 1):
+            self.nodes[number] = self._new_node(number)
+        self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
+        for node in self.nodes.values():
+            node.configure(self._seeds, self._flags)
+
+    def close(self) -> None:
+        """Kill everything, and remove the directory unless it was given."""
+        for node in self.nodes.values():
+            node.close()
+        if self._network is not None:
+            with contextlib.suppress(BrokerFailed):  # it is gone already, and so nothing is left to be told
+                self._network.guard([])
+            self._network.close()
+            self._network = None
+        if self._given_dir is None and self.nodes:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def add_node(self, *, start: bool = True, flags: Sequence[str] = ()) -> ClusterNode:
+        """One more node, which joins through the seeds; it has the next node id."""
+        if not self._seeds:
+            raise BrokerFailed("nobody can join a broker that was started alone: begin with two nodes or more")
+        number = max(self.nodes) + 1
+        node = self.nodes[number] = self._new_node(number)
+        node.configure(self._seeds, (*self._flags, *flags))
+        if start:
+            node.start(self._ready_timeout_s)
+        return node
+
+    def _new_node(self, number: int) -> ClusterNode:
+        advertise = self._network.add if self._network is not None else None
+        return ClusterNode(number, self.directory, advertise, self._note_processes, self._count > 1)
+
+    def _note_processes(self) -> None:
+        if self._network is not None:
+            self._network.guard(node.pid for node in self.nodes.values() if node.is_running)
+
+    # what clients and tests need to know
+
+    @property
+    def addresses(self) -> list[str]:
+        """HTTP addresses of all nodes, for clients to begin with."""
+        return [node.http for node in self.nodes.values()]
+
+    @property
+    def bootstrap(self) -> str:
+        """The same as one text, for `--bootstrap`."""
+        return ",".join(self.addresses)
+
+    def logs(self) -> dict[int, str]:
+        """What every node wrote to its stderr."""
+        return {number: node.log_text() for number, node in self.nodes.items()}
+
+    def wait_ready(self, timeout_s: float = READY_SECONDS_MAX) -> None:
+        """Until every node that runs, and is not paused, answers that it serves."""
+        until = time.monotonic() + timeout_s
+        for node in self._awake():
+            while not self._is_ready(node):
+                if not node.is_running:
+                    raise BrokerFailed(f"node {node.node_id} ended{node.process.last_words()}")
+                if time.monotonic() >= until:
+                    raise BrokerFailed(
+                        f"node {node.node_id} does not serve after {timeout_s:g} s{node.process.last_words()}"
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
+        """Until every node that runs, and is not paused, says that the cluster is healthy."""
+        until = time.monotonic() + timeout_s
+        for node in self._awake():
+            while not (overview := self._health(node)).get("is_healthy"):
+                if time.monotonic() >= until:
+                    raise BrokerFailed(f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
+                time.sleep(POLL_SECONDS)
+
+    def leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        other_than: Collection[int] = (),
+        timeout_s: float = LEADER_SECONDS_MAX,
+    ) -> int:
+        """The node id of a partition's leader: one that runs and that most nodes which can be asked agree on.
+
+        A leader that was cut off goes on calling itself one for a while, and the others may not have noticed yet;
+        `other_than` waits for its successor.
+        """
+        until = time.monotonic() + timeout_s
+        while True:
+            awake = self._awake()
+            named = [self._named_leader(node, topic, partition) for node in awake]
+            for node in awake:
+                if node.node_id not in other_than and 2 * named.count(node.node_id) > len(awake):
+                    return node.node_id
+            if time.monotonic() >= until:
+                raise BrokerFailed(f"{topic}/{partition} has no leader after {timeout_s:g} s; the nodes name {named}")
+            time.sleep(POLL_SECONDS)
+
+    def _awake(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.is_running and not node.is_paused]
+
+    def _is_ready(self, node: ClusterNode) -> bool:
+        try:
+            return ask(node.http, "/v1/status/ready", timeout_s=ASK_SECONDS_MAX)[0] == 200
+        except BrokerFailed:
+            return False
+
+    def _health(self, node: ClusterNode) -> dict[str, object]:
+        try:
+            return dict(node.get("/v1/cluster/health_overview", ASK_SECONDS_MAX))
+        except BrokerFailed as error:
+            return {"unhealthy_reasons": [str(error)]}
+
+    def _named_leader(self, node: ClusterNode, topic: str, partition: int) -> int | None:
+        try:
+            status, described = ask(node.http, f"/topics/{topic}/partitions/{partition}", timeout_s=ASK_SECONDS_MAX)
+        except BrokerFailed:
+            return None
+        return described.get("leader") if status == 200 else None
+
+    # faults between nodes
+
+    def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
+        """What `some` send to `others` is lost from now on, and unless `one_way` what these send back. Cuts add up."""
+        others = list(others)
+        for one in some:
+            for other in others:
+                assert one != other, f"node {one} cannot be cut off from itself"
+                self._cut.add((one, other))
+                if not one_way:
+                    self._cut.add((other, one))
+        self._apply_cuts()
+
+    def isolate(self, node: int) -> None:
+        """Cut a node off from all others, both ways."""
+        self.cut([node], [other for other in self.nodes if other != node])
+
+    def heal(self) -> None:
+        """No way is cut any more."""
+        self._cut.clear()
+        self._apply_cuts()
+
+    def _apply_cuts(self) -> None:
+        if self._network is None:
+            raise BrokerFailed("nothing can be cut here: the cluster was started with one node, or without cuts")
+        self._network.cut(self._cut)

@@ -1,0 +1,28 @@
+"""Questions to a broker over HTTP, one connection each: for tests, which ask little and want no event loop."""
+
+import http.client
+from typing import Any, Final
+
+import orjson
+
+from raftlog.testing.errors import BrokerFailed
+
+ANSWER_SECONDS_MAX: Final = 10.0
+
+
+def ask(
+    address: str, path: str, *, method: str = "GET", body: object = None, timeout_s: float = ANSWER_SECONDS_MAX
+) -> tuple[int, Any]:
+    """Status and JSON of an answer (None without a body). Raises `BrokerFailed` when there is none."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=timeout_s)
+    try:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(method, path, orjson.dumps(body) if body is not None else None, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        return answer.status, orjson.loads(content) if content else None
+    except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+        raise BrokerFailed(f"{method} http://{address}{path}: {error or type(error).__name__}") from error
+    finally:
+        connection.close()

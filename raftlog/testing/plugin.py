@@ -1,0 +1,58 @@
+"""The pytest plugin: fixtures that give a test clusters of its own. pytest finds it by the package's entry point.
+
+    def test_something(raftlog_cluster):
+        client = MyClient(raftlog_cluster.addresses)
+        raftlog_cluster.nodes[1].kill()
+
+    def test_more(raftlog_cluster_factory):
+        cluster = raftlog_cluster_factory(5, serve_flags=["--topic-config", "segment.bytes=65536"])
+
+When a test fails, what its brokers logged is added to its report.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+
+from raftlog.testing.cluster import Cluster
+
+LOG_SHOWN_CHARACTERS: Final = 20_000
+"""Of each node's log, the end."""
+
+_started: Final = pytest.StashKey[list[Cluster]]()
+
+
+@pytest.fixture
+def raftlog_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
+    """`raftlog_cluster_factory(nodes, **options)` starts a cluster, with the arguments of `raftlog.testing.Cluster`;
+    all end with the test."""
+    clusters = request.node.stash.setdefault(_started, [])
+    with ExitStack() as stack:
+
+        def start(nodes: int = 3, **options: Any) -> Cluster:
+            cluster = stack.enter_context(Cluster(nodes, **options))
+            clusters.append(cluster)
+            return cluster
+
+        yield start
+
+
+@pytest.fixture
+def raftlog_cluster(raftlog_cluster_factory: Callable[..., Cluster]) -> Cluster:
+    """Three brokers that serve."""
+    return raftlog_cluster_factory(3)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: "pytest.CallInfo[None]"
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the logs of the brokers to the report of a test that failed."""
+    report = yield
+    if report.failed and report.when == "call":
+        for cluster in item.stash.get(_started, []):
+            for number, text in cluster.logs().items():
+                report.sections.append((f"log of raftlog node {number}", text[-LOG_SHOWN_CHARACTERS:]))
+    return report

@@ -1,0 +1,211 @@
+"""`raftlog serve` in a process of its own: started, stopped, killed, paused and started again.
+
+    launch → (ready line on stdout) → runs → stop | kill | ends by itself
+
+The process is the leader of its own session, so a signal to it reaches the worker processes that it started, and
+Ctrl-C in the terminal is for the program that started it. Its stderr goes to a file that is kept over restarts.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import orjson
+
+from raftlog.testing.errors import BrokerFailed, BrokerNotReady
+
+READY_SECONDS_MAX: Final = 30.0
+STOP_SECONDS_MAX: Final = 15.0
+LOG_SHOWN_BYTES: Final = 4096
+"""How much of a broker's last words goes into an error."""
+
+
+class BrokerProcess:
+    """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`. Port 0 becomes a free port at the first start."""
+
+    def __init__(
+        self, data_dir: str, *flags: str, http: str = "127.0.0.1:0", log_path: Path | None = None, name: str = "broker"
+    ) -> None:
+        """`log_path` gets the stderr of all its lives; without one it goes to a temporary file."""
+        self.name = name
+        self.data_dir = data_dir
+        self.address = http
+        """Where it serves HTTP; from the first ready line on the address that it said."""
+        self.ready: dict[str, Any] = {}
+        """The ready line of its last start."""
+        self._flags = flags
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
+        self._life_began_at = 0
+        """Where in the log its last start begins."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill it, and give up its log. Nothing may be called afterwards."""
+        self.kill()
+        self._words.close()
+
+    @property
+    def command(self) -> list[str]:
+        """What starts it, once more or by hand."""
+        return [
+            sys.executable,
+            "-m",
+            "raftlog.cli",
+            "serve",
+            "--data-dir",
+            self.data_dir,
+            "--http",
+            self.address,
+            "--log-format",
+            "json",
+            *self._flags,
+        ]
+
+    @property
+    def pid(self) -> int:
+        """Of its last start."""
+        assert self._process is not None, f"{self.name} has not been started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there, paused ones included."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its last life, negative for a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def start(self, timeout_s: float = READY_SECONDS_MAX) -> dict[str, Any]:
+        """Start it and wait until it serves; its ready line. Raises `BrokerNotReady`, and then it is dead."""
+        self.launch()
+        wait_ready([self], timeout_s)
+        return self.ready
+
+    def launch(self) -> None:
+        """Start it, and do not wait; `wait_ready` does."""
+        assert not self.is_running, f"{self.name} runs already"
+        self._close_pipe()
+        self.ready = {}
+        self._life_began_at = self._words.seek(0, os.SEEK_END)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            self.command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """SIGKILL, which leaves what a crash of the process leaves; nothing when it does not run."""
+        self._signal(signal.SIGKILL)
+        self._reap(STOP_SECONDS_MAX)
+
+    def stop(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
+        """SIGTERM, and wait; the exit code. Raises `BrokerFailed` when it had to be killed."""
+        self._signal(signal.SIGTERM)
+        self.resume()
+        code = self._reap(timeout_s)
+        if code is None:
+            self.kill()
+            raise BrokerFailed(f"{self.name} did not stop within {timeout_s:g} s{self.last_words()}")
+        return code
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and its connections stay."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT; nothing when it was not paused."""
+        self._signal(signal.SIGCONT)
+
+    def log_text(self) -> str:
+        """What it wrote to its stderr, in all of its lives."""
+        return self._read_log(0)
+
+    def last_words(self) -> str:
+        """The end of what its last life said, to be put behind an error message."""
+        text = self._read_log(self._life_began_at).strip()
+        return f"; it said:\n{text[-LOG_SHOWN_BYTES:]}" if text else "; it said nothing"
+
+    def _read_log(self, start: int) -> str:
+        size = os.fstat(self._words.fileno()).st_size
+        return os.pread(self._words.fileno(), size - start, start).decode(errors="replace")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            # It may have ended since; then nobody is there to be signalled.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _reap(self, timeout_s: float) -> int | None:
+        """The exit code; None when it still runs."""
+        if self._process is None:
+            return 0
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._close_pipe()
+        return code
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _take_ready(self, line: bytes) -> None:
+        self.ready = orjson.loads(line)
+        self.address = self.ready["http"]
+
+    def _not_ready(self, why: str) -> BrokerNotReady:
+        self.kill()
+        return BrokerNotReady(f"{self.name} did not start: {why}{self.last_words()}")
+
+
+def wait_ready(processes: Sequence[BrokerProcess], timeout_s: float = READY_SECONDS_MAX) -> None:
+    """Until all that were launched serve. The first that ends instead, or the end of the time, raises
+    `BrokerNotReady`; the others then go on."""
+    until = time.monotonic() + timeout_s
+    lines: dict[int, bytes] = {}
+    with selectors.DefaultSelector() as selector:
+        for process in processes:
+            if not process.ready:
+                selector.register(_stdout_of(process), selectors.EVENT_READ, process)
+        while waiting := [key.data for key in selector.get_map().values()]:
+            events = selector.select(max(0.0, until - time.monotonic()))
+            if not events:
+                raise waiting[0]._not_ready(f"it was not ready within {timeout_s:g} s")
+            for key, _ in events:
+                part = os.read(key.fd, 65536)
+                line = lines[key.fd] = lines.get(key.fd, b"") + part
+                if not part:
+                    raise key.data._not_ready("it ended")
+                if line.endswith(b"\n"):
+                    selector.unregister(key.fileobj)
+                    key.data._take_ready(line)
+
+
+def _stdout_of(process: BrokerProcess) -> int:
+    pipe = process._process.stdout if process._process is not None else None
+    assert pipe is not None, f"{process.name} has not been launched"
+    return pipe.fileno()

@@ -1,0 +1,190 @@
+"""`raftlog cluster` and `topic describe` against a broker that answers what a test tells it."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+HEALTHY = {
+    "is_healthy": True,
+    "unhealthy_reasons": [],
+    "controller_id": 2,
+    "all_nodes": [1, 2, 3],
+    "nodes_down": [],
+    "leaderless_partitions": [],
+    "leaderless_count": 0,
+    "under_replicated_partitions": [],
+    "under_replicated_count": 0,
+}
+REASON = "node 3 does not answer"
+UNHEALTHY = HEALTHY | {
+    "is_healthy": False,
+    "unhealthy_reasons": [REASON],
+    "nodes_down": [3],
+    "under_replicated_partitions": [f"orders/{number}" for number in range(12)],
+    "under_replicated_count": 200,
+}
+
+
+class Told:
+    """A broker with an answer for each path."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.asked: list[str] = []
+        told = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0]
+                told.asked.append(path)
+                status, fields = told.answers[path]
+                body = json.dumps(fields).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+                return
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    broker = Told()
+    yield broker
+    broker.close()
+
+
+def test_a_healthy_cluster(run: Any, told: Told) -> None:
+    told.answers["/v1/cluster/health_overview"] = 200, HEALTHY
+    text = run("cluster", "health", "--bootstrap", told.address).stdout.decode()
+    assert [line.split() for line in text.splitlines()][:3] == [
+        ["healthy", "yes"],
+        ["reasons", "-"],
+        ["controller", "2"],
+    ]
+    shown = json.loads(run("cluster", "health", "--json", "--bootstrap", told.address).stdout)
+    assert shown == HEALTHY
+
+
+def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(run: Any, told: Told) -> None:
+    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
+    done = run("cluster", "health", "--bootstrap", told.address, expect=1)
+    assert REASON in done.stderr.decode()
+    text = done.stdout.decode()
+    assert "200: orders/0, " in text
+    assert "orders/9, …" in text
+    assert json.loads(run("cluster", "health", "--json", "--bootstrap", told.address, expect=1).stdout) == UNHEALTHY
+
+
+def test_no_controller_is_shown_as_none(run: Any, told: Told) -> None:
+    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY | {"controller_id": -1}
+    shown = json.loads(run("cluster", "health", "--json", "--bootstrap", told.address, expect=1).stdout)
+    assert shown["controller_id"] is None
+
+
+def test_watching_prints_changes(spawn: Any, told: Told) -> None:
+    told.answers["/v1/cluster/health_overview"] = 200, HEALTHY
+    process = spawn("cluster", "health", "--watch", "--json", "--bootstrap", told.address)
+    assert json.loads(process.stdout.readline())["is_healthy"] is True
+    told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
+    assert json.loads(process.stdout.readline())["unhealthy_reasons"] == [REASON]
+    process.send_signal(2)
+    assert process.wait(10) == 1
+
+
+def test_info(run: Any, told: Told) -> None:
+    told.answers |= {
+        "/v1/cluster/health_overview": (200, HEALTHY),
+        "/v1/cluster/uuid": (200, {"cluster_uuid": "c0ffee"}),
+        "/v1/brokers": (
+            200,
+            [
+                {"node_id": 2, "is_alive": False, "membership_status": "active", "version": "0.1.0"},
+                {
+                    "node_id": 1,
+                    "is_alive": True,
+                    "membership_status": "active",
+                    "version": "0.1.0",
+                    "internal_rpc_address": "127.0.0.1",
+                    "internal_rpc_port": 8084,
+                    "http_address": "127.0.0.1:8082",
+                    "host": "rack-1",
+                },
+            ],
+        ),
+    }
+    lines = run("cluster", "info", "--bootstrap", told.address).stdout.decode().splitlines()
+    assert lines[0] == "cluster c0ffee, controller 2"
+    assert lines[3].split() == ["1", "yes", "active", "127.0.0.1:8082", "127.0.0.1:8084", "rack-1", "0.1.0"]
+    assert lines[4].split() == ["2", "no", "active", "-", "-", "-", "0.1.0"]
+    shown = json.loads(run("cluster", "info", "--json", "--bootstrap", told.address).stdout)
+    assert (shown["cluster_id"], shown["controller_id"]) == ("c0ffee", 2)
+    assert [broker["rpc"] for broker in shown["brokers"]] == ["127.0.0.1:8084", None]
+
+
+def replica(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[str, Any]:
+    return {"broker": broker, "leader": leader, "in_sync": in_sync}
+
+
+def test_a_topic_with_a_partition_that_nobody_leads(run: Any, told: Told) -> None:
+    told.answers["/topics/orders"] = (
+        200,
+        {
+            "name": "orders",
+            "configs": {"retention.ms": "-1"},
+            "partitions": [
+                {
+                    "partition": 0,
+                    "leader": 2,
+                    "replicas": [replica(1), replica(2, leader=True), replica(3, in_sync=False)],
+                    "high_watermark": 7,
+                },
+                {"partition": 1, "leader": None, "replicas": [replica(1, in_sync=False)], "problem": "no leader"},
+            ],
+        },
+    )
+    told.answers["/topics/orders/partitions/0/offsets"] = 200, {"beginning_offset": 3, "end_offset": 7}
+    lines = run("topic", "describe", "orders", "--bootstrap", told.address).stdout.decode().splitlines()
+    assert lines[0] == "orders: 2 partitions, replication factor 3"
+    assert lines[3].split() == ["0", "2", "1,", "2,", "3", "1,", "2", "3", "7", "4"]
+    assert lines[4].split() == ["1", "-", "1", "-", "-", "-", "-", "no", "leader"]
+    first, second = json.loads(run("topic", "describe", "orders", "--json", "--bootstrap", told.address).stdout)[
+        "partitions"
+    ]
+    assert first == {
+        "partition": 0,
+        "leader": 2,
+        "replicas": [1, 2, 3],
+        "in_sync": [1, 2],
+        "high_watermark": 7,
+        "problem": None,
+        "beginning_offset": 3,
+        "end_offset": 7,
+    }
+    assert (second["leader"], second["problem"], second["end_offset"]) == (None, "no leader", None)
+    assert "/topics/orders/partitions/1/offsets" not in told.asked
+
+
+def test_offsets_that_nobody_can_say_do_not_hide_the_rest(run: Any, told: Told) -> None:
+    partitions = [{"partition": 0, "leader": 1, "replicas": [replica(1, leader=True)], "high_watermark": 5}]
+    told.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
+    refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}
+    told.answers["/topics/t/partitions/0/offsets"] = 503, refusal
+    lines = run("topic", "describe", "t", "--bootstrap", told.address).stdout.decode().splitlines()
+    assert lines[3].split() == ["0", "1", "1", "1", "-", "5", "-"]

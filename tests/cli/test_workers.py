@@ -1,0 +1,169 @@
+"""The supervisor of `serve --workers`, and what it makes of the options; with workers that are no brokers."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from raftlog.cli import workers
+from raftlog.cli.workers import worker_flags
+
+GIVEN = {
+    "workers": 3,
+    "node_id": 2,
+    "data_dir": "/data",
+    "http": "127.0.0.1:8092",
+    "rpc": "127.0.0.1:8094",
+    "advertise_http": None,
+    "advertise_rpc": None,
+    "seeds": "a:1,b:2",
+    "host_label": "",
+    "log_format": "json",
+}
+
+WORKER = """
+import json, os, signal, sys
+number = sys.argv[1]
+for stop in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(stop, lambda *_: os._exit(0))
+print(json.dumps({"event": "ready", "node_id": int(number), "pid": os.getpid(), "cluster_id": "c"}), flush=True)
+while True:
+    signal.pause()
+"""
+SUPERVISOR = """
+import asyncio, sys
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.workers import _supervise
+commands = [[sys.executable, "-c", script, str(number)] for number, script in enumerate(sys.argv[2:], start=1)]
+try:
+    asyncio.run(_supervise(commands, sys.argv[1]))
+except CommandFailed as failed:
+    print(failed, file=sys.stderr)
+    sys.exit(failed.exit_code)
+"""
+
+
+def flags_of(worker: int, **changes: Any) -> dict[str, str]:
+    flags = worker_flags({**GIVEN, **changes}, worker)
+    return dict(zip(flags[::2], flags[1::2], strict=True))
+
+
+def test_the_first_worker_is_the_broker_that_was_asked_for() -> None:
+    assert flags_of(1) == {
+        "--workers": "1",
+        "--node-id": "2",
+        "--data-dir": "/data",
+        "--host-label": "node-2",
+        "--http": "127.0.0.1:8092",
+        "--rpc": "127.0.0.1:8094",
+    }
+
+
+def test_the_others_are_beside_it_on_the_same_host() -> None:
+    assert flags_of(3, host_label="rack-7", advertise_rpc="[::1]:9", advertise_http="here:80") == {
+        "--workers": "1",
+        "--node-id": "2002",
+        "--data-dir": "/data/.raftlog/workers/3",
+        "--host-label": "rack-7",
+        "--http": "127.0.0.1:8112",
+        "--rpc": "127.0.0.1:8114",
+        "--advertise-http": "here:100",
+        "--advertise-rpc": "[::1]:29",
+    }
+
+
+def test_without_seeds_the_others_join_the_first() -> None:
+    assert "--seeds" not in flags_of(1, seeds="", rpc=None)
+    assert flags_of(1, rpc=None)["--rpc"] == "127.0.0.1:8094"
+    assert flags_of(2, seeds="", rpc=None)["--seeds"] == "127.0.0.1:8094"
+    assert flags_of(2, seeds="", advertise_rpc="outside:7")["--seeds"] == "outside:7"
+
+
+def test_ports_that_the_workers_cannot_know() -> None:
+    with pytest.raises(click.UsageError, match="--rpc"):
+        flags_of(1, http="127.0.0.1:0", rpc=None)
+    with pytest.raises(click.UsageError, match="--rpc"):
+        flags_of(2, rpc="127.0.0.1:0")
+    assert flags_of(2, http="127.0.0.1:0")["--http"] == "127.0.0.1:0"
+
+
+def start(line_format: str, *scripts: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", SUPERVISOR, line_format, *scripts]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def ready(process: "subprocess.Popen[str]") -> list[int]:
+    """The pids of the workers, once all are ready."""
+    assert process.stdout is not None
+    line = json.loads(process.stdout.readline())
+    assert (line["event"], line["pid"], line["node_id"]) == ("ready", process.pid, 1)
+    return [worker["pid"] for worker in line["workers"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_all(number: signal.Signals) -> None:
+    with start("json", WORKER, WORKER) as process:
+        pids = ready(process)
+        process.send_signal(number)
+        assert process.wait(10) == 0
+    assert not any(map(is_there, pids))
+
+
+def test_ctrl_c_in_a_terminal_reaches_all_of_them() -> None:
+    with start("json", WORKER, WORKER) as process:
+        ready(process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(10) == 0
+
+
+def test_a_worker_that_was_killed_is_started_again_a_few_times() -> None:
+    script = WORKER + "os.kill(os.getpid(), signal.SIGKILL)\n"
+    once = script.replace("while True:\n    signal.pause()", "")
+    with start("json", WORKER, once) as process:
+        ready(process)
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+    assert said[:-1] == ["worker 2 ended (killed by SIGKILL); it is started again"] * workers.RESTARTS_MAX
+    assert "3 restarts in 60 s were not enough" in said[-1]
+
+
+def test_a_worker_that_gives_up_ends_all() -> None:
+    gives_up = "import sys; sys.exit('error: the disk is not mine')"
+    with start("json", WORKER, gives_up) as process:
+        assert process.wait(10) == 1
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+    assert said == ["error: the disk is not mine", "worker 2 did not start: exit code 1"]
+
+
+def test_the_ready_line_for_people() -> None:
+    says = "print('raftlog is ready: node {} serves', flush=True); import signal; signal.pause()"
+    with start("text", says.format(1), says.format(2)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "raftlog is ready: 2 workers: node 1 serves; node 2 serves\n"
+        process.kill()
+
+
+def test_workers_end_with_their_supervisor() -> None:
+    with start("json", WORKER, WORKER) as process:
+        watched = [os.pidfd_open(pid) for pid in ready(process)]
+        process.kill()
+        waiting = set(watched)
+        while waiting:
+            ended, _, _ = select.select(list(waiting), [], [], 10)
+            assert ended, "a worker lives on"
+            waiting -= set(ended)
+        for descriptor in watched:
+            os.close(descriptor)
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

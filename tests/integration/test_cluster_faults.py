@@ -1,0 +1,173 @@
+"""Three real brokers under load, and what can happen to them: nothing that was acknowledged is lost.
+
+Processes, sockets and disks are real (`raftlog.testing`); cuts are made by the proxy between the brokers.
+"""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from raftlog.testing import Cluster
+from raftlog.testing.http import ask
+from tests.integration.cluster_load import Ledger, Load, check, create_topic, delete_topic, readable, stored
+
+TOPIC = "faults"
+ENOUGH = 50
+"""Acknowledgements that say: writing works."""
+DEADLINE_MS = 1_000
+PAUSE_S_MAX = 5.0
+"""Time without a successful write around the death of a leader, on a busy machine."""
+
+
+@pytest.fixture
+def cluster(raftlog_cluster: Cluster) -> Cluster:
+    """With a topic on all three brokers."""
+    create_topic(raftlog_cluster.addresses[0], TOPIC)
+    return raftlog_cluster
+
+
+def others(cluster: Cluster, node: int) -> list[int]:
+    return [number for number in cluster.nodes if number != node]
+
+
+def settled(cluster: Cluster, ledger: Ledger, partitions: int = 1) -> None:
+    cluster.wait_healthy()
+    check(cluster, ledger, partitions)
+
+
+def test_leaders_killed_under_load(cluster: Cluster) -> None:
+    with Load(cluster, TOPIC) as ledger:
+        for _ in range(2):
+            ledger.wait_for_more(ENOUGH)
+            leader = cluster.leader(TOPIC)
+            at = time.monotonic()
+            cluster.nodes[leader].kill()
+            ledger.wait_for_more(ENOUGH)
+            assert ledger.longest_pause_s(at) < PAUSE_S_MAX
+            assert cluster.leader(TOPIC, other_than=[leader]) != leader
+            cluster.nodes[leader].start()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+def test_all_killed_at_once(cluster: Cluster) -> None:
+    with Load(cluster, TOPIC) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        for node in cluster.nodes.values():
+            node.kill()
+        for node in cluster.nodes.values():
+            node.launch()
+        for node in cluster.nodes.values():
+            node.wait_ready()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+@pytest.mark.parametrize("pause_s", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])
+def test_a_paused_leader(cluster: Cluster, pause_s: float) -> None:
+    """It wakes up deposed, with requests in its sockets that clients sent to it as to a leader."""
+    leader = cluster.leader(TOPIC)
+    ledger = Ledger(TOPIC)
+    pinned = [cluster.nodes[leader].http]
+    with Load(cluster, TOPIC, ledger=ledger, writers=3, addresses=pinned), Load(cluster, TOPIC, ledger=ledger):
+        ledger.wait_for_more(ENOUGH)
+        cluster.nodes[leader].pause()
+        until = time.monotonic() + pause_s
+        cluster.leader(TOPIC, other_than=[leader])
+        ledger.wait_for_more(ENOUGH)
+        while time.monotonic() < until:
+            ledger.wait_for_more(1)
+        cluster.nodes[leader].resume()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_leader_that_is_cut_off(cluster: Cluster, one_way: bool) -> None:
+    """Clients still reach it. It acknowledges nothing that is not there afterwards."""
+    leader = cluster.leader(TOPIC)
+    ledger = Ledger(TOPIC)
+    pinned = [cluster.nodes[leader].http]
+    with Load(cluster, TOPIC, ledger=ledger, writers=3, addresses=pinned), Load(cluster, TOPIC, ledger=ledger):
+        ledger.wait_for_more(ENOUGH)
+        cluster.cut([leader], others(cluster, leader), one_way=one_way)
+        at = time.monotonic()
+        assert cluster.leader(TOPIC, other_than=[leader]) != leader
+        ledger.wait_for_more(ENOUGH)
+        assert ledger.longest_pause_s(at) < PAUSE_S_MAX
+        cluster.heal()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+def test_the_majority_is_lost_and_comes_back(cluster: Cluster) -> None:
+    """Writes fail at their deadline, what is committed can be read, and writing resumes by itself."""
+    with Load(cluster, TOPIC) as ledger:
+        ledger.wait_for_more(ENOUGH)
+    before = stored(cluster.addresses[0], TOPIC)
+    left = cluster.nodes[cluster.leader(TOPIC)]
+    lost = others(cluster, left.node_id)
+    with Load(cluster, TOPIC, ledger=ledger):
+        for node in lost:
+            cluster.nodes[node].kill()
+        for _ in range(2):  # as a leader that does not know it yet, and afterwards
+            began = time.monotonic()
+            assert write_fails(left.http, ledger) in ("failed", "unknown")
+            assert time.monotonic() - began < DEADLINE_MS / 1000 + 2
+            assert readable(left.http, TOPIC, len(before)) == before
+        for node in lost:
+            cluster.nodes[node].launch()
+        for node in lost:
+            cluster.nodes[node].wait_ready()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+def write_fails(address: str, ledger: Ledger) -> str:
+    """The outcome of a write that cannot be done."""
+    value = ledger.begin()
+    path = f"/topics/{TOPIC}/partitions/0?timeout={DEADLINE_MS}"
+    status, answer = ask(address, path, method="POST", body={"records": [{"value": value}]}, timeout_s=20)
+    row = answer["offsets"][0] if status == 200 else answer
+    assert row["error_code"] in (50302, 50401), answer
+    if row["outcome"] == "failed":
+        ledger.refused.add(value)
+    return str(row["outcome"])
+
+
+def test_a_topic_made_anew_while_a_broker_is_down(cluster: Cluster) -> None:
+    """The broker that comes back has the records of the deleted topic on its disk, and nobody ever sees them."""
+    with Load(cluster, TOPIC) as old:
+        old.wait_for_more(ENOUGH)
+    away = cluster.nodes[cluster.leader(TOPIC)]
+    away.kill()
+    here = cluster.nodes[others(cluster, away.node_id)[0]].http
+    cluster.leader(TOPIC, other_than=[away.node_id])
+    delete_topic(here, TOPIC)
+    create_topic(here, TOPIC)
+    new = Ledger(TOPIC)
+    new.values = iter(range(1_000_000, 2_000_000))  # type: ignore[assignment]  # none of the old ones
+    with Load(cluster, TOPIC, ledger=new):
+        new.wait_for_more(ENOUGH)
+        away.start()
+        new.wait_for_more(ENOUGH)
+    settled(cluster, new)
+    away.kill()
+    check(cluster, new)
+
+
+def test_garbage_on_the_rpc_port(cluster: Cluster) -> None:
+    noise = random.Random(1)
+    pieces = (b"", b"RLOG", b"GET / HTTP/1.1\r\n\r\n", b"RLOG\x01\x01\0\0" + b"\xff" * 40, noise.randbytes(4096))
+    with Load(cluster, TOPIC) as ledger, ExitStack() as connections:
+        for node in cluster.nodes.values():
+            for address in (node.rpc_bound, node.rpc):
+                assert address is not None
+                host, _, port = address.rpartition(":")
+                for garbage in pieces:
+                    connection = connections.enter_context(socket.create_connection((host, int(port))))
+                    connection.sendall(garbage)
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+    assert all(node.is_running for node in cluster.nodes.values())

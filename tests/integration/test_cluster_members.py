@@ -1,0 +1,131 @@
+"""Who may be in a cluster, and where: wrong ids, wrong addresses, wrong seeds. Each ends with words that help, and a
+cluster that stands does not notice."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
+from raftlog.testing.http import ask
+from raftlog.testing.ports import address_of, hold_port
+from tests.integration.cluster_load import Load, check, create_topic
+
+TOPIC = "members"
+ENOUGH = 30
+SECONDS = 3.0
+"""Long enough for a broker to say what it waits for."""
+
+
+@pytest.fixture
+def cluster(raftlog_cluster: Cluster) -> Iterator[Cluster]:
+    """It takes writes while the test is at work, and has lost nothing at the end."""
+    create_topic(raftlog_cluster.addresses[0], TOPIC)
+    with Load(raftlog_cluster, TOPIC, writers=2) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        yield raftlog_cluster
+        ledger.wait_for_more(ENOUGH)
+    raftlog_cluster.wait_healthy()
+    check(raftlog_cluster, ledger)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Makes brokers that do not belong to the cluster yet."""
+    made: list[BrokerProcess] = []
+
+    def make(*flags: str, rpc: str | None = None) -> BrokerProcess:
+        at = ("--rpc", rpc or free_address())
+        data_dir = str(tmp_path / f"stranger-{len(made)}")
+        made.append(BrokerProcess(data_dir, *at, "--host-label", f"host-x{len(made)}", *flags, name="the stranger"))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.close()
+
+
+def free_address() -> str:
+    with hold_port() as held:
+        return address_of(held)
+
+
+def seeds_of(cluster: Cluster) -> str:
+    return ",".join(node.rpc for node in cluster.nodes.values() if node.rpc is not None)
+
+
+def test_one_more_joins(cluster: Cluster) -> None:
+    node = cluster.add_node()
+    assert node.node_id == 4
+    cluster.wait_healthy()
+    assert [row["node_id"] for row in cluster.nodes[1].get("/v1/brokers")] == [1, 2, 3, 4]
+    assert TOPIC in node.get("/topics")
+    node.restart()
+    cluster.wait_healthy()
+
+
+def test_another_cluster_id(cluster: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+    other = stranger("--node-id", "9", "--seeds", seeds_of(cluster), "--cluster-id", str(uuid.uuid4()))
+    with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*belongs to cluster"):
+        other.start()
+
+
+def test_another_cluster_id_than_the_directory_has(cluster: Cluster) -> None:
+    node = cluster.nodes[3]
+    node.kill()
+    wrong = BrokerProcess(
+        str(node.data_dir), "--node-id", "3", "--rpc", free_address(), "--cluster-id", str(uuid.uuid4())
+    )
+    with wrong, pytest.raises(BrokerNotReady, match=r"ended(.|\n)*cluster"):
+        wrong.start()
+    node.start()
+
+
+def test_a_node_id_that_is_used(cluster: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+    with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*node (id )?2"):
+        stranger("--node-id", "2", "--seeds", seeds_of(cluster)).start()
+
+
+def test_an_rpc_address_that_is_taken(cluster: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+    taken = cluster.nodes[1].rpc_bound
+    assert taken is not None
+    with pytest.raises(BrokerNotReady, match=rf"ended(.|\n)*{taken.rpartition(':')[2]}"):
+        stranger("--node-id", "9", "--seeds", seeds_of(cluster), rpc=taken).start()
+
+
+def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -> None:
+    with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*192\.0\.2\.1"):
+        stranger("--node-id", "9", "--insecure", rpc="192.0.2.1:7000").start()
+    with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*--insecure"):
+        stranger("--node-id", "9", rpc="192.0.2.1:7000").start()
+
+
+def test_seeds_that_nobody_answers_at(stranger: Callable[..., BrokerProcess]) -> None:
+    nobody = free_address()
+    alone = stranger("--node-id", "1", "--seeds", nobody)
+    with pytest.raises(BrokerNotReady, match=rf"not ready within(.|\n)*{nobody}"):
+        alone.start(SECONDS)
+
+
+def test_seeds_that_disagree(stranger: Callable[..., BrokerProcess]) -> None:
+    """Nobody founds a cluster, and each says which lists there are."""
+    first, second, third = (free_address() for _ in range(3))
+    one = stranger("--node-id", "1", "--seeds", f"{first},{second}", rpc=first)
+    two = stranger("--node-id", "2", "--seeds", f"{first},{second},{third}", rpc=second)
+    two.launch()
+    with pytest.raises(BrokerNotReady, match="not ready within") as raised:
+        one.start(SECONDS)
+    assert third in str(raised.value), "the other's list"
+    assert "disagree" in str(raised.value)
+    assert "disagree" in two.log_text()
+    assert not two.ready
+
+
+def test_more_copies_than_hosts(cluster: Cluster) -> None:
+    body = {"topic_name": "copies", "partitions_count": 1, "replication_factor": 4}
+    status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=body)
+    assert status == 400
+    assert "4" in answer["message"]
+    assert "host" in answer["message"]
+    assert "copies" not in cluster.nodes[2].get("/topics")

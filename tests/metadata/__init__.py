@@ -1,0 +1,1 @@
+"""Group 0 on real nodes."""

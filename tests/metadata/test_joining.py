@@ -1,0 +1,135 @@
+"""Later brokers: they join through any member, learn, and vote while there are fewer than five voters."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from raftlog.errors import IdentityRefused
+from tests.metadata.brokers import Brokers, brokers, soon
+
+THREE = (1, 2, 3)
+
+
+def voters_of(cluster: Brokers, number: int) -> list[int]:
+    broker = cluster.running[number]
+    group_id = broker.metadata.group_id
+    group = None if group_id is None else broker.node.group(group_id)
+    return [] if group is None else [voter.node_id for voter in group.core.configuration.voters]
+
+
+async def test_a_fourth_broker_joins_through_any_member_and_becomes_a_voter(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
+        await cluster.start(*THREE)
+        await cluster.running[1].metadata.submit(cluster.topic("t", 1), soon())
+        await cluster.start(4, seeds=(3,))
+        fourth = cluster.running[4].metadata
+        assert fourth.cluster_id == cluster.running[1].metadata.cluster_id
+        assert fourth.state.has_topic("t")
+        assert [row.node_id for row in fourth.state.all_brokers()] == [1, 2, 3, 4]
+        await cluster.until(lambda: voters_of(cluster, 4) == [1, 2, 3, 4])
+        await fourth.submit(cluster.topic("u", 2), soon())
+        await cluster.converged()
+        await cluster.stop(4)
+        await cluster.start(4, seeds=())
+        assert cluster.running[4].metadata.state.has_topic("u"), "it needs no seeds any more"
+
+
+async def test_voters_are_five_at_most_and_others_learn(tmp_path: Path) -> None:
+    numbers = tuple(range(1, 8))
+    async with brokers(tmp_path, numbers, seeds=(1,)) as cluster:
+        await cluster.start(1)
+        await cluster.start(*numbers[1:])
+        await cluster.until(lambda: len(voters_of(cluster, 1)) == 5)
+        await asyncio.gather(
+            *(broker.metadata.submit(cluster.topic(f"t{n}", n), soon()) for n, broker in cluster.running.items())
+        )
+        await cluster.converged()
+        learners = [number for number in numbers if number not in voters_of(cluster, 1)]
+        assert len(learners) == 2
+        for number in learners:
+            metadata = cluster.running[number].metadata
+            await metadata.barrier(soon())
+            assert metadata.freshness().is_member
+            assert len(metadata.state.topic_names()) == 7
+
+
+async def test_a_broker_that_waits_for_the_cluster(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
+        await cluster.begin(4)
+        await cluster.start(*THREE)
+        await cluster.until(lambda: cluster.running[4].metadata.is_ready)
+        assert len(cluster.running[4].metadata.state.all_brokers()) == 4
+
+
+async def test_another_cluster_is_refused_at_once(tmp_path: Path) -> None:
+    other = str(UUID(int=6, version=4))
+    async with brokers(tmp_path, (1, 2), seeds=(1,)) as cluster:
+        await cluster.start(1)
+        broker = await cluster.begin(2, cluster_id=other)
+        with pytest.raises(IdentityRefused, match="belongs to cluster"):
+            await broker.started
+        assert isinstance(await broker.node.ended, IdentityRefused)
+        assert cluster.running[1].node.is_working
+
+
+async def test_a_node_id_that_is_used_twice(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2, 3, 4), seeds=THREE) as cluster:
+        await cluster.start(*THREE)
+        twin = await cluster.begin(4, node_id=3)
+        with pytest.raises(IdentityRefused, match=r"node id 3 is used|node 3 has the disk"):
+            await twin.started
+        assert all(cluster.running[number].node.is_working for number in THREE)
+        await cluster.running[3].metadata.submit(cluster.topic("t", 1), soon())
+
+
+async def test_two_seeds_with_one_node_id(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2)) as cluster:
+        one, two = await cluster.begin(1), await cluster.begin(2, node_id=1)
+        for broker in (one, two):
+            with pytest.raises(IdentityRefused, match="node id 1 is used by the processes at host-1 and at host-1"):
+                await broker.started
+
+
+async def test_a_wiped_disk_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    async with brokers(tmp_path, THREE) as cluster:
+        await cluster.start()
+        await cluster.stop(3)
+        wiped = await cluster.begin(3, data_dir=str(tmp_path / "wiped"))
+        with pytest.raises(IdentityRefused, match="remove the old one from the cluster first"):
+            await wiped.started
+        await cluster.stop(3)
+        await cluster.start(3)
+        await cluster.running[3].metadata.submit(cluster.topic("t", 1), soon())
+
+
+async def test_a_stale_copy_of_a_disk_never_starts_again(tmp_path: Path) -> None:
+    import shutil
+
+    async with brokers(tmp_path, THREE) as cluster:
+        await cluster.start()
+        await cluster.stop(3)
+        shutil.copytree(tmp_path / "3", tmp_path / "copy")
+        for _ in range(2):
+            await cluster.start(3)
+            await cluster.stop(3)
+        stale = await cluster.begin(3, data_dir=str(tmp_path / "copy"))
+        assert isinstance(await stale.node.ended, IdentityRefused)
+        await cluster.stop(3)
+        for _ in range(3):
+            with pytest.raises(IdentityRefused, match="must not be used again"):
+                await cluster.begin(3, data_dir=str(tmp_path / "copy"))
+        await cluster.start(3)
+
+
+async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
+    """Another cluster's broker at an address of ours refuses us; that is its mistake."""
+    async with brokers(tmp_path, (1, 2), seeds=(1,)) as cluster, brokers(tmp_path / "other", (7,), seeds=()) as strange:
+        await cluster.start()
+        await strange.start()
+        one = cluster.running[1].node
+        one.set_peers({**{2: cluster.address(2)}, 7: strange.address(7)}, {})
+        await strange.until(lambda: strange.running[7].node.transport.complaints)
+        assert one.is_working
+        await cluster.running[2].metadata.submit(cluster.topic("t", 1), soon())

@@ -1,0 +1,236 @@
+"""Appends by way of a replica: when they are answered, and what they fail with."""
+
+import asyncio
+
+import pytest
+
+from raftlog.config import TopicConfig
+from raftlog.errors import (
+    CorruptBatch,
+    LogClosed,
+    LogDamaged,
+    NotLeader,
+    OffsetNotAvailable,
+    OutcomeUnknown,
+    StorageFull,
+    Unavailable,
+)
+from raftlog.partitions.deadline import NEVER
+from raftlog.raft import Entry, EntryId, EntryKind
+from raftlog.raft.messages import AppendRequest
+from raftlog.records import build_batch
+from raftlog.runtime.control_entries import no_op_batch
+from raftlog.types import Index, Term
+from tests.replica.worlds import Replicas, all_values, others, values_of
+
+
+def test_an_append_is_answered_with_its_place_once_it_is_committed() -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        first = world.appended(leader, b"a", b"b")
+        assert (first.base_offset, first.next_offset, first.high_watermark) == (0, 2, 2)
+        assert first.leader_epoch == world.group(leader).core.term
+        both = world.append(leader, b"c", batches=2)
+        world.run_until(both.done)
+        assert both.result()[:2] == (2, 4)
+        assert all_values(world, leader) == [b"a", b"b", b"c", b"c"]
+
+
+def test_a_group_of_one() -> None:
+    with Replicas(1) as world:
+        world.lead()
+        assert [world.appended(1, b"%d" % number).base_offset for number in range(5)] == list(range(5))
+        assert world.appended(1, b"x", acks=1).base_offset == 5
+        world.run(1)
+        assert len(all_values(world, 1)) == 6
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_quick_answer_comes_before_the_commit(acks: int) -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        world.appended(leader, b"first")
+        world.isolate(leader)
+        future = world.append(leader, b"second", acks=acks)  # type: ignore[arg-type]
+        assert future.done()
+        assert future.result()[:2] == (1, 2)
+        assert future.result().high_watermark == 1
+        assert all_values(world, leader) == [b"first"]
+
+
+def test_followers_refuse_and_name_the_leader() -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        for acks in (-1, 0, 1):
+            error = world.append(others(leader)[0], b"x", acks=acks).exception()  # type: ignore[arg-type]
+            assert isinstance(error, NotLeader)
+            assert error.leader == world.ids[leader - 1]
+
+
+def test_what_another_leader_replaced_did_not_happen_and_what_ends_with_the_process_is_unknown() -> None:
+    with Replicas() as world:
+        old = world.lead()
+        world.appended(old, b"before")
+        world.isolate(old)
+        lost = world.append(old, b"lost")
+        new = world.new_leader(old)
+        world.appended(new, b"instead")
+        world.appended(new, b"and more")
+        assert not lost.done()
+        world.network.heal()
+        world.run_until(lost.done)
+        assert isinstance(lost.exception(), NotLeader)
+        world.isolate(new)
+        unknown = world.append(new, b"who knows")
+        world.do(new, world.replica(new).close)
+        world.do(new, lambda: world.group(new).end(LogClosed("the process stops")))
+        assert isinstance(unknown.exception(), OutcomeUnknown)
+        assert isinstance(world.append(new, b"too late").exception(), LogClosed)
+
+
+def test_a_quick_append_that_a_lost_leadership_took_along_is_unknown() -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        core, log = world.group(leader).core, world.group(leader).log
+        batch = build_batch([b"x"])
+
+        def append_and_lose_it() -> object:
+            future = world.replica(leader).append([batch], 1)
+            core.step(
+                AppendRequest(
+                    world.ids[others(leader)[0] - 1],
+                    world.ids[leader - 1],
+                    Term(core.term + 1),
+                    1,
+                    EntryId(log.last_index, log.term_at(log.last_index)),
+                    (Entry(Index(log.last_index + 1), Term(core.term + 1), EntryKind.NO_OP, 0, no_op_batch(1)),),
+                    log.last_index,
+                )
+            )
+            return future
+
+        [future] = world.do(leader, append_and_lose_it)
+        assert isinstance(future, asyncio.Future)
+        assert isinstance(future.exception(), OutcomeUnknown)
+
+
+# min.insync.replicas
+
+
+def test_all_copies_are_waited_for_when_the_topic_wants_them() -> None:
+    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+        leader = world.lead()
+        slow = others(leader)[0]
+        world.appended(leader, b"first")
+        world.cut(leader, slow)
+        future = world.append(leader, b"second")
+        world.run(0.1)
+        assert world.group(leader).high_watermark == 2
+        assert not future.done()
+        world.network.heal()
+        world.run_until(future.done)
+        assert future.result().base_offset == 1
+        assert world.group(slow).core.durable_index >= world.group(leader).applied_index
+        assert world.group(leader).on_turn is None
+
+
+def test_two_of_three_are_the_majority_anyway() -> None:
+    with Replicas(topic=TopicConfig(min_insync_replicas=2)) as world:
+        leader = world.lead()
+        world.crash(others(leader)[0])
+        assert world.appended(leader, b"x").base_offset == 0
+
+
+def test_too_few_active_replicas_are_refused_before_the_append() -> None:
+    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+        leader = world.lead()
+        for _ in range(30):  # also just after each CheckQuorum, when nobody has answered in its period yet
+            world.run(0.05)
+            world.append(leader, b"x")
+        world.run(1)
+        high_watermark = world.group(leader).high_watermark
+        assert high_watermark == 30
+        world.crash(others(leader)[0])
+        world.run(3)
+        error = world.append(leader, b"y").exception()
+        assert type(error) is Unavailable
+        assert "not enough replicas: 2 of 3" in str(error)
+        world.run(1)
+        assert world.group(leader).high_watermark == high_watermark
+        assert world.appended(leader, b"z", acks=1).base_offset == 30
+
+
+def test_a_committed_append_that_never_got_enough_copies_is_unknown_when_the_leadership_is_lost() -> None:
+    with Replicas(topic=TopicConfig(min_insync_replicas=3)) as world:
+        leader = world.lead()
+        slow, other = others(leader)
+        world.appended(leader, b"first")
+        world.cut(leader, slow)
+        future = world.append(leader, b"second")
+        world.run_until(lambda: world.group(leader).high_watermark == 2)
+        world.cut(other, leader)
+        world.cut(leader, other)
+        world.run_until(future.done)
+        assert isinstance(future.exception(), OutcomeUnknown)
+        assert "committed" in str(future.exception())
+
+
+# what is wrong with the disk
+
+
+def test_a_full_disk_refuses_appends_and_serves_reads() -> None:
+    with Replicas(1) as world:
+        world.lead()
+        world.appended(1, b"first")
+        disk = world.disks[0]
+        disk.capacity_bytes = 1 << 40
+        disk.capacity_bytes -= disk.free_bytes("/data") - 3000
+        futures = []
+        while not world.group(1).is_disk_full:
+            futures.append(world.append(1, bytes(1000)))
+            world.run(0.05)
+        assert isinstance(world.append(1, b"refused").exception(), StorageFull)
+        assert all_values(world, 1)[0] == b"first"
+        assert world.replica(1).describe().problem == "the disk is full"
+        disk.capacity_bytes = None
+        world.run(1)
+        assert [future.result().base_offset for future in futures] == list(range(1, len(futures) + 1))
+        assert len(all_values(world, 1)) == len(futures) + 1
+
+
+def test_damage_without_another_copy_refuses_appends_and_leaves_the_rest_readable() -> None:
+    with Replicas(1) as world:
+        world.lead()
+        for number in range(30):
+            world.appended(1, b"%d" % number + bytes(500))
+        world.run(5)
+        segment = world.group(1).log.segments.active
+        hurt = segment.row(segment.find_row(20))
+        world.disks[0].flip_bit(segment.files.log.path, hurt.end - 10, 1)
+        with pytest.raises(CorruptBatch, match=f"offset {hurt.offset}"):
+            all_values(world, 1)
+        world.run(1)
+        error = world.append(1, b"x").exception()
+        assert isinstance(error, LogDamaged)
+        assert "--accept-loss" in str(error)
+        assert len(values_of(world.fetched(1, 1))) == 19
+        assert len(values_of(world.fetched(1, 21))) == 9
+        assert world.fetched(1, 30).batches == []
+        assert world.get(1, lambda replica: replica.offsets(False, NEVER)) == (0, 30)
+        assert isinstance(world.fetch(1, 31, wait=1).exception(), OffsetNotAvailable)
+        assert world.replica(1).describe().problem is not None
+
+
+def test_a_failed_sync_ends_everything_with_its_reason() -> None:
+    with Replicas(1) as world:
+        world.lead()
+        waiting = world.fetch(1, 0, wait=100, min_bytes=1)
+        world.disks[0].fail_sync()
+        future = world.append(1, b"x")
+        world.run(1)
+        assert future.done()
+        assert isinstance(future.exception(), OutcomeUnknown)
+        error = world.append(1, b"y").exception()
+        assert isinstance(error, LogClosed)
+        assert "stopped" in str(error)
+        assert isinstance(waiting.exception(), LogClosed)

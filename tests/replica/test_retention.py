@@ -1,0 +1,170 @@
+"""Retention through committed trims, and what it is for: files that are byte for byte the same on every replica."""
+
+from dataclasses import replace
+from functools import partial
+
+from raftlog.config import TopicConfig
+from raftlog.raft import ConfigurationChange
+from raftlog.records import NewRecord, build_batch, read_records
+from raftlog.runtime.config import DriverConfig
+from raftlog.storage.recovery import read_roll
+from tests.replica.worlds import Replicas, base_offsets, others, result
+from tests.runtime.drivers import GROUP, SMALL
+
+TOPIC = TopicConfig(segment_bytes=4096, retention_bytes=8192, retention_ms=None)
+
+
+class Kept(Replicas):
+    """Every node that is up keeps house."""
+
+    def keep_house(self) -> None:
+        for number in sorted(number for number in self.drivers if GROUP.bytes in self.drivers[number].groups):
+            now_ms = self.nodes[number - 1].wall_ns() // 1_000_000
+            self.do(number, partial(self.replica(number).keep_house, now_ms))
+        self.run(0.5)
+
+    def write(self, count: int, size: int = 500, timestamp: int | None = None) -> None:
+        leader = self.lead()
+        for _ in range(count):
+            now_ms = self.nodes[leader - 1].wall_ns() // 1_000_000
+            batch = build_batch([NewRecord(bytes(size), None, now_ms if timestamp is None else timestamp)])
+            [future] = self.do(leader, partial(self.replica(leader).append, [batch], -1))
+            self.run_until(future.done)  # type: ignore[attr-defined]
+            future.result()  # type: ignore[attr-defined]
+
+    def same_above_the_log_start(self) -> bool:
+        """Whether all hold the same bytes of every segment that is not wholly below the log start; closed ones too."""
+        starts = {self.group(number).log_start_offset for number in self.drivers}
+        assert len(starts) == 1, starts
+        kept = []
+        for number in sorted(self.drivers):
+            segments = self.group(number).log.segments.segments
+            names = {f"{each.base_offset:020d}.log" for each in segments if each.next_offset > min(starts)}
+            files = self.files(number)
+            kept.append({name: files[name] for name in sorted(names)})
+        return all(each == kept[0] for each in kept)
+
+
+def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
+    with Kept(topic=TOPIC) as world:
+        world.write(60)
+        leader = world.lead()
+        index = world.group(leader).core.last_id.index
+        world.keep_house()
+        assert world.group(leader).core.last_id.index == index + 1  # one entry for all that went
+        world.converge()
+        assert 0 < world.group(leader).log.segments.size_bytes <= 8192 + 4096
+        assert world.same_above_the_log_start()
+        assert world.group(leader).log_start_offset == base_offsets(world, leader)[0]
+        assert world.replica(leader)._counters.segments_bytes_deleted > 10_000
+        world.keep_house()
+        assert world.group(leader).core.last_id.index == index + 1
+
+
+def test_only_the_leader_decides() -> None:
+    with Kept(topic=TOPIC) as world:
+        world.write(60)
+        follower = others(world.lead())[0]
+        world.do(follower, lambda: world.replica(follower).keep_house(1 << 50))
+        world.run(1)
+        assert world.group(follower).log_start_offset == 0
+
+
+def test_age_is_that_of_the_newest_record_or_of_the_next_roll() -> None:
+    topic = TopicConfig(segment_bytes=4096, retention_ms=60_000)
+    with Kept(topic=topic) as world:
+        world.write(20, timestamp=1000)  # a client's clock that is behind deletes nothing early
+        leader = world.lead()
+        world.keep_house()
+        assert world.group(leader).log_start_offset == 0
+        world.run(61)
+        world.keep_house()
+        start = world.group(leader).log_start_offset
+        assert 0 < start <= base_offsets(world, leader)[-1]
+
+
+def test_the_newest_segment_is_rolled_by_age_and_then_goes_with_the_others() -> None:
+    topic = TopicConfig(segment_ms=10_000, retention_ms=30_000)
+    with Kept(topic=topic) as world:
+        world.write(5)
+        world.run(11)
+        world.keep_house()
+        leader = world.lead()
+        roll = read_roll(world.group(leader).log.segments.active)
+        assert roll is not None
+        assert dict(roll.settings)["retention.ms"] == "30000"
+        world.run(31)
+        world.keep_house()
+        assert world.group(leader).log_start_offset == world.group(leader).high_watermark == 5
+        world.converge()
+        assert world.same_above_the_log_start()
+        world.write(1)
+        fetched = world.fetched(leader, 5)
+        assert [record.offset for batch in fetched.batches for record in read_records(batch)] == [5]
+
+
+def test_a_segment_that_holds_no_record_is_never_rolled() -> None:
+    with Kept(topic=TopicConfig(segment_ms=1000)) as world:
+        world.lead()
+        for _ in range(3):
+            world.run(5)
+            world.keep_house()
+        assert base_offsets(world, 1) == [0]
+
+
+def test_other_settings_hold_from_then_on() -> None:
+    with Kept(topic=TopicConfig()) as world:
+        world.write(30)
+        leader = world.lead()
+        assert len(base_offsets(world, leader)) == 2  # the first roll is from 1970
+        for number in (1, 2, 3):
+            world.replica(number).reconfigure(TopicConfig(segment_bytes=4096, retention_bytes=0))
+        world.write(10)
+        world.keep_house()
+        world.converge()
+        assert world.group(leader).log_start_offset > 20
+        assert world.same_above_the_log_start()
+
+
+def test_files_are_the_same_whatever_happened_to_their_replicas() -> None:
+    """Rolls by bytes and by age, trims, restarts with and without power, one that was away too long, another leader."""
+    config: DriverConfig = replace(SMALL, checkpoint_interval_ms=700)
+    topic = TopicConfig(segment_bytes=4096, segment_ms=20_000, retention_bytes=12_288, retention_ms=90_000)
+    with Kept(topic=topic, config=config) as world:
+        for turn in range(8):
+            world.write(17, size=200 + 60 * turn)
+            leader = world.lead()
+            away = others(leader)[turn % 2]
+            world.crash(away, power=turn % 3 == 0)
+            world.write(12 if turn % 2 else 40)
+            world.run(25)
+            world.write(1)
+            world.keep_house()
+            if turn % 4 == 2:
+                world.crash(leader, power=True)
+                world.start(leader)
+            world.start(away)
+            world.lead()
+            world.converge()
+            world.keep_house()
+            world.converge()
+            world.run(1)
+            assert world.same_above_the_log_start(), turn
+            assert len({tuple(base_offsets(world, number)) for number in (1, 2, 3)}) == 1, turn
+        assert world.group(1).log.boundary.index > 300
+        assert not world.failures
+
+
+def test_a_replica_that_begins_with_nothing_gets_the_same_files() -> None:
+    with Kept(4, topic=TOPIC, voters=3) as world:
+        world.write(60)
+        world.keep_house()
+        leader = world.lead()
+        group = world.group(leader)
+        world.do(4, lambda: world.drivers[4].join_group(world.roll.group_id))
+        change = ConfigurationChange(tuple(world.ids[:3]), (world.ids[3],), group.core.configuration.index)
+        result(world, leader, lambda group: group.change_members(change))
+        world.run_until(lambda: world.group(4).applied_index > 50)
+        world.converge()
+        assert world.same_above_the_log_start()
+        assert world.files(4) == world.files(leader)

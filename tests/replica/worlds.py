@@ -1,0 +1,150 @@
+"""Groups and replicas in virtual time: `tests.runtime.drivers.World`, with a `Replica` above each node's group."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self, TypeVar
+
+from raftlog.config import TopicConfig
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.results import ALL, Acks, Fetched
+from raftlog.records import NewRecord, build_batch, read_records
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from tests.runtime.drivers import GROUP, SMALL, World
+
+T = TypeVar("T")
+
+
+def others(number: int) -> list[int]:
+    return [each for each in (1, 2, 3) if each != number]
+
+
+def ask(world: World, number: int, request: Callable[[Group], "asyncio.Future[Any]"]) -> "asyncio.Future[Any]":
+    """What the group of a node answers, asked by the code of its process."""
+    [future] = world.do(number, lambda: request(world.group(number)))
+    assert isinstance(future, asyncio.Future)
+    future.add_done_callback(lambda done: done.exception())  # not everybody asks
+    return future
+
+
+def result(world: World, number: int, request: Callable[[Group], "asyncio.Future[Any]"]) -> Any:
+    future = ask(world, number, request)
+    world.run_until(future.done)
+    return future.result()
+
+
+def base_offsets(world: World, number: int) -> list[int]:
+    """Of the segments that a replica holds."""
+    return [segment.base_offset for segment in world.group(number).log.segments.segments]
+
+
+def values_of(fetched: Fetched) -> list[bytes]:
+    return [record.value or b"" for batch in fetched.batches for record in read_records(batch)]
+
+
+class Replicas(World):
+    """A world whose groups have replicas above them; they are made again with every start."""
+
+    def __init__(
+        self, count: int = 3, topic: TopicConfig | None = None, config: DriverConfig = SMALL, voters: int | None = None
+    ) -> None:
+        self.topic = topic or TopicConfig()
+        self._replicas: dict[int, tuple[Driver, Replica]] = {}
+        super().__init__(count, config, voters)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def replica(self, number: int) -> Replica:
+        """Of a node that is up, and has the group."""
+        driver = self.drivers[number]
+        known = self._replicas.get(number)
+        if known is not None and known[0] is driver:
+            return known[1]
+        replica = Replica("t/0", driver.groups[GROUP.bytes], self.topic, Counters())
+        driver.on_step = lambda group, ready: replica.stepped(ready)
+        self._replicas[number] = driver, replica
+        return replica
+
+    def lead(self) -> int:
+        """The node that leads, each node with its replica."""
+        number = self.leader()
+        for each in self.drivers:
+            if GROUP.bytes in self.drivers[each].groups:
+                self.replica(each)
+        return number
+
+    def append(self, number: int, *values: bytes, acks: Acks = ALL, batches: int = 1) -> "asyncio.Future[Appended]":
+        """Equal batches of these values, in one call by the code of the node's process."""
+        built = [build_batch([NewRecord(value, None, 1000) for value in values]) for _ in range(batches)]
+        [future] = self.do(number, lambda: self.replica(number).append(built, acks))
+        assert isinstance(future, asyncio.Future)
+        future.add_done_callback(lambda done: done.exception())
+        return future
+
+    def appended(self, number: int, *values: bytes, acks: Acks = ALL) -> Appended:
+        future = self.append(number, *values, acks=acks)
+        self.run_until(future.done)
+        return future.result()
+
+    def call(self, number: int, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
+        """Begin something on a replica, as the code of its process."""
+        replica = self.replica(number)
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(asyncio.get_running_loop().create_task(work(replica)))
+
+        self.nodes[number - 1].running().call_soon(begin)
+        self.run(0.0001)
+        tasks[0].add_done_callback(lambda done: done.cancelled() or done.exception())
+        return tasks[0]
+
+    def get(self, number: int, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> T:
+        task = self.call(number, work)
+        self.run_until(task.done)
+        return task.result()
+
+    def deadline(self, number: int, seconds: float) -> Deadline:
+        return Deadline(self.group_loop(number).time() + seconds)
+
+    def group_loop(self, number: int) -> asyncio.AbstractEventLoop:
+        return self.drivers[number].loop
+
+    def fetch(
+        self, number: int, offset: int, *, wait: float = 0.0, min_bytes: int = 0, max_bytes: int = 1 << 20
+    ) -> "asyncio.Task[Fetched]":
+        deadline = self.deadline(number, wait)
+        return self.call(number, lambda replica: replica.fetch(offset, max_bytes, min_bytes, deadline))
+
+    def fetched(self, number: int, offset: int, *, wait: float = 0.0, min_bytes: int = 0) -> Fetched:
+        task = self.fetch(number, offset, wait=wait, min_bytes=min_bytes)
+        self.run_until(task.done)
+        return task.result()
+
+    def isolate(self, number: int) -> None:
+        """Nothing comes or goes any more."""
+        for other in others(number):
+            self.cut(number, other)
+            self.cut(other, number)
+
+    def cut(self, source: int, target: int) -> None:
+        self.network.cut(self.nodes[source - 1], self.nodes[target - 1])
+
+    def new_leader(self, old: int) -> int:
+        """Another node, once it leads."""
+        self.run_until(lambda: any(number != old for number in self._leaders()))
+        self.lead()
+        return next(number for number in self._leaders() if number != old)
+
+
+def all_values(world: Replicas, number: int) -> Sequence[bytes]:
+    """Everything that can be fetched."""
+    offset = world.group(number).log_start_offset
+    values: list[bytes] = []
+    while found := values_of(world.fetched(number, offset + len(values))):
+        values.extend(found)
+    return values

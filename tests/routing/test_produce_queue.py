@@ -1,0 +1,210 @@
+"""A produce queue against a destination whose answers the test gives: order, retries, outcomes, room, deadlines."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    StorageFull,
+    UnknownTopic,
+)
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.replica import Appended
+from raftlog.partitions.routing.pending import Pending, record_size
+from raftlog.partitions.routing.produce_queue import ProduceQueue
+from raftlog.records import NewRecord, build_batch, read_records
+from raftlog.types import Offset
+
+
+class Leader:
+    """Takes appends and answers them when the test says so."""
+
+    name = "t/0"
+    batch_bytes_max = 1 << 20
+
+    def __init__(self):
+        self.appends = []
+        self.changed = asyncio.Event()
+        self.next_offset = 0
+
+    def append(self, batches, acks, deadline):
+        future = asyncio.get_running_loop().create_future()
+        self.appends.append((batches, future))
+        return future
+
+    async def leader_changes(self, deadline):
+        await self.changed.wait()
+        self.changed.clear()
+
+    def values(self, number):
+        return [record.value for batch in self.appends[number][0] for record in read_records(batch)]
+
+    def answer(self, number):
+        batches, future = self.appends[number]
+        count = sum(len(list(read_records(batch))) for batch in batches)
+        base, self.next_offset = self.next_offset, self.next_offset + count
+        future.set_result(Appended(Offset(base), Offset(self.next_offset), 1, Offset(self.next_offset)))
+
+    def refuse(self, number, error):
+        self.appends[number][1].set_exception(error)
+
+
+@pytest.fixture
+async def leader():
+    return Leader()
+
+
+@pytest.fixture
+async def queue(leader):
+    return ProduceQueue(leader, (Budget(1_000, "t/0"), Budget(10_000, "all")), Counters(), lambda: 5)
+
+
+def call(queue, value, acks=-1, ms=60_000, batches=()):
+    record = NewRecord(value)
+    future = asyncio.get_running_loop().create_future()
+    count = 1
+    pending = Pending(() if batches else [record], batches, count, record_size(record), acks, deadline_in(ms), future)
+    assert queue.maybe_add(pending)
+    return future
+
+
+async def turns(count=5):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_calls_of_one_turn_share_an_append_and_get_their_own_offsets(queue, leader):
+    futures = [call(queue, b"%d" % number) for number in range(3)]
+    await turns()
+    assert leader.values(0) == [b"0", b"1", b"2"]
+    leader.answer(0)
+    assert await asyncio.gather(*futures) == [0, 1, 2]
+
+
+async def test_only_a_few_appends_are_in_flight_and_the_rest_accumulates(queue, leader):
+    futures = []
+    for number in range(8):
+        futures.append(call(queue, b"%d" % number))
+        await turns()
+    assert len(leader.appends) == 4
+    leader.answer(0)
+    await turns()
+    assert leader.values(4) == [b"4", b"5", b"6", b"7"]
+    for number in range(1, 5):
+        leader.answer(number)
+    assert await asyncio.gather(*futures) == list(range(8))
+
+
+async def test_what_nobody_leads_goes_back_to_its_place_and_is_tried_again(queue, leader):
+    first = call(queue, b"first")
+    await turns()
+    second = call(queue, b"second")
+    await turns()
+    leader.refuse(0, NotLeader("moved"))
+    leader.refuse(1, NotLeader("moved"))
+    await turns()
+    third = call(queue, b"third")
+    await turns()
+    assert len(leader.appends) == 2, "nothing is sent while the leader is the same"
+    leader.changed.set()
+    await turns()
+    assert leader.values(2) == [b"first", b"second", b"third"]
+    leader.answer(2)
+    assert await asyncio.gather(first, second, third) == [0, 1, 2]
+
+
+async def test_ready_made_batches_are_tried_again_as_copies(queue, leader):
+    batch = build_batch([NewRecord(b"ready")])
+    future = call(queue, b"ready", batches=[batch])
+    await turns()
+    leader.refuse(0, NotLeader("moved"))
+    leader.changed.set()
+    await turns()
+    again = leader.appends[1][0][0]
+    assert again is not batch
+    assert again == batch
+    leader.answer(1)
+    assert await future == 0
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("lost"), StorageFull("full")])
+async def test_what_may_have_happened_or_will_not_change_is_not_tried_again(queue, leader, error):
+    future = call(queue, b"x")
+    await turns()
+    leader.refuse(0, error)
+    leader.changed.set()
+    with pytest.raises(type(error)):
+        await future
+    await turns()
+    assert len(leader.appends) == 1
+
+
+async def test_without_a_leader_until_the_deadline_it_failed(queue, leader):
+    future = call(queue, b"x", ms=30)
+    await turns()
+    leader.refuse(0, NotLeader("nobody"))
+    with pytest.raises(NoLeader, match="nothing was appended") as raised:
+        await future
+    assert raised.value.outcome == "failed"
+
+
+async def test_in_flight_at_the_deadline_it_is_unknown_and_the_answer_comes_too_late(queue, leader):
+    future = call(queue, b"x", ms=30)
+    await turns()
+    with pytest.raises(DeadlineExceeded) as raised:
+        await future
+    assert raised.value.outcome == "unknown"
+    leader.answer(0)
+    later = call(queue, b"y")
+    await turns()
+    leader.answer(1)
+    assert await later == 1
+
+
+async def test_room_is_given_back_whatever_becomes_of_a_call(queue, leader):
+    own, shared = queue._budgets
+    good, bad, late = call(queue, b"good"), call(queue, b"bad", acks=1), call(queue, b"late", ms=20)
+    await turns()
+    assert own.used > 0
+    leader.answer(0)
+    leader.refuse(1, StorageFull("full"))
+    assert await good == 0
+    with pytest.raises(StorageFull):
+        await bad
+    with pytest.raises(DeadlineExceeded):
+        await late
+    leader.answer(2)
+    await turns()
+    assert (own.used, shared.used) == (0, 0)
+
+
+async def test_without_room_a_call_waits_and_then_is_told_so(queue, leader):
+    futures = [call(queue, b"x" * 400) for _ in range(2)]
+    record = NewRecord(b"y" * 400)
+    pending = Pending([record], (), 1, record_size(record), -1, deadline_in(20), None)
+    assert not queue.maybe_add(pending)
+    with pytest.raises(Overloaded, match="send more slowly"):
+        await queue.add_when_room(pending)
+    await turns()
+    leader.answer(0)
+    await asyncio.gather(*futures)
+
+
+async def test_a_closed_queue_refuses_what_waits_and_what_comes(queue, leader):
+    sent = call(queue, b"sent")
+    await turns()
+    leader.refuse(0, NotLeader("moved"))
+    await turns()
+    queue.close(UnknownTopic("deleted"))
+    with pytest.raises(UnknownTopic):
+        await sent
+    with pytest.raises(UnknownTopic):
+        call(queue, b"later")
+    assert queue._budgets[0].used == 0

@@ -1,0 +1,58 @@
+"""What the watcher of whole brokers condemns: clusters that split, copies that differ, topics that come back."""
+
+from uuid import UUID
+
+import pytest
+
+from jepsen.simulation.brokers.watch import Watch
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.partitions.control import DeleteTopic
+from raftlog.types import Offset
+from tests.control.fleet import cluster, create, topic_id
+
+KEY = UUID(int=5).bytes
+
+
+def test_a_second_cluster(loop: VirtualLoop) -> None:
+    watch, one = Watch(loop), loop.add_node("n1")
+    watch.saw_cluster_id(one, None)
+    watch.saw_cluster_id(one, UUID(int=1))
+    watch.saw_cluster_id(loop.add_node("n2"), str(UUID(int=1)))
+    with pytest.raises(PropertyBroken, match="two-clusters"):
+        watch.saw_cluster_id(one, UUID(int=2))
+
+
+def test_copies_that_applied_as_much_and_differ(loop: VirtualLoop) -> None:
+    watch = Watch(loop)
+    first, second = cluster(), cluster()
+    watch.applied(loop.add_node("n1"), first.state)
+    first.tell(create("orders", 1, (1, 2, 3)))
+    second.tell(create("bills", 2, (1, 2, 3)))
+    watch.applied(loop.add_node("n2"), first.state)
+    with pytest.raises(PropertyBroken, match="controller-diverged"):
+        watch.applied(loop.add_node("n3"), second.state)
+
+
+def test_a_topic_that_comes_back(loop: VirtualLoop) -> None:
+    watch, node = Watch(loop), loop.add_node("n1")
+    scribe = cluster()
+    scribe.tell(create("orders", 1, (1, 2, 3)))
+    row = scribe.state.topic("orders")
+    watch.applied(node, scribe.state)
+    scribe.tell(DeleteTopic("orders", topic_id(1)))
+    watch.applied(node, scribe.state)
+    assert watch.was_deleted(topic_id(1))
+    scribe.tell(create("bills", 2, (1, 2, 3)))
+    scribe.state.put_topic(row)
+    with pytest.raises(PropertyBroken, match="topic-resurrected"):
+        watch.applied(node, scribe.state)
+
+
+def test_what_is_told_before_it_is_committed(loop: VirtualLoop) -> None:
+    watch = Watch(loop)
+    with pytest.raises(PropertyBroken, match="acknowledged-uncommitted"):
+        watch.saw_acknowledgement(KEY, "orders/0", Offset(0), Offset(1))
+    with pytest.raises(PropertyBroken, match="uncommitted-shown"):
+        watch.saw_end(KEY, "orders/0", Offset(1))
+    watch.saw_end(KEY, "orders/0", Offset(0))

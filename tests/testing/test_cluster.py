@@ -1,0 +1,151 @@
+"""What does not need more than one broker: processes, ports, logs, errors. Faults are in tests/integration."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from raftlog.testing import BrokerFailed, BrokerNotReady, BrokerProcess, Cluster
+from raftlog.testing.ports import address_of, hold_port
+
+
+def test_a_cluster_of_one(tmp_path: Path) -> None:
+    with Cluster(1, data_dir=tmp_path) as cluster:
+        node = cluster.nodes[1]
+        assert cluster.addresses == [node.http]
+        assert cluster.bootstrap == node.http
+        assert node.get("/v1/status/ready") == {"status": "ready"}
+        cluster.wait_ready()
+        assert node.is_running
+        assert node.exit_code is None
+        assert (node.rpc, node.rpc_bound) == (None, None)
+    assert not node.is_running
+    assert (tmp_path / "1" / ".raftlog").is_dir()
+    assert (tmp_path / "1.log").is_file()
+
+
+def test_its_temporary_directory_goes_with_it() -> None:
+    with Cluster(1) as cluster:
+        assert (cluster.directory / "1").is_dir()
+    assert not cluster.directory.exists()
+
+
+def test_killed_and_started_again_at_the_same_address() -> None:
+    with Cluster(1) as cluster:
+        node = cluster.nodes[1]
+        http, first = node.http, node.pid
+        node.kill()
+        assert (node.is_running, node.exit_code) == (False, -9)
+        with pytest.raises(BrokerFailed, match="Connection refused"):
+            node.get("/topics")
+        node.kill()  # of one that does not run: nothing
+        assert node.start()["http"] == http
+        assert node.pid != first
+        assert node.stop() == 0
+        assert node.exit_code == 0
+
+
+def test_a_paused_broker_answers_when_it_goes_on() -> None:
+    with Cluster(1) as cluster:
+        node = cluster.nodes[1]
+        node.pause()
+        assert node.is_paused
+        with pytest.raises(BrokerFailed, match="timed out"):
+            node.get("/topics", timeout_s=0.1)
+        cluster.wait_ready()  # it is not waited for
+        node.resume()
+        assert node.get("/topics") == []
+        node.pause()
+        assert node.stop() == 0, "a paused broker can be stopped"
+
+
+def test_a_broker_that_does_not_start_says_why() -> None:
+    expected = r"node 1 did not start: it ended; it said:\n.*unknown setting 'x'"
+    with pytest.raises(BrokerNotReady, match=expected), Cluster(1, serve_flags=["--topic-config", "x=1"]):
+        pass
+
+
+def test_a_broker_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    with BrokerProcess(str(tmp_path / "data")) as broker:
+        with pytest.raises(BrokerNotReady, match=r"not ready within 0\.001 s"):
+            broker.start(timeout_s=0.001)
+        assert not broker.is_running
+        broker.start()
+
+
+def test_the_environment_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAFTLOG_NODE_ID", "77")
+    with Cluster(1) as cluster:
+        assert cluster.nodes[1].get("/v1/brokers")[0]["node_id"] == 1
+
+
+def test_what_it_logs_is_kept_over_its_lives() -> None:
+    with Cluster(1) as cluster:
+        node = cluster.nodes[1]
+        node.kill()
+        host, _, port = node.http.rpartition(":")
+        with socket.create_server((host, int(port))), pytest.raises(BrokerNotReady, match="another program"):
+            node.start()
+        node.start()
+        assert "another program listens there" in node.log_text()
+        assert cluster.logs() == {1: node.log_text()}
+
+
+def test_nothing_can_be_cut_and_nobody_joins_where_there_is_one() -> None:
+    with Cluster(1) as cluster:
+        with pytest.raises(BrokerFailed, match="nothing can be cut"):
+            cluster.heal()
+        with pytest.raises(BrokerFailed, match="nobody can join"):
+            cluster.add_node()
+
+
+def test_a_leader_that_nobody_names() -> None:
+    with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="nowhere/0 has no leader"):
+        cluster.leader("nowhere", timeout_s=0.0)
+
+
+def test_many_start_at_once() -> None:
+    """Nobody takes the port of another."""
+    addresses: list[str] = []
+
+    def run() -> None:
+        with Cluster(1) as cluster:
+            cluster.nodes[1].restart()
+            addresses.extend(cluster.addresses)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(addresses)) == 4
+
+
+def test_a_held_port_is_given_to_nobody_and_can_be_listened_on() -> None:
+    with hold_port() as held:
+        address = address_of(held)
+        host, _, port = address.rpartition(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)))
+        with socket.create_server((host, int(port))), socket.create_connection((host, int(port))):
+            pass
+        with pytest.raises(OSError, match="in use"), socket.socket() as another:
+            another.bind((host, int(port)))
+
+
+def test_it_does_not_import_pytest() -> None:
+    code = "import sys, raftlog.testing; print('pytest' in sys.modules, 'raftlog.partitions' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
+    assert done.stdout.split() == [b"False", b"False"]
+
+
+def test_ended_brokers_leave_nothing_open(tmp_path: Path) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    with Cluster(1, data_dir=tmp_path) as cluster:
+        cluster.nodes[1].restart()
+        cluster.nodes[1].kill()
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,164 @@
+"""The proxy between brokers, with real transports on both sides of it."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from raftlog.runtime.rpc import Answer, Call, NoAnswer
+from raftlog.runtime.rpc.errors import ConnectionLost, NotConnected
+from raftlog.runtime.rpc.handshake import encode_hello
+from raftlog.testing.network import Network
+from tests.rpc.processes import Process, Raw, connected_to, hello_of, identity_of, running
+
+SHORT_MS = 200
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    started = Network()
+    yield started
+    started.close()
+
+
+@asynccontextmanager
+async def pair(network: Network) -> AsyncIterator[tuple[Process, Process]]:
+    """Nodes 1 and 2, connected to each other through the proxy."""
+    one, two = Process(identity_of(1)), Process(identity_of(2))
+    async with running(one, two):
+        for process, other in ((one, two), (two, one)):
+            host, port = network.add(other.node, other.address[1]).split(":")
+            process.transport.set_addresses({other.node: (host, int(port))})
+        await both_connected(one, two)
+        yield one, two
+
+
+async def both_connected(one: Process, two: Process) -> None:
+    async with asyncio.timeout(15):
+        await connected_to(one, two.node)
+        await connected_to(two, one.node)
+
+
+async def test_bytes_go_through(network: Network) -> None:
+    payload = (b"small", bytes(3 << 20))
+    async with pair(network) as (one, two):
+        answers = await asyncio.gather(
+            *(one.transport.call(two.node, Call("echo", number)) for number in range(100)),
+            two.transport.call(one.node, Call("echo", "x", payload)),
+        )
+    assert answers[:-1] == [Answer([1, number]) for number in range(100)]
+    assert answers[-1] == Answer([2, "x"], payload)
+
+
+@pytest.mark.parametrize("cut", [[(1, 2)], [(2, 1)], [(1, 2), (2, 1)]])
+async def test_a_cut_swallows_and_healing_connects_anew(network: Network, cut: list[tuple[int, int]]) -> None:
+    async with pair(network) as (one, two):
+        await asyncio.to_thread(network.cut, cut)
+        for process, other in ((one, two), (two, one)):
+            with pytest.raises(NoAnswer):
+                await process.transport.call(other.node, Call("echo", 1, timeout_ms=SHORT_MS))
+        await asyncio.to_thread(network.cut, [])
+        for process, other in ((one, two), (two, one)):
+            assert await answered(process, other) == Answer([int(process.node), 2])
+
+
+async def answered(process: Process, other: Process) -> Answer:
+    """An answer over the connection that stands, or over the next one."""
+    async with asyncio.timeout(15):
+        while True:
+            await connected_to(process, other.node)
+            try:
+                return await process.transport.call(other.node, Call("echo", 2))
+            except (ConnectionLost, NotConnected):
+                await process.connections.next()  # its end is one of those that have not been looked at
+
+
+async def test_a_cut_of_others_changes_nothing(network: Network) -> None:
+    async with pair(network) as (one, two):
+        made = one.transport.peers()[0].raft.connections_made
+        await asyncio.to_thread(network.cut, [(1, 3), (3, 2)])
+        await asyncio.to_thread(network.cut, [])
+        assert await one.transport.call(two.node, Call("echo", 1)) == Answer([1, 1])
+        assert one.transport.peers()[0].raft.connections_made == made
+
+
+async def test_a_new_connection_over_a_cut_way_is_answered_by_nothing(network: Network) -> None:
+    two = Process(identity_of(2))
+    async with running(two):
+        host, port = network.add(2, two.address[1]).split(":")
+        await asyncio.to_thread(network.cut, [(1, 2)])
+        raw = await Raw.connect((host, int(port)))
+        raw.write(*encoded_hello(1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(raw.reader.read(1), SHORT_MS / 1000)
+        assert not two.transport._listener.connections(), "nobody came as far as the node"
+        await asyncio.to_thread(network.cut, [])
+        assert await raw.ended() == b"", "it ends when the way is open, so that the caller tries again"
+        await raw.close()
+
+
+def encoded_hello(node: int) -> list[bytes]:
+    return [bytes(buffer) for buffer in encode_hello(hello_of(node))]
+
+
+async def test_an_end_is_not_seen_over_a_cut_way(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await asyncio.to_thread(network.cut, [(2, 1)])
+        await two.transport.close()
+        with pytest.raises(NoAnswer):
+            await one.transport.call(two.node, Call("echo", 1, timeout_ms=SHORT_MS))
+        assert one.transport.peers()[0].raft.is_connected
+        await asyncio.to_thread(network.cut, [])
+        async with asyncio.timeout(15):
+            while one.transport.peers()[0].raft.is_connected:
+                await one.connections.next()
+
+
+async def test_nobody_behind_the_proxy_is_a_broken_connection(network: Network) -> None:
+    two = Process(identity_of(2))
+    async with running(two):
+        port = two.address[1]
+    host, proxied = network.add(2, port).split(":")
+    raw = await Raw.connect((host, int(proxied)))
+    raw.write(*encoded_hello(1))
+    assert await raw.ended() == b""
+    await raw.close()
+
+
+async def test_strangers_reach_the_node(network: Network) -> None:
+    two = Process(identity_of(2))
+    async with running(two):
+        host, port = network.add(2, two.address[1]).split(":")
+        raw = await Raw.connect((host, int(port)))
+        raw.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + bytes(100_000))
+        assert await raw.ended() == b""
+        await raw.close()
+        assert two.transport.complaints == 1
+
+
+def test_what_it_guards_ends_when_the_test_is_gone() -> None:
+    code = (
+        "import subprocess, sys, os\n"
+        "from raftlog.testing.network import Network\n"
+        "network = Network()\n"
+        "sleeper = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "network.guard([sleeper.pid])\n"
+        "network.cut([])\n"  # its answer says that the message before it was read, too
+        "print(sleeper.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=30)
+    assert done.returncode == -signal.SIGKILL
+    try:
+        guarded = os.pidfd_open(int(done.stdout))
+    except ProcessLookupError:
+        return
+    ended, _, _ = select.select([guarded], [], [], 10)
+    os.close(guarded)
+    assert ended, "a guarded process lives on"
