@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 JOBS ?= 2
 
-.PHONY: help demo test check bench simulate format clean
+.PHONY: help demo test check bench simulate jepsen format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
@@ -13,6 +13,7 @@ help:
 	@echo "make check   lint, types, import layers"
 	@echo "make bench   measure (takes about ten minutes; needs wrk for the HTTP figures)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
+	@echo "make jepsen  real brokers and clients under kills, pauses and cuts (takes about four minutes)"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -48,6 +49,12 @@ bench: .venv/installed-dev
 
 simulate: .venv/installed-dev
 	$(BIN)/python -m jepsen.simulation --seeds 1000
+
+jepsen: .venv/installed-dev
+	$(BIN)/python -m jepsen test --faults kill --time 30
+	$(BIN)/python -m jepsen test --faults pause --time 30
+	$(BIN)/python -m jepsen test --faults cut --time 30
+	$(BIN)/python -m jepsen test --faults kill,pause,cut --time 60
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .

@@ -1,6 +1,9 @@
 """All measures, in the order in which they run."""
 
 from bench import (
+    cluster_http,
+    cluster_life,
+    facade,
     footprint,
     group_commit,
     http_batches,
@@ -23,6 +26,9 @@ MEASURES: tuple[Measure, ...] = (
     *raft_core.MEASURES,
     *journal.MEASURES,
     *replication.MEASURES,
+    *facade.MEASURES,
+    *cluster_http.MEASURES,
+    *cluster_life.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,
     *http_fetch.MEASURES,

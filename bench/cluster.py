@@ -21,12 +21,16 @@ _POLL_S = 0.02
 class NodeProcess:
     """One of them."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, module: str = "bench.cluster_node") -> None:
         self.number = number
         self.first_acks: list[float] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.cluster_node"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def do(self, name: str, **arguments: Any) -> dict[str, Any]:
         """One command, and its answer."""

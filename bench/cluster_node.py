@@ -6,27 +6,23 @@ batch and so an entry of its own. Every value is different, and `verify` reads a
 """
 
 import asyncio
-import json
 import os
-import sys
 import time
 import uuid
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from bench.measure import require
-from bench.samples import VALUE_BYTES, percentile
-from bench.syncs import SyncCount, counted_syncs
+from bench.node_commands import Stalls, own_costs, run, say
+from bench.node_load import KEY_BYTES, Load
+from bench.samples import VALUE_BYTES
+from bench.syncs import SyncCount
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.multiraft import Node, NodeSettings
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.group import Committed, Group
-from raftlog.runtime.heap import Collections
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId
 
@@ -34,7 +30,6 @@ GROUP = uuid.UUID(int=77)
 READ_BYTES = 1 << 22
 _LEADER_MS_MAX = 20_000
 _POLL_S = 0.02
-_STALL_POLL_S = 0.005
 
 
 class Accumulator:
@@ -68,92 +63,6 @@ def _settle(waiting: list["asyncio.Future[None]"], proposed: "asyncio.Future[Com
             future.set_result(None)
         else:
             future.set_exception(error)
-
-
-class Load:
-    """What one load did."""
-
-    def __init__(self, group: Group, in_flight: int, seconds: float, number: int, syncs: SyncCount) -> None:
-        self._group, self._in_flight, self._number, self._syncs = group, in_flight, number, syncs
-        self._until = time.perf_counter() + seconds
-        self._latencies: list[float] = []
-        self.bytes = 0
-
-    async def run(self, mode: str, batch_bytes: int) -> dict[str, float]:
-        accumulator = Accumulator(self._group)
-        begin, cpu, synced = time.perf_counter(), time.process_time(), self._syncs.total
-        writers = []
-        for writer in range(self._in_flight):
-            prefix = b"%03d/%04d/" % (self._number, writer)
-            if mode == "accumulated":
-                writers.append(self._accumulated(accumulator, prefix))
-            else:
-                writers.append(self._alone(prefix, batch_bytes))
-        await asyncio.gather(*writers)
-        elapsed = time.perf_counter() - begin
-        latencies = sorted(self._latencies)
-        return {
-            "operations": len(latencies),
-            "per_s": len(latencies) / elapsed,
-            "mb_per_s": self.bytes / elapsed / 1e6,
-            "p50_ms": percentile(latencies, 50) * 1000,
-            "p99_ms": percentile(latencies, 99) * 1000,
-            "cpu_share": (time.process_time() - cpu) / elapsed,
-            "syncs": self._syncs.total - synced,
-        }
-
-    async def _accumulated(self, accumulator: Accumulator, prefix: bytes) -> None:
-        number = 0
-        now = time.perf_counter()
-        while now < self._until:
-            await accumulator.append(_value(prefix, number, VALUE_BYTES))
-            number += 1
-            now = self._note(now, VALUE_BYTES)
-
-    async def _alone(self, prefix: bytes, size: int) -> None:
-        number = 0
-        now = time.perf_counter()
-        while now < self._until:
-            batch = build_batch([_value(prefix, number, size)])
-            await self._group.propose([batch])
-            number += 1
-            now = self._note(now, size)
-
-    def _note(self, began: float, size: int) -> float:
-        now = time.perf_counter()
-        self._latencies.append(now - began)
-        self.bytes += size
-        return now
-
-
-def _value(prefix: bytes, number: int, size: int) -> bytes:
-    return (prefix + b"%010d/" % number).ljust(size, b"x")
-
-
-class Stalls:
-    """How late a timer of the loop is: the longest that anything held it."""
-
-    def __init__(self) -> None:
-        self._longest_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, time.monotonic())
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _look(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
-        now = time.monotonic()
-        self._longest_s = max(self._longest_s, now - began - _STALL_POLL_S)
-        self._timer = loop.call_later(_STALL_POLL_S, self._look, loop, now)
-
-    def take_longest_s(self) -> float:
-        """Since the last call."""
-        longest, self._longest_s = self._longest_s, 0.0
-        return longest
 
 
 class Everywhere:
@@ -230,8 +139,11 @@ class Commands:
 
     async def load(self, mode: str, in_flight: int, seconds: float, batch_bytes: int) -> dict[str, float]:
         self._loads += 1
-        load = Load(self._group(), in_flight, seconds, self._loads, self._syncs)
-        return await load.run(mode, batch_bytes)
+        load, group = Load(in_flight, seconds, self._loads, self._syncs), self._group()
+        if mode == "accumulated":
+            accumulator = Accumulator(group)
+            return await load.run(lambda _, value: accumulator.append(value), VALUE_BYTES)
+        return await load.run(lambda _, value: group.propose([build_batch([value])]), batch_bytes)
 
     async def verify(self) -> dict[str, int]:
         """Read everything back; how many records there are, and how many different ones."""
@@ -241,7 +153,7 @@ class Commands:
             for batch in group.read(offset, READ_BYTES):
                 for record in read_records(batch):
                     records += 1
-                    seen.add((record.value or b"")[:19])
+                    seen.add((record.value or b"")[:KEY_BYTES])
                 header = read_header(batch)
                 offset = header.base_offset + header.last_offset_delta + 1
             await asyncio.sleep(0)
@@ -284,15 +196,7 @@ class Commands:
         return {"seconds": time.perf_counter() - begin, "led": counts.led}
 
     async def costs(self) -> dict[str, float]:
-        times = os.times()
-        resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
-        files = len(list(Path("/proc/self/fd").iterdir()))
-        return {
-            "cpu_s": times.user + times.system,
-            "rss_mib": int(resident.split()[1]) / 1024,
-            "files": files,
-            "stall_ms": self._stalls.take_longest_s() * 1000,
-        }
+        return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
 
     async def stop(self) -> dict[str, float]:
         """An orderly end of the node; the process stays."""
@@ -308,20 +212,5 @@ class Commands:
         return group
 
 
-def say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
-
-
-async def serve() -> None:
-    reader = asyncio.StreamReader(limit=1 << 20)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    Collections().begin()
-    with counted_syncs() as syncs:
-        commands = Commands(syncs)
-        while line := await reader.readline():
-            name, arguments = json.loads(line)
-            say({"answer": await getattr(commands, name)(**arguments) or {}})
-
-
 if __name__ == "__main__":
-    uvloop.run(serve())
+    run(Commands)

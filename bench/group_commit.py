@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import uvloop
 
@@ -16,12 +17,13 @@ from bench.syncs import counted_syncs
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.records import NewRecord
+from raftlog.records import NewRecord, read_records
 
 SECONDS = 4.0
 WAITERS = 64
 _TOPIC = "bench"
 _PRODUCE_MS_MAX = 10_000
+_READ_BYTES = 4 << 20
 
 
 def value_of(writer: int, number: int) -> bytes:
@@ -54,19 +56,20 @@ def append_from_threads(path: str, seconds: float) -> dict[str, float]:
         for thread in threads:
             thread.join()
         elapsed, synced = time.perf_counter() - begin, syncs.total
-    return _judged(path, latencies, elapsed, synced)
+    with raftlog.Log.open(path, create=False) as log:
+        stored = [record.value for record in log.read()]
+    return _judged(stored, latencies, elapsed, synced)
 
 
 def produce_from_tasks(path: str, seconds: float) -> dict[str, float]:
     """64 tasks produce to one partition of a broker in this process, without HTTP; in a child."""
     latencies: list[list[float]] = [[] for _ in range(WAITERS)]
     elapsed, synced = uvloop.run(_produce_all(path, seconds, latencies))
-    return _judged(f"{path}/{_TOPIC}/0", latencies, elapsed, synced)
+    return _judged(uvloop.run(_read_all(path)), latencies, elapsed, synced)
 
 
 async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) -> tuple[float, int]:
-    broker = await Broker.open(BrokerSettings(data_dir=path))
-    try:
+    async with _broker(path) as broker:
         await broker.create_topic(_TOPIC, 1, 1, {}, deadline=deadline_in(_PRODUCE_MS_MAX))
         with counted_syncs() as syncs:
             begin = time.perf_counter()
@@ -74,6 +77,27 @@ async def _produce_all(path: str, seconds: float, latencies: list[list[float]]) 
                 *(_produce(broker, writer, begin + seconds, latencies[writer]) for writer in range(WAITERS))
             )
             return time.perf_counter() - begin, syncs.total
+
+
+async def _read_all(path: str) -> list[bytes | None]:
+    """Every value of the topic, from a broker that is started on what another one left."""
+    stored: list[bytes | None] = []
+    async with _broker(path) as broker:
+        end = (await broker.offsets(_TOPIC, 0, deadline=deadline_in(_PRODUCE_MS_MAX))).end
+        while len(stored) < end:
+            found = await broker.fetch(
+                _TOPIC, 0, len(stored), max_bytes=_READ_BYTES, deadline=deadline_in(_PRODUCE_MS_MAX)
+            )
+            stored.extend(record.value for batch in found.batches for record in read_records(batch))
+    return stored
+
+
+@asynccontextmanager
+async def _broker(path: str) -> AsyncIterator[Broker]:
+    broker = await Broker.open(BrokerSettings(data_dir=path))
+    try:
+        await broker.start()
+        yield broker
     finally:
         await broker.close()
 
@@ -89,11 +113,9 @@ async def _produce(broker: Broker, writer: int, until: float, mine: list[float])
         now = after
 
 
-def _judged(path: str, latencies: list[list[float]], elapsed: float, synced: int) -> dict[str, float]:
-    """The figures, after every acknowledged value was found in the reopened log."""
+def _judged(stored: list[bytes | None], latencies: list[list[float]], elapsed: float, synced: int) -> dict[str, float]:
+    """The figures, after every acknowledged value was looked for in what a new start gave out."""
     expected = {value_of(writer, number) for writer in range(WAITERS) for number in range(len(latencies[writer]))}
-    with raftlog.Log.open(path, create=False) as log:
-        stored = [record.value for record in log.read()]
     samples = sorted(itertools.chain.from_iterable(latencies))
     return {
         "records_per_s": len(samples) / elapsed,

@@ -5,9 +5,8 @@ from bench.flushes import counted_flushes
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES, batches
-from bench.stored import require_stored
+from bench.stored import BATCHES_TYPE, require_stored
 
-BATCHES_TYPE = "application/vnd.raftlog.batches"
 _TOPIC = "bench"
 _DIFFERENT_BATCHES = 200
 
@@ -24,7 +23,7 @@ def run(workspace: Workspace) -> Values:
         with counted_flushes(directory) as flushes:
             seen = load.run_wrk("replay.lua", server.url, str(file))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
-        stored = require_stored(server, directory / "data", _TOPIC, seen.requests, RECORDS_PER_BATCH, all_differ=False)
+        stored = require_stored(server, _TOPIC, seen.requests, RECORDS_PER_BATCH, all_differ=False)
     return {
         "records_per_s": seen.requests_per_s * RECORDS_PER_BATCH,
         "mb_per_s": seen.requests_per_s * len(pool[0]) / 1e6,
@@ -41,9 +40,9 @@ MEASURES = (
         "HTTP: stored batches in, durable",
         f"wrk, {CONNECTIONS} in flight, {SECONDS} s, POST of one batch a request ({RECORDS_PER_BATCH:,} records of "
         f"{VALUE_BYTES} random bytes, uncompressed; {_DIFFERENT_BATCHES} different batches in turn, since a script "
-        "cannot make CRCs). An answer means synced. Afterwards the broker is killed and its files are read: every "
-        "acknowledged batch has to be there, sound, and not more than were sent. The device has to have been flushed "
-        f"at least once for every {CONNECTIONS} requests.",
+        "cannot make CRCs). An answer means synced. Afterwards the broker is killed, started again and read back: "
+        "every acknowledged batch has to be there, sound, and not more than were sent. The device has to have been "
+        f"flushed at least once for every {CONNECTIONS} requests.",
         (
             Figure("records_per_s", "records", "records/s", at_least=1_000_000),
             Figure("mb_per_s", "… of batches", "MB/s"),

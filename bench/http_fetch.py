@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import load, probes, service
-from bench.http_batches import BATCHES_TYPE
 from bench.load import CONNECTIONS, SECONDS
 from bench.measure import Figure, Measure, Values, Workspace, require
 from bench.samples import RECORDS_PER_BATCH, VALUE_BYTES
+from bench.stored import BATCHES_TYPE
 from raftlog.records import build_batch, read_records, split_batches
 
 _TOPIC = "bench"

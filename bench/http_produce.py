@@ -27,7 +27,7 @@ def produce(data_dir: Path, records_per_request: int) -> tuple[Load, dict[str, f
         with counted_flushes(data_dir) as flushes:
             seen = load.run_wrk("produce.lua", server.url, _PATH, str(records_per_request))
         cpu_s = probes.cpu_seconds(server.pid) - cpu_before
-        stored = require_stored(server, data_dir, _TOPIC, seen.requests, records_per_request)
+        stored = require_stored(server, _TOPIC, seen.requests, records_per_request)
     synced = flushes.require_at_least(seen.requests / CONNECTIONS)
     return seen, {"broker_cpu_share": cpu_s / seen.seconds, **stored, **synced}
 
@@ -62,8 +62,8 @@ def run_many(workspace: Workspace) -> Values:
 
 
 _CHECKS = (
-    "Any error fails the run. Afterwards the broker is killed and its files are read: every acknowledged record has to "
-    "be there, none twice, all batches sound; and the device has to have been flushed at least once for every "
+    "Any error fails the run. Afterwards the broker is killed, started again and read back: every acknowledged record "
+    "has to be there, none twice, all batches sound; and the device has to have been flushed at least once for every "
     f"{CONNECTIONS} requests, as one sync cannot answer more."
 )
 

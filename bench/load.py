@@ -35,9 +35,9 @@ class Load(NamedTuple):
         return self.requests / self.seconds
 
 
-def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS) -> Load:
+def run_wrk(script: str, url: str, *arguments: str, seconds: int = SECONDS, connections: int = CONNECTIONS) -> Load:
     """Run wrk with a script of this directory; raises `NotMeasured` without wrk, `MeasureFailed` on any error."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "--timeout", f"{_ANSWER_S_MAX}s"]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", f"{_ANSWER_S_MAX}s"]
     command += ["-s", str(_HERE / script), url, "--", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 3 * _ANSWER_S_MAX)

@@ -102,6 +102,11 @@ def memory_mib(pid: int) -> tuple[float, float]:
     return tuple(int(_field(status, name).split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
 
+def open_files(pid: int) -> int:
+    """Descriptors that a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,5 +1,6 @@
 -- JSON produce: every record is a string of 100 characters that ends in a counter, so no two are alike.
--- wrk -s produce.lua URL -- PATH RECORDS_PER_REQUEST
+-- With a LETTER in front, the records of several runs at the same time differ too.
+-- wrk -s produce.lua URL -- PATH RECORDS_PER_REQUEST [LETTER]
 local here = debug.getinfo(1, "S").source:match("@(.*/)")
 dofile(here .. "report.lua")
 
@@ -18,6 +19,7 @@ end
 
 function init(args)
   per_request = tonumber(args[2])
+  if args[3] then filler = args[3] .. filler:sub(2) end
   local sample = body()
   counter = 0
   local headers = { ["Content-Type"] = "application/vnd.kafka.json.v2+json" }

@@ -104,13 +104,16 @@ def run_groups(workspace: Workspace) -> Values:
 
 
 def run_partitions(workspace: Workspace) -> Values:
-    """Of many sleeping groups the leaders of about a third are killed at once, again and again."""
-    gaps, opened, files = [], [], 0.0
+    """Of many sleeping groups the process that leads most is killed, again and again: a third of them at least."""
+    gaps, opened, killed, files = [], [], [], 0.0
     with workspace.directory() as directory, cluster(directory) as nodes:
         nodes.create(GROUPS)
         nodes.all("settled", groups=GROUPS, asleep=False)
-        for victim in (1, 2, 3, 1, 2)[:KILLS]:
-            nodes.all("settled", groups=GROUPS, asleep=True)
+        for _ in range(KILLS):
+            settled = nodes.all("settled", groups=GROUPS, asleep=True)
+            led = {number: each["led"] for number, each in zip(nodes.nodes, settled, strict=True)}
+            victim = max(led, key=lambda number: led[number])
+            killed.append(led[victim])
             killed_at = nodes.nodes.pop(victim).kill()
             nodes.all("write_everywhere")
             gaps.append(max(nodes.first_writes(GROUPS).values()) - killed_at)
@@ -124,6 +127,7 @@ def run_partitions(workspace: Workspace) -> Values:
         "shortest_s": min(gaps),
         "opened_s": median(opened),
         "files": files,
+        "led_least": min(killed),
     }
 
 
@@ -190,7 +194,34 @@ MEASURES = (
             Figure("idle_cpu_percent", "idle, CPU of all three together", "% of a core", at_most=5),
             Figure("rss_mib", "resident memory, the largest process", "MiB", at_most=250),
             Figure("files", "open files, most of a process", "", at_most=1_024),
+            Figure("stall_ms", "longest that anything held a loop: creating", "ms"),
+            Figure("idle_stall_ms", "… afterwards", "ms"),
         ),
         run_groups,
+    ),
+    Measure(
+        "replication-partitions",
+        f"three nodes: SIGKILL of the one that leads most of {GROUPS:,} sleeping groups",
+        f"The process that leads most groups is killed while all sleep, {KILLS} times, and started again. Both others "
+        "write one record to each group as soon as they lead it; counted is the time from the kill until every group "
+        "took a write.",
+        (
+            Figure("seconds", f"until all take writes, median of {KILLS}", "s", at_most=3),
+            Figure("longest_s", "… longest", "s"),
+            Figure("files", "open files, most of a process", "", at_most=1_024),
+            Figure("opened_s", "recovery at the start", "s"),
+        ),
+        run_partitions,
+    ),
+    Measure(
+        "replication-stop",
+        f"three nodes: one of them stops and starts with {GROUPS_STOPPED:,} groups",
+        "All groups are created and led; then one process is told to stop, and started again on its directory.",
+        (
+            Figure("stopped_s", "orderly stop", "s", at_most=5),
+            Figure("opened_s", "recovery at the start", "s"),
+            Figure("created_s", "created before", "s"),
+        ),
+        run_stop,
     ),
 )

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,39 @@ HOST = "127.0.0.1"
 
 
 class Service:
-    """A running server; `ready_s` is the time from its start to its first 200."""
+    """A server that was started; `ready_s` is the time from its last start to its first 200."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int, ready_s: float) -> None:
-        self.process = process
+    ready_s: float
+    process: "subprocess.Popen[bytes]"
+
+    def __init__(self, command: list[str], port: int) -> None:
+        self._command = command
         self.port = port
-        self.ready_s = ready_s
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - it is the server's as long as it may be started again
+        self.start()
+
+    def start(self) -> None:
+        """Start it, for the first time or again, and wait until it is ready."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+        began_at = self._words.seek(0, os.SEEK_END)
+        begin = time.perf_counter()
+        self.process = subprocess.Popen(
+            self._command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._words
+        )
+        while not _is_ready(self.port):
+            waited = time.perf_counter() - begin
+            if self.process.poll() is not None or waited > START_S_MAX:
+                self._words.seek(began_at)
+                said = self._words.read().decode(errors="replace").strip()
+                self.close()
+                raise MeasureFailed(f"the server was not ready after {waited:.1f} s: {said[-600:]}")
+            time.sleep(POLL_S)
+        self.ready_s = time.perf_counter() - begin
+
+    def close(self) -> None:
+        """SIGKILL, unless it has ended; it cannot be started again."""
+        self.kill()
+        self._words.close()
 
     @property
     def pid(self) -> int:
@@ -42,7 +69,8 @@ class Service:
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
-        self.process.kill()
+        if self.process.poll() is None:
+            self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
@@ -88,7 +116,7 @@ def broker(data_dir: Path) -> Iterator[Service]:
     """`raftlog serve` with its defaults on a free port; killed when the block ends, unless it was stopped."""
     port = free_port()
     command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", str(data_dir)]
-    with _started([*command, "--http", f"{HOST}:{port}", "--log-level", "warning"], port) as service:
+    with closing(Service([*command, "--http", f"{HOST}:{port}", "--log-level", "warning"], port)) as service:
         yield service
 
 
@@ -96,7 +124,7 @@ def broker(data_dir: Path) -> Iterator[Service]:
 def echo_server() -> Iterator[Service]:
     """aiohttp alone, answering what a broker would answer."""
     port = free_port()
-    with _started([sys.executable, "-m", "bench.echo_server", str(port)], port) as service:
+    with closing(Service([sys.executable, "-m", "bench.echo_server", str(port)], port)) as service:
         yield service
 
 
@@ -105,29 +133,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _started(command: list[str], port: int) -> Iterator[Service]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
-    with tempfile.TemporaryFile() as words:
-        begin = time.perf_counter()
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
-        )
-        try:
-            while not _is_ready(port):
-                waited = time.perf_counter() - begin
-                if process.poll() is not None or waited > START_S_MAX:
-                    words.seek(0)
-                    said = words.read().decode(errors="replace").strip()
-                    raise MeasureFailed(f"the server was not ready after {waited:.1f} s: {said[-600:]}")
-                time.sleep(POLL_S)
-            yield Service(process, port, time.perf_counter() - begin)
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
 
 
 def _is_ready(port: int) -> bool:

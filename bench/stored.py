@@ -1,48 +1,87 @@
-"""Whether what was acknowledged over HTTP is there: asked of the broker, then read from its files after SIGKILL."""
+"""Whether what was acknowledged over HTTP is there: the brokers are killed, started again, and everything is read back.
 
-from pathlib import Path
+What they recovered from their disks is fetched as stored batches and looked at here, in a child: every CRC, every
+offset, and no value twice.
+"""
 
-import raftlog
+import http.client
+import json
+from collections.abc import Iterator
+
 from bench.child import run_in_child
 from bench.load import CONNECTIONS
 from bench.measure import require
-from bench.service import Service
+from bench.service import HOST, REQUEST_S_MAX, Service
+from raftlog.records import BatchHeader, crc_matches, read_records, split_batches
 
+BATCHES_TYPE = "application/vnd.raftlog.batches"
+_READ_BYTES = 8 << 20
 _VALUES_COMPARED_MAX = 300_000
 
 
-def inspect(path: str, compared_max: int) -> dict[str, int]:
-    """Open a partition's directory as a log and read it; in a child."""
-    with raftlog.Log.open(path, create=False) as log:
-        end = log.end_offset
-        values = [record.value for record in log.read(end=min(end, compared_max))]
-        report = log.verify()
-    return {
-        "end_offset": end,
-        "values": len(values),
-        "different": len(set(values)),
-        "records_verified": report.records,
-        "problems": len(report.problems),
-    }
+def inspect(port: int, topic: str, partitions: int, compared_max: int) -> dict[str, int]:
+    """Read a topic from its beginning to its end; in a child."""
+    stored, values, different, unsound = 0, 0, set(), 0
+    for partition in range(partitions):
+        end = 0
+        for header, batch in _batches(port, f"/topics/{topic}/partitions/{partition}"):
+            is_sound = crc_matches(batch, header) and header.base_offset == end
+            unsound += not is_sound
+            end = header.next_offset
+            if is_sound and values < compared_max:
+                found = [bytes(record.value or b"") for record in read_records(batch)]
+                values += len(found)
+                different.update(found)
+        stored += end
+    return {"stored": stored, "values": values, "different": len(different), "unsound": unsound}
+
+
+def _batches(port: int, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """All batches of a partition, from the first offset to the end that the broker names."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=REQUEST_S_MAX)
+    end = int(json.loads(_get(connection, f"{path}/offsets", "application/json"))["end_offset"])
+    offset = 0
+    while offset < end:
+        url = f"{path}/records?offset={offset}&max_bytes={_READ_BYTES}"
+        for header, batch in split_batches(_get(connection, url, BATCHES_TYPE)):
+            yield header, batch
+            offset = header.next_offset
+    connection.close()
+
+
+def _get(connection: http.client.HTTPConnection, path: str, accept: str) -> bytes:
+    connection.request("GET", path, headers={"Accept": accept})
+    response = connection.getresponse()
+    body = response.read()
+    require(response.status == 200, f"GET {path}: {response.status} {body[:300]!r}")
+    return body
+
+
+def require_read_back(
+    port: int, topic: str, acknowledged: int, sent: int, *, partitions: int = 1, all_differ: bool = True
+) -> dict[str, float]:
+    """Raise `MeasureFailed` unless a broker gives out every acknowledged record once, and nothing that was not sent."""
+    found = run_in_child(inspect, port=port, topic=topic, partitions=partitions, compared_max=_VALUES_COMPARED_MAX)
+    stored = found["stored"]
+    require(stored >= acknowledged, f"{acknowledged} records were acknowledged, {stored} are stored")
+    require(stored <= sent, f"{stored} records are stored, but at most {sent} were sent")
+    require(found["unsound"] == 0, f"{found['unsound']} stored batches are not sound")
+    if all_differ:
+        require(found["different"] == found["values"], "records are stored twice")
+    return {"records_acknowledged": acknowledged, "records_stored": stored, "values_compared": found["values"]}
 
 
 def require_stored(
-    service: Service, data_dir: Path, topic: str, requests: int, records_per_request: int, *, all_differ: bool = True
+    service: Service, topic: str, requests: int, records_per_request: int, *, all_differ: bool = True
 ) -> dict[str, float]:
-    """Kill the broker and raise `MeasureFailed` unless the topic holds every acknowledged record, once.
+    """Kill a broker, start it again, and raise `MeasureFailed` unless the topic holds every acknowledged record, once.
 
     Requests that were in flight when the load ended may be stored too: at most one for each connection.
     """
-    acknowledged = requests * records_per_request
     said = service.end_offset(topic)
     service.kill()
-    found = run_in_child(inspect, path=str(data_dir / topic / "0"), compared_max=_VALUES_COMPARED_MAX)
-    stored = found["end_offset"]
-    require(stored >= acknowledged, f"{acknowledged} records were acknowledged, {stored} are on disk")
-    require(stored >= said, f"the broker said that its end offset is {said}; on disk it is {stored}")
-    most = (requests + CONNECTIONS) * records_per_request
-    require(stored <= most, f"{stored} records are on disk, but at most {most} were sent")
-    require(found["problems"] == 0, f"{found['problems']} batches on disk are not sound")
-    if all_differ:
-        require(found["different"] == found["values"], "records are on disk twice")
-    return {"records_acknowledged": acknowledged, "records_stored": stored, "values_compared": found["values"]}
+    service.start()
+    now = service.end_offset(topic)
+    require(now >= said, f"the broker said that its end offset is {said}; after its restart it is {now}")
+    acknowledged, sent = requests * records_per_request, (requests + CONNECTIONS) * records_per_request
+    return require_read_back(service.port, topic, acknowledged, sent, all_differ=all_differ)

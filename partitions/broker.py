@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 _GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
 _FRESH_S = 1.0
 """For so long it is believed that a topic is unknown, once the controller was asked."""
+_LOOK_MS = 1_500
+"""A leader is looked for at least so long before a fetch takes what the replica here has."""
 _LEADERS_MS = 3_000
 """A new topic's leaders are waited for no longer than this before its creation is answered."""
 
@@ -70,7 +72,7 @@ class Broker:
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
         self._topics = Topics(self._shared)
         self._assignments = Assignments(node, metadata, self._topics, self.counters)
-        self._changes = TopicChanges(settings, metadata, self._topics, surroundings.random, surroundings.wall_ms)
+        self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space)
         self._groups = CommittedOffsets(
             node, self._router, self._topics, self._find_replica, settings.metadata_growth_bytes_max
@@ -388,15 +390,15 @@ class Broker:
 
     def metrics(self) -> dict[str, float]:
         """Gauges, computed when somebody asks; the totals are in `counters`."""
-        replicas = [replica.describe() for replica in self._assignments.replicas.values()]
+        replicas = [replica.group for replica in self._assignments.replicas.values()]
         groups = self.node.status().groups
         return {
             "topics": len(self._topics),
             "partitions": len(replicas),
-            "partitions_unavailable": sum(each.problem is not None for each in replicas),
+            "partitions_unavailable": sum(each.damage is not None or each.is_closed for each in replicas),
             "partitions_led": groups.led,
             "partitions_leaderless": groups.leaderless,
-            "log_bytes": sum(each.size_bytes for each in replicas),
+            "log_bytes": sum(each.log.segments.size_bytes for each in replicas),
             "pending_bytes": self._shared.budget.used,
             "metadata_applied_index": self.metadata.state.applied_index,
         }
@@ -418,4 +420,4 @@ def joined(host: str, port: int) -> str:
 
 def _patient(deadline: Deadline) -> Deadline:
     """How long a leader is looked for: a fetch that does not want to wait for records still wants an answer."""
-    return Deadline(max(deadline, deadline_in(_LEADERS_MS)))
+    return Deadline(max(deadline, deadline_in(_LOOK_MS)))

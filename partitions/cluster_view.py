@@ -34,7 +34,9 @@ _STATUS: Final = "view.broker"
 ASK_MS: Final = 1_500
 """How long a node may take before it counts as down."""
 _ASKED_AT_ONCE: Final = 4_000
-_DOWN = "no answer"
+_SLICE: Final = 64
+"""Replicas described in one turn of the loop."""
+_DOWN: Final = "no answer"
 
 Disk = Mapping[str, str | int]
 
@@ -83,10 +85,12 @@ class ClusterView:
         self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
     ) -> dict[bytes, list[Any]]:
         asked = [each for each in partitions if any(replica.node_id == node for replica in each.assigned)]
-        if node == self._me:
-            local = {each.group_id.bytes: self._local(each) for each in asked}
-            return {key: row for key, row in local.items() if row is not None}
         rows: dict[bytes, list[Any]] = {}
+        if node == self._me:
+            for each, row in zip(asked, await self._locals(asked), strict=True):
+                if row is not None:
+                    rows[each.group_id.bytes] = row
+            return rows
         for at in range(0, len(asked), _ASKED_AT_ONCE):
             some = asked[at : at + _ASKED_AT_ONCE]
             header = [each.group_id.bytes for each in some]
@@ -97,6 +101,15 @@ class ClusterView:
             for key, row in zip(header, answer.value, strict=True):
                 if row is not None:
                     rows[key] = row
+        return rows
+
+    async def _locals(self, partitions: Sequence[Partition]) -> list[list[Any] | None]:
+        """What the replicas here say; others have the loop now and then meanwhile."""
+        rows = []
+        for number, partition in enumerate(partitions):
+            rows.append(self._local(partition))
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
         return rows
 
     def _local(self, partition: Partition) -> list[Any] | None:
@@ -113,11 +126,9 @@ class ClusterView:
                 wanted = dict.fromkeys(keys)
             case _:
                 raise InvalidArgument(f"a request {_DESCRIBE!r} that cannot be read")
-        found: dict[bytes, list[Any] | None] = {}
-        for topic in self._topics:
-            for partition in topic.partitions:
-                if partition.group_id.bytes in wanted:
-                    found[partition.group_id.bytes] = self._local(partition)
+        partitions = [each for topic in self._topics for each in topic.partitions if each.group_id.bytes in wanted]
+        rows = zip([each.group_id.bytes for each in partitions], await self._locals(partitions), strict=True)
+        found = dict(rows)
         return Answer([found.get(key) for key in wanted])
 
     # brokers

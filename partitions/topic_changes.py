@@ -4,18 +4,20 @@ The local copy of the controller's state is brought up to date first, so what is
 change that was sent and not answered in time may have happened: `DeadlineExceeded`. Called by the broker.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
 from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, TopicExists
-from raftlog.partitions.control import AlterTopicConfigs, CreateTopic, DeleteTopic, place, settings_of
+from raftlog.partitions.control import AlterTopicConfigs, Candidate, CreateTopic, DeleteTopic, place, settings_of
 from raftlog.partitions.control.naming import check_topic_name
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.types import NodeId
 
 REPLICATION_FACTOR = 3
 """Of topics that do not say otherwise, as far as there are so many hosts."""
@@ -27,12 +29,13 @@ class TopicChanges:
     def __init__(
         self,
         settings: BrokerSettings,
+        node: Node,
         metadata: Metadata,
         topics: Topics,
         random: Random,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._settings, self._metadata, self._topics = settings, metadata, topics
+        self._settings, self._node, self._metadata, self._topics = settings, node, metadata, topics
         self._random, self._wall_ms = random, wall_ms
 
     async def create(
@@ -78,8 +81,10 @@ class TopicChanges:
 
     def _command(self, name: str, count: int, factor: int | None, overrides: Mapping[str, str]) -> CreateTopic:
         candidates = self._metadata.state.candidates()
-        hosts = len({candidate.host for candidate in candidates})
-        factor = factor or max(1, min(REPLICATION_FACTOR, hosts))
+        factor = factor or max(1, min(REPLICATION_FACTOR, _host_count(candidates)))
+        alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
+        if _host_count(alive) >= factor:  # a new topic need not wait for a broker that is away
+            candidates = alive
         self._check_insync(self._settings.topic_config.updated(overrides), factor)
         return CreateTopic(
             name,
@@ -89,6 +94,9 @@ class TopicChanges:
             self._wall_ms(),
             name.startswith("__"),
         )
+
+    def _is_alive(self, node: NodeId) -> bool:
+        return node == self._node.identity.node_id or self._node.is_connected(node)
 
     def _check_insync(self, config: TopicConfig, factor: int) -> None:
         if config.min_insync_replicas > factor:
@@ -119,3 +127,7 @@ class TopicChanges:
             return
         command = AlterTopicConfigs(name, topic.row.topic_id, settings_of(new), unset, topic.row.version)
         await self._metadata.submit(command, deadline)
+
+
+def _host_count(candidates: Sequence[Candidate]) -> int:
+    return len({candidate.host for candidate in candidates})

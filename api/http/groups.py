@@ -10,6 +10,7 @@ from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.routing import Router, Target
+from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.types import Offset, TopicPartition
@@ -40,7 +41,11 @@ class GroupHandlers:
         group = target.args[0]
         deadline = deadline_in(timeout_ms(target))
         await self._broker.commit_offsets(group, offsets, deadline=deadline)
-        return await self._answer(group, deadline)
+        try:
+            return await self._answer(group, deadline)
+        except RaftlogError as error:
+            # The commit happened: an answer that says `failed` would be a lie.
+            raise OutcomeUnknown(f"the offsets of {group} were committed, but cannot be read now: {error}") from error
 
     async def _answer(self, group: str, deadline: Deadline) -> web.Response:
         committed = await self._broker.committed_offsets(group, deadline=deadline)

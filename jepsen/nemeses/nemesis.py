@@ -6,16 +6,20 @@ by the fault that ended or stopped it. After `finish` nothing is wrong any more,
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from jepsen.nemeses.schedule import Fault, Way
+from jepsen.nemeses.schedule import FAULT_S_MIN, Fault, Way
 from raftlog.types import TopicPartition
+
+LOOK_S: Final = 0.1
+"""Between two questions whether a broker that was started serves."""
 
 
 class Victims(Protocol):
     """What can be done to the nodes of a system. What a fault did is told in a few words, as seen from outside."""
 
     def is_up(self, node: int) -> bool: ...
+    def is_serving(self, node: int) -> bool: ...
     def kill(self, node: int) -> str: ...
     def launch(self, node: int) -> None: ...
     def pause(self, node: int) -> str: ...
@@ -25,24 +29,41 @@ class Victims(Protocol):
 
 
 class Happened(NamedTuple):
-    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it."""
+    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it.
+
+    `served_s`: when every process that was started at its end served, or was killed again; where nobody was killed, its
+    end.
+    """
 
     kind: str
     what: str
     begin_s: float
     end_s: float
     proof: str
+    served_s: float
+
+
+class _Starting(NamedTuple):
+    """A fault that is over, and whose victims do not serve yet."""
+
+    happened: Happened
+    nodes: tuple[int, ...]
+
+    def without(self, killed: Sequence[int]) -> "_Starting":
+        """Who is killed again is another fault's."""
+        return self._replace(nodes=tuple(node for node in self.nodes if node not in killed))
 
 
 class _Running(NamedTuple):
     fault: Fault
     begin_s: float
+    until_s: float
     hit: tuple[int, ...]
     proof: str
 
 
 class Nemesis:
-    """`note(text, members)` writes into the history."""
+    """`note(text, members)` writes into the history; `now_s` is the time since the beginning of the load."""
 
     def __init__(
         self,
@@ -50,10 +71,13 @@ class Nemesis:
         schedule: Sequence[Fault],
         partitions: Sequence[TopicPartition],
         note: Callable[[str, dict[str, Any]], None],
+        now_s: Callable[[], float],
     ) -> None:
-        self._victims, self._partitions, self._note = victims, partitions, note
+        self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
         self._waiting = sorted(schedule, key=lambda fault: fault.begin_s)
         self._running: list[_Running] = []
+        self._starting: list[_Starting] = []
+        self._next_look_s = 0.0
         self.happened: list[Happened] = []
         """Faults that are over."""
 
@@ -62,36 +86,54 @@ class Nemesis:
         """What is wrong right now, for people to read."""
         return [str(running.fault) for running in self._running]
 
-    def step(self, now_s: float) -> None:
+    def step(self) -> None:
         """Begin and end what is due."""
-        for running in [running for running in self._running if running.fault.end_s <= now_s]:
-            self._end(running, now_s)
+        now_s = self._now_s()
+        for running in [running for running in self._running if running.until_s <= now_s]:
+            self._end(running)
         while self._waiting and self._waiting[0].begin_s <= now_s:
-            self._begin(self._waiting.pop(0), now_s)
+            self._begin(self._waiting.pop(0))
+        if self._starting and now_s >= self._next_look_s:
+            self._look()
+            self._next_look_s = now_s + LOOK_S
 
-    def finish(self, now_s: float) -> None:
-        """End everything, begin nothing."""
+    def finish(self) -> None:
+        """End everything, begin nothing. Whoever does not serve yet is not waited for."""
         self._waiting.clear()
         for running in list(self._running):
-            self._end(running, now_s)
+            self._end(running)
+        for starting in self._starting:
+            self.happened.append(starting.happened._replace(served_s=self._now_s()))
+        self._starting.clear()
+        self.happened.sort(key=lambda happened: happened.begin_s)
 
-    def _begin(self, fault: Fault, now_s: float) -> None:
+    def _look(self) -> None:
+        """Who serves again by now."""
+        for starting in list(self._starting):
+            if all(self._victims.is_serving(node) for node in starting.nodes):
+                self._starting.remove(starting)
+                self.happened.append(starting.happened._replace(served_s=self._now_s()))
+
+    def _begin(self, fault: Fault) -> None:
         if fault.of_leader is not None:
             leader = self._victims.leader(self._partitions[fault.of_leader])
             fault = fault if leader is None else fault.aimed_at(leader)
+        began_s = self._now_s()  # it may have taken a while to find out who leads
         hit = tuple(node for node in fault.nodes if self._victims.is_up(node))
         if fault.kind == "cut":
             self._victims.cut(fault.ways)
             proof = "the proxy between the brokers confirmed it"
         elif fault.kind == "kill":
             proof = "; ".join(self._victims.kill(node) for node in hit)
+            self._starting = [starting.without(hit) for starting in self._starting]
         else:
             proof = "; ".join(self._victims.pause(node) for node in hit)
-        self._running.append(_Running(fault, now_s, hit, proof))
+        until_s = max(fault.end_s, began_s + FAULT_S_MIN)
+        self._running.append(_Running(fault, began_s, until_s, hit, proof))
         self._say("begins", fault, proof or "nothing, all of them were down")
 
-    def _end(self, running: _Running, now_s: float) -> None:
-        fault = running.fault
+    def _end(self, running: _Running) -> None:
+        fault, now_s = running.fault, self._now_s()
         self._running.remove(running)
         if fault.kind == "cut":
             others = [other for other in self._running if other.fault.kind == "cut"]
@@ -103,7 +145,11 @@ class Nemesis:
             for node in running.hit:
                 self._victims.resume(node)
         if fault.kind == "cut" or running.hit:
-            self.happened.append(Happened(fault.kind, str(fault), running.begin_s, now_s, running.proof))
+            happened = Happened(fault.kind, str(fault), running.begin_s, now_s, running.proof, now_s)
+            if fault.kind == "kill":
+                self._starting.append(_Starting(happened, running.hit))
+            else:
+                self.happened.append(happened)
         self._say("ends", fault, "")
 
     def _say(self, phase: str, fault: Fault, proof: str) -> None:

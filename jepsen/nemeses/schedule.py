@@ -16,8 +16,8 @@ FaultKind = Literal["kill", "pause", "cut"]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 Way = tuple[int, int]
 
-WARM_UP_S: Final = 2.0
-QUIET_END_S: Final = 1.5
+WARM_UP_S: Final = 1.0
+QUIET_END_S: Final = 1.0
 """Before the end of the load nothing begins any more, and everything has ended."""
 WINDOW_S_MIN: Final = 2.5
 WINDOW_S_MAX: Final = 8.0

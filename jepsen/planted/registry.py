@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.planted import membership, replicating, storing, voting
+from jepsen.planted import clustering, membership, replicating, storing, voting
 from jepsen.planted.bug import PlantedBug
 
 BUGS: Final[dict[str, PlantedBug]] = {
@@ -126,6 +126,46 @@ BUGS: Final[dict[str, PlantedBug]] = {
             storing.forget_boundary_term,
             ("boundary-term",),
             found_within=12,
+        ),
+        PlantedBug(
+            "route-to-deposed-leader",
+            "a request goes to a node that no longer leads, and is served there",
+            clustering.route_to_deposed_leader,
+            ("stale-end", "known-offset-out-of-range"),
+            found_within=3,
+            level="broker",
+        ),
+        PlantedBug(
+            "bootstrap-group-again",
+            "a group that exists is begun again from its creation, and forgets its log and its votes",
+            clustering.bootstrap_group_again,
+            ("replica-gone", "lost-write", "durable-lost", "term-back", "voted-twice"),
+            found_within=1,
+            level="broker",
+        ),
+        PlantedBug(
+            "answer-before-commit",
+            "after a change of leader records are acknowledged that are not committed",
+            clustering.answer_before_commit,
+            ("acknowledged-uncommitted", "lost-write", "inconsistent-offset"),
+            found_within=1,
+            level="broker",
+        ),
+        PlantedBug(
+            "resurrect-deleted-topic",
+            "records of a deleted topic show in another one of the same name",
+            clustering.resurrect_deleted_topic,
+            ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
+            found_within=4,
+            level="broker",
+        ),
+        PlantedBug(
+            "found-without-all",
+            "seeds that do not see each other each found a cluster from the same list",
+            clustering.found_without_all,
+            ("two-clusters",),
+            found_within=1,
+            level="founding",
         ),
     )
 }

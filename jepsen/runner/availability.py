@@ -14,7 +14,7 @@ from jepsen.nemeses.nemesis import Happened
 from raftlog.types import TopicPartition
 
 SETTLED_S: Final = 2.0
-"""After a fault has ended the cluster may still be busy with it; then quiet time begins."""
+"""After a fault has ended, and its victims serve, the cluster may still be busy with it; then quiet time begins."""
 
 
 class FaultFigures(NamedTuple):
@@ -33,7 +33,7 @@ class FaultFigures(NamedTuple):
 
 
 class QuietFigures(NamedTuple):
-    """Sends that were invoked while nothing had been wrong for a while, and how many of them were acknowledged."""
+    """Sends that began and ended while nothing was wrong, nor had been for a while, and how many were acknowledged."""
 
     seconds: float
     sends: int
@@ -53,14 +53,14 @@ class Availability:
     def __init__(self) -> None:
         self._done: dict[str, list[int]] = {"ok": [], "fail": [], "info": []}
         self._by_partition: dict[TopicPartition, list[int]] = {}
-        self._sends: list[tuple[int, bool]] = []
+        self._sends: list[tuple[int, int, bool]] = []
 
     def note(self, invoked_ns: int, completed_ns: int, outcome: str, place: TopicPartition, *, asked_all: bool) -> None:
         """Completions come in the order of time. `asked_all`: with `acks=all`, so that it could be acknowledged."""
         if not asked_all:
             return
         self._done[outcome].append(completed_ns)
-        self._sends.append((invoked_ns, outcome == "ok"))
+        self._sends.append((invoked_ns, completed_ns, outcome == "ok"))
         if outcome == "ok":
             self._by_partition.setdefault(place, []).append(completed_ns)
 
@@ -80,12 +80,12 @@ class Availability:
         )
 
     def quiet(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> QuietFigures:
-        """While no fault was under way, nor had ended lately, within the load."""
-        spans = quiet_spans([(fault.begin_s, fault.end_s + SETTLED_S) for fault in faults], length_s)
+        """While no fault was under way, nor had been lately, within the load."""
+        spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
         sends = succeeded = 0
         for since, until in spans:
             begin, end = begin_ns + round(since * 1e9), begin_ns + round(until * 1e9)
-            inside = [is_ok for invoked, is_ok in self._sends if begin <= invoked < end]
+            inside = [is_ok for invoked, done, is_ok in self._sends if begin <= invoked and done < end]
             sends, succeeded = sends + len(inside), succeeded + sum(inside)
         return QuietFigures(sum(until - since for since, until in spans), sends, succeeded)
 

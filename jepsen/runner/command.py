@@ -81,7 +81,7 @@ def test(
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn)
     folder = Store(store, options)
     try:
-        with _ending_on_sigterm(), _Bar(quiet=as_json) as bar:
+        with _ending_on_sigterm(), _Bar() as bar:
             results = run(options, RealCluster(nodes, folder.data), folder, bar.tell)
     except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the log
         traceback.print_exc()
@@ -89,7 +89,7 @@ def test(
     if results["verdict"] == "valid" and not keep:
         folder.drop_data()
     click.echo(orjson.dumps(results) if as_json else (folder.path / "report.txt").read_text(), nl=as_json)
-    sys.exit(_exit_code(results))
+    sys.exit(exit_code(results))
 
 
 def run(options: RunOptions, system: System, store: Store, progress: TellProgress) -> dict[str, Any]:
@@ -112,19 +112,22 @@ def _timeline(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _exit_code(results: dict[str, Any]) -> int:
+def exit_code(results: dict[str, Any]) -> int:
     if results["broken"] is not None and results["verdict"] != "invalid":
         return INTERRUPTED if results["broken"] == "interrupted" else COULD_NOT_RUN
     return EXIT_CODES[results["verdict"]]
 
 
 class _Bar:
-    """Progress on a terminal, on stderr; nothing elsewhere."""
+    """Progress on stderr: a bar on a terminal, elsewhere a line for each stage and each change of faults."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[told]}"))
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
+        console = Console(stderr=True)
+        self._is_terminal = console.is_terminal
+        self._progress = Progress(*columns, console=console, transient=True, disable=not self._is_terminal)
         self._task = self._progress.add_task("", total=1.0, told="")
+        self._said = ""
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -136,9 +139,13 @@ class _Bar:
         self._progress.stop()
 
     def tell(self, stage: str, share: float, figures: dict[str, int], under_way: list[str]) -> None:
+        faults = "; ".join(under_way)
         told = "  ".join(f"{figures.get(name, 0):,} {name}" for name in ("ok", "fail", "info"))
-        faults = f"  {'; '.join(under_way)}" if under_way else ""
-        self._progress.update(self._task, description=stage, completed=share, told=told + faults)
+        self._progress.update(self._task, description=stage, completed=share, told=f"{told}  {faults}")
+        line = f"{stage}: {faults}" if faults else stage
+        if not self._is_terminal and line != self._said:
+            self._said = line
+            click.echo(line, err=True)
 
 
 class _ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function

@@ -26,6 +26,10 @@ class Finding(NamedTuple):
         return self._asdict()
 
 
+WORST_FIRST: Final = ("lost-write", "inconsistent-offset", "duplicate", "aborted-read", "phantom", "replicas-differ")
+"""Kinds that come first in a report; the others follow in the order of their discovery."""
+
+
 class Findings:
     """All of them are counted, and a bounded number of each kind is kept."""
 
@@ -37,6 +41,11 @@ class Findings:
         count = self.counts[finding.kind] = self.counts.get(finding.kind, 0) + 1
         if count <= SHOWN_MAX:
             self.shown.append(finding)
+
+    def worst_first(self) -> list[Finding]:
+        """Those that are kept, one kind after another."""
+        kinds = [*(kind for kind in WORST_FIRST if kind in self.counts), *self.counts]
+        return sorted(self.shown, key=lambda finding: kinds.index(finding.kind))
 
     def add_counted(self, kind: str, count: int) -> None:
         """Further ones of a kind, whose details somebody else has dropped."""

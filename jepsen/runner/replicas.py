@@ -26,18 +26,22 @@ _VERIFY_S_MAX: Final = 120.0
 
 def judge_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int]) -> list[Finding]:
     """What is wrong with the replicas of these partitions. `ends` is exclusive."""
+    directories = [_directory(path, place) for place in ends for path in data_dirs.values()]
+    return compare_replicas(data_dirs, ends) + _verify([directory for directory in directories if directory.is_dir()])
+
+
+def compare_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int]) -> list[Finding]:
+    """Whether all of them are there, and hold the same up to the ends."""
     findings: list[Finding] = []
-    directories: list[Path] = []
     for place, end in ends.items():
         present = {
             node: directory for node, path in data_dirs.items() if (directory := _directory(path, place)).is_dir()
         }
-        directories += present.values()
         if len(present) < min(3, len(data_dirs)):
             findings.append(Finding("missing-replica", f"{place} is on nodes {sorted(present)} alone"))
         findings += _compare(place, present, end)
         findings += _count_copies(place, present, end)
-    return findings + _verify(directories)
+    return findings
 
 
 def _directory(data_dir: Path, place: TopicPartition) -> Path:

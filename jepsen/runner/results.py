@@ -17,14 +17,14 @@ from jepsen.runner.verdict import Judged, Word, doubts, word_for
 _WIDTH: Final = 140
 _COMPLAINTS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', "Traceback")
 _COMPLAINTS_SHOWN: Final = 5
-_REPORT_FINDINGS: Final = 30
+_REPORT_OF_A_KIND: Final = 3
 
 
 def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapping[str, str]) -> dict[str, Any]:
     """Everything that `results.json` holds. `judged.findings` gets what was found outside of the history."""
     for finding in outcome.findings:
         judged.findings.add(finding)
-    doubted = doubts(judged, PARTITIONS, outcome.schedule, outcome.happened)
+    doubted = doubts(judged, PARTITIONS, options.faults, outcome.happened)
     if outcome.broken is not None:
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     word = word_for(judged.findings, doubted)
@@ -36,7 +36,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "doubts": doubted,
         "broken": outcome.broken,
         "anomalies": judged.findings.counts,
-        "findings": [finding.as_json() for finding in judged.findings.shown],
+        "findings": [finding.as_json() for finding in judged.findings.worst_first()],
         "options": options._asdict(),
         "command": options.command,
         "commit": _commit(),
@@ -96,8 +96,14 @@ def _print_findings(console: Console, results: Mapping[str, Any]) -> None:
     if not results["anomalies"]:
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in results["anomalies"].items())
-    console.print(f"found: {kinds} (at most {SHOWN_MAX} of each are kept)", markup=False)
-    for finding in results["findings"][:_REPORT_FINDINGS]:
+    console.print(
+        f"found: {kinds} (the first {_REPORT_OF_A_KIND} of each follow, {SHOWN_MAX} are in results.json)", markup=False
+    )
+    shown: dict[str, int] = {}
+    for finding in results["findings"]:
+        shown[finding["kind"]] = shown.get(finding["kind"], 0) + 1
+        if shown[finding["kind"]] > _REPORT_OF_A_KIND:
+            continue
         console.print(f"- {finding['kind']}: {finding['what']}", markup=False)
         for line in finding["evidence"]:
             console.print(f"      {line}", markup=False, soft_wrap=True)
@@ -135,7 +141,7 @@ def _sentence(results: Mapping[str, Any]) -> str:
 
 def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("at", "for", "fault", box=None, header_style="bold")
-    for name in ("no write", "worst partition", "ok", "refused", "unknown"):
+    for name in ("serve again after", "no write", "worst partition", "ok", "refused", "unknown"):
         table.add_column(name, justify="right")
     for each in faults:
         fault = each["fault"]
@@ -143,6 +149,7 @@ def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
             f"{fault['begin_s']:.1f} s",
             f"{fault['end_s'] - fault['begin_s']:.1f} s",
             fault["what"],
+            f"{fault['served_s'] - fault['end_s']:.1f} s" if fault["kind"] == "kill" else "",
             f"{each['without_write_s']:.2f} s",
             f"{each['worst_partition_s']:.2f} s {each['worst_partition']}",
             f"{each['acknowledged']:,}",

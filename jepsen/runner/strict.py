@@ -24,7 +24,7 @@ DESERVED: Final = frozenset(
 )
 """Names of errors that faults explain. A record of a JSON request names a code instead."""
 DESERVED_CODES: Final = frozenset(("50302", "50303", "42901", "50401"))
-_LINE_MAX: Final = 500
+_LINE_MAX: Final = 300
 
 
 class StrictJudge:
@@ -33,6 +33,7 @@ class StrictJudge:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._epochs: dict[str, dict[int, tuple[int, str]]] = {}
+        self._contradicted: set[tuple[str, int]] = set()
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
@@ -57,7 +58,8 @@ class StrictJudge:
     def _note(self, partition: str, offset: int, epoch: int, line: bytes) -> None:
         known = self._epochs.setdefault(partition, {})
         first = known.setdefault(offset, (epoch, _shown(line)))
-        if first[0] != epoch:
+        if first[0] != epoch and (partition, offset) not in self._contradicted:
+            self._contradicted.add((partition, offset))
             what = f"{partition} offset {offset} was under leader epoch {first[0]} and under {epoch}"
             self._findings.add(Finding("leader-epoch", what, (first[1], _shown(line))))
 

@@ -118,15 +118,19 @@ class Trial:
         self._begin_ns = begin_ns - self._epoch_ns
         nodes = sorted(self._system.addresses)
         self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(PARTITIONS))
-        nemesis = self._nemesis = Nemesis(self._system, self._schedule, PARTITIONS, self._note)
+
+        def now_s() -> float:
+            return (MERGED_CLOCK() - begin_ns) / 1e9
+
+        nemesis = self._nemesis = Nemesis(self._system, self._schedule, PARTITIONS, self._note, now_s)
         load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
-        while (now_s := (MERGED_CLOCK() - begin_ns) / 1e9) < options.seconds:
-            nemesis.step(now_s)
+        while now_s() < options.seconds:
+            nemesis.step()
             self._note_deaths()
             self._figures = load.listen()
-            self._tell("load", now_s / options.seconds, nemesis.under_way)
+            self._tell("load", now_s() / options.seconds, nemesis.under_way)
             time.sleep(LOOK_S)
-        nemesis.finish((MERGED_CLOCK() - begin_ns) / 1e9)
+        nemesis.finish()
         self._tell("last answers", 1)
         self._figures = load.wait()
 

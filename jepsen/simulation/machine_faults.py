@@ -189,6 +189,8 @@ class MachineFaults(ABC, Generic[M]):
         self.later(FAULT_S, self.network.heal)
 
     def _reset(self) -> None:
+        if len(self.machines) == 1:
+            return
         a, b = self.random.sample(self.everybody(), 2)
         self.network.reset_streams(a.node, b.node)
 

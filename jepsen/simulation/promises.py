@@ -32,6 +32,9 @@ class Promises:
         """The latest term that the replica spoke in. (Messages of one turn to different nodes are in no order.)"""
         self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
         self._durable: dict[ReplicaId, Held] = {}
+        self._told: dict[tuple[ReplicaId, Term], Index] = {}
+        """How much the leader of a term was told that the replica holds durably. A leader that was deposed without
+        knowing it may still commit by what it hears late."""
 
     def saw_message(self, message: Message, log: LogView, term: Term) -> None:
         """`log` is that of the sender, and `term` the one that it is in now: the message may have waited for a sync."""
@@ -79,8 +82,7 @@ class Promises:
         return True
 
     def _has_told(self, voter: ReplicaId, term: Term, index: Index) -> bool:
-        held = self._durable.get(voter)
-        return held is not None and held.told_in == term and held.told >= index
+        return self._told.get((voter, term), 0) >= index
 
     def has_promised(self, replica: ReplicaId) -> bool:
         """Whether the replica said that it holds anything durably."""
@@ -113,6 +115,8 @@ class Promises:
             )
 
     def _hear_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
+        if durable > self._told.get((sender, term), 0):
+            self._told[sender, term] = durable
         held = self._durable.get(sender)
         if held is not None and held.told_in == term and held.told >= durable:
             return

@@ -33,6 +33,7 @@ host, once; what others ask is answered for as long as the process lives.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from enum import Enum
@@ -313,10 +314,9 @@ class FirstStart:
             self._holders[view.replica] = None
 
     async def _wait(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._news.wait(), seconds)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
 
     # what others ask
 

@@ -75,6 +75,8 @@ class Metadata:
         self._heard_at: float | None = None
         """When a leader of group 0 was last heard, before the one of now."""
         self._told: Peers | None = None
+        self._is_founded = False
+        """All seeds of the record that is held here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
         node.is_established = self._is_established
 
@@ -87,6 +89,8 @@ class Metadata:
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
         metadata._check_settings()
+        if metadata._file.record is not None:  # a crash may have come between the two files
+            node.join_cluster(str(metadata._file.record.cluster_id))
         group = metadata._find_group()
         if group is not None:
             metadata._follow(group)
@@ -225,6 +229,7 @@ class Metadata:
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
         roll = first_controller_roll(record.command())
+        self._is_founded = True
         self._tell_peers()
         is_voter = any((voter.node_id, voter.disk_uuid) == me for voter in roll.voters)
         group = self._node.create_group(roll, CONTROLLER)
@@ -292,7 +297,11 @@ class Metadata:
         self.on_applied()
 
     def _tell_peers(self) -> None:
-        """Who else is there, as far as it is known here."""
+        """Who else is there, as far as it is known here; not before the cluster of our record is founded."""
+        record = self._file.record
+        is_seed = record is not None and record.names(self._node.identity.replica)
+        if is_seed and self._copy.group is None and not self._is_founded:
+            return
         told = peers_of(self.state, self._file, self._node.identity.replica)
         if told is None:
             return

@@ -98,7 +98,8 @@ class Leading:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._settings.care_ms / 1000)
+                async with asyncio.timeout(self._settings.care_ms / 1000):
+                    await self._changed.wait()
             self._changed.clear()
             group = self._copy.group
             if group is None or not group.core.has_own_term_commit or not self._copy.is_level:

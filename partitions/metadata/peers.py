@@ -32,12 +32,12 @@ def peers_of(state: ControllerState, file: BootstrapFile, me: ReplicaId) -> Peer
     if record is None and state.bootstrap is None:
         return None
     known: dict[NodeId, Member] = {}
-    if state.broker_of(me) is None:
-        known.update({member.node_id: member for member in file.members})
     absent = sorted(state.absent_seeds()) if state.bootstrap is not None else []
     for seed in record.seeds if record is not None else ():
         if state.bootstrap is None or seed.replica in absent:
             known[seed.node_id] = seed
+    if state.broker_of(me) is None:  # newer than the record, which can name a seed that had no address yet
+        known.update({member.node_id: member for member in file.members})
     for broker in state.all_brokers():
         known[broker.node_id] = Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
     known.pop(me.node_id, None)

@@ -39,6 +39,7 @@ _logger = logging.getLogger(__name__)
 
 KIND: Final = "node"
 """Kind of directory, as its meta file says."""
+_EARLIER_KIND: Final = "broker"
 IDENTITY: Final = "identity"
 JOURNAL: Final = "journal"
 _NOT_OURS: Final = ("lost+found",)
@@ -181,6 +182,11 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
         return
     if not disk.is_directory(path):
         raise StorageError(f"the data directory {path} is a file; name a directory")
+    if _is_earlier_broker(disk, path):
+        raise FormatError(
+            f"{path} was written by an earlier version of raftlog, whose brokers this one does not read; start with an "
+            f"empty directory. What is in it can be copied: each {path}/TOPIC/PARTITION opens with raftlog.Log"
+        )
     if read_meta(disk, path, KIND) is not None or disk.exists(internal(path, IDENTITY)):
         return
     names = [name for name in disk.list_directory(path) if name not in (INTERNAL, *_NOT_OURS)]
@@ -188,6 +194,14 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
         raise FormatError(
             f"{path} is not a raftlog data directory and is not empty (it holds {names[0]!r}); name an empty directory"
         )
+
+
+def _is_earlier_broker(disk: Disk, path: str) -> bool:
+    """Whether it is the directory of a broker from before clusters. What is wrong with any other one is said later."""
+    try:
+        return read_meta(disk, path, _EARLIER_KIND) is not None
+    except FormatError:
+        return False
 
 
 def _other_cluster(path: str, known: str | None, wanted: str) -> str:

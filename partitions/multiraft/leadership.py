@@ -34,7 +34,8 @@ class LeaderWaits:
         waiting = self._waiting.setdefault(key, {})
         waiting[change] = None
         try:
-            await asyncio.wait_for(change, max(0.0, deadline - loop.time()))
+            async with asyncio.timeout_at(deadline):  # `wait_for` would lose a cancellation in a turn with a change
+                await change
         except TimeoutError:
             return False
         finally:

@@ -203,6 +203,7 @@ class Node:
             self._failure = self._failure or error
             raise
         finally:
+            self._remembered.stop()
             self._waits.wake_all()
             await self.surroundings.close(failure is None)
             self._directory.close()

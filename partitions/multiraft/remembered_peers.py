@@ -38,6 +38,11 @@ class RememberedPeers:
         """What the file holds, or will once the save under way is done."""
         self._saved_at = 0.0
         self._is_saving = False
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Nothing more is saved: the process ends."""
+        self._is_over = True
 
     def restore(self) -> None:
         """Give the memory back what an earlier life saw; blocking."""
@@ -63,7 +68,7 @@ class RememberedPeers:
             return False
         self._saved, self._saved_at, self._is_saving = records, now, True
         try:
-            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._done)
+            submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._done, lambda: self._is_over)
         except OSError as error:
             self._done(error)
         return True

@@ -32,13 +32,23 @@ def write_sealed(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) ->
 
 
 def submit_sealed(
-    disk: Disk, path: str, kind: str, fields: Mapping[str, Any], done: Callable[[OSError | None], None]
+    disk: Disk,
+    path: str,
+    kind: str,
+    fields: Mapping[str, Any],
+    done: Callable[[OSError | None], None],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """The same without blocking for the syncs: `done` is called later, once. Raises `OSError`, and then never calls."""
+    """The same without blocking for the syncs: `done` is called later, once. Raises `OSError`, and then never calls.
+
+    Once `is_over`, the disk takes no syncs any more: the old file stays, and nobody is called.
+    """
     file = _write_beside(disk, path, kind, fields)
 
     def synced(error: OSError | None) -> None:
         file.close()
+        if is_over():
+            return
         if error is not None:
             done(error)
             return

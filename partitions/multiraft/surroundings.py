@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.runtime.rpc import Answer, Call, Channel, Identity, PeerMemory, PeerStatus, Refusal, TcpTransport
@@ -56,9 +56,6 @@ async def _nothing(_: bool) -> None:
     return None
 
 
-_SYNC_DIRECTORIES_AT_ONCE: Final = 16
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """`random` must differ from start to start: the lives of a process and new disks are told apart by it."""
@@ -67,8 +64,6 @@ class Surroundings:
     make_transport: Callable[[Callable[[], Identity]], NodeTransport]
     random: Random
     wall_ms: Callable[[], int]
-    sync_directories: Callable[[Sequence[str]], None]
-    """Blocks until all are durable; raises `OSError`."""
     close: Callable[[bool], Awaitable[None]] = _nothing
     """Called at the end; whether submitted syncs should be waited for."""
 
@@ -83,12 +78,8 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
         return TcpTransport(identity, random, settings.rpc, tls=settings.tls, insecure=settings.insecure)
 
-    def sync_directories(paths: Sequence[str]) -> None:
-        with ThreadPoolExecutor(min(len(paths), _SYNC_DIRECTORIES_AT_ONCE), thread_name_prefix="sync") as pool:
-            list(pool.map(lambda path: disk.sync([], [path]), paths))
-
     async def close(waits: bool) -> None:
         # A sync that hangs must not hold the process up when it fails.
         await asyncio.to_thread(executor.shutdown, waits)
 
-    return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, sync_directories, close)
+    return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)

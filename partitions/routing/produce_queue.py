@@ -168,7 +168,8 @@ class ProduceQueue:
             pending = queue.popleft()
             if pending.deadline <= now:
                 self._fail_expired(pending)
-            if pending.is_abandoned:
+                dropped += pending.size
+            elif pending.is_abandoned:
                 dropped += pending.size
             else:
                 taken.append(pending)

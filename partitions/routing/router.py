@@ -74,19 +74,21 @@ class Router:
     ) -> T:
         """Ask the leader to read something. Raises `NoLeader` when none was found before the deadline.
 
-        At least one attempt is made, also when the deadline has passed: what is there can be had at once.
+        The last attempt, when nobody leads as far as the replica here knows, asks that one: what is committed there can
+        be read without a leader, though there may be more.
         """
         loop = asyncio.get_running_loop()
         while True:
-            leader = self.leader_of(partition)
+            leader, replica = self.leader_of(partition), partition.replica
+            is_over = loop.time() >= deadline
             try:
                 if leader is not None and leader != self.me:
                     return await there(leader)
-                if partition.replica is None:
+                if replica is None or (leader is None and not is_over):
                     raise NotLeader(f"{partition.name}: no leader is known")
-                return await here(partition.replica)  # without any leader, what is committed here can be read
+                return await here(replica)
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
-                if loop.time() >= deadline:
+                if is_over:
                     raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
                 await self._after(partition, error, deadline)
 

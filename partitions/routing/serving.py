@@ -4,11 +4,12 @@ Every request names the topic by its uuid, so that one of a deleted topic never 
 What is malformed is refused; batches are validated here again. Called by the node's requests.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, NotLeader, Unavailable
+from raftlog.errors import DeadlineExceeded, InvalidArgument, NotLeader, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
@@ -46,7 +47,11 @@ class DataRequests:
                 batches.append(bytearray(batch))
         if not batches:
             raise _malformed(PRODUCE)
-        return Answer(list(await replica.append(batches, acks)))
+        try:
+            async with asyncio.timeout_at(request.deadline):
+                return Answer(list(await replica.append(batches, acks)))
+        except TimeoutError:
+            raise DeadlineExceeded(f"{replica.name}: appended, and not committed before the deadline") from None
 
     async def _fetch(self, request: Request) -> Answer:
         replica, deadline, header = self._asked(request, FETCH)

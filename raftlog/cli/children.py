@@ -6,6 +6,7 @@ A child gets SIGTERM from the kernel when its parent is gone, whatever happened 
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -71,24 +72,27 @@ class Child:
         return await self._process.wait()
 
     async def end(self) -> int:
-        """SIGTERM, and SIGKILL when that was not enough; the exit code."""
+        """SIGTERM, and SIGKILL when that was not enough; the exit code. One that has not come as far as to take SIGTERM
+        in its own way is ended by it, and that is as good."""
         if self._process is None:
             return 0
         self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
-                return await self._process.wait()
+                code = await self._process.wait()
         except TimeoutError:
             self._signal(signal.SIGKILL)
             return await self._process.wait()
+        return 0 if code == -signal.SIGTERM else code
 
     def how_it_ended(self) -> str:
-        """Exit code or signal, and the last line that it wrote to its log."""
+        """The signal, or the exit code and the last line that it wrote to its log."""
         code = self._process.returncode if self._process is not None else None
         assert code is not None, f"{self.name} has not ended"
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}"
         words = self._last_words()
-        return f"{how}: {words}" if words else how
+        return f"exit code {code}: {words}" if words else f"exit code {code}"
 
     def _open_log(self) -> IO[bytes] | None:
         if self._log_path is None:
@@ -104,8 +108,10 @@ class Child:
         return said.splitlines()[-1].removeprefix("error: ") if said else ""
 
     def _signal(self, number: signal.Signals) -> None:
+        """Not by `send_signal`, which would take the exit code of an ended child away from the loop's watcher."""
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and the loop has not been told yet
+                os.kill(self._process.pid, number)
 
 
 class _EndWithParent:

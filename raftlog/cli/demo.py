@@ -25,7 +25,7 @@ GROUP = "billing"
 
 
 @click.command()
-@option("--records", type=click.IntRange(min=1), default=2000, help="Acknowledged records after which a kill comes.")
+@option("--records", type=click.IntRange(min=1), default=1000, help="Acknowledged records after which a kill comes.")
 @option("--kills", type=click.IntRange(min=1), default=2, help="How often the leader is killed.")
 @json_option("Print the result as JSON, instead of the trace.")
 def demo(records: int, kills: int, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import click
 import orjson
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from raftlog.cli.children import Child
@@ -150,32 +151,36 @@ class _Dev:
         raise CommandFailed("all nodes have ended")
 
     async def _until_writable(self) -> str:
-        waiting = {node.node_id for node in self._nodes}
-        with self._console.status("") if self._console.is_terminal and not self._as_json else nullcontext() as status:
-
-            async def ready(node: DevNode) -> dict[str, Any]:
-                line: dict[str, Any] = orjson.loads(await node.child.ready_line())
-                waiting.discard(node.node_id)
-                return line
-
-            def show_progress() -> None:
-                if status is not None:
-                    status.update(f"waiting for {', '.join(f'node {number}' for number in sorted(waiting))}")
-
-            show_progress()
+        is_shown = self._console.is_terminal and not self._as_json
+        with self._console.status("") if is_shown else nullcontext() as status:
             try:
                 async with asyncio.timeout(START_SECONDS_MAX):
-                    starting = [asyncio.ensure_future(ready(node)) for node in self._nodes]
-                    for next_ready in asyncio.as_completed(starting):
-                        await next_ready
-                        show_progress()
+                    lines = await self._all_ready(status)
                     await self._until_led()
             except TimeoutError:
                 raise CommandFailed(
                     f"the cluster is not ready after {START_SECONDS_MAX:g} s; the logs are in "
                     f"{Path(self._nodes[0].data_dir).parent}"
                 ) from None
-        return str((await starting[0])["cluster_id"])
+        return str(lines[0]["cluster_id"])
+
+    async def _all_ready(self, status: Status | None) -> list[dict[str, Any]]:
+        """The ready lines. Raises `CommandFailed` with the first node that ends instead."""
+        waiting = {node.node_id: node for node in self._nodes}
+
+        async def ready(node: DevNode) -> dict[str, Any]:
+            line: dict[str, Any] = orjson.loads(await node.child.ready_line())
+            del waiting[node.node_id]
+            if status is not None:
+                status.update(f"waiting for {', '.join(f'node {number}' for number in waiting)}")
+            return line
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                starting = [group.create_task(ready(node)) for node in self._nodes]
+        except* CommandFailed as failed:
+            raise failed.exceptions[0] from None
+        return [task.result() for task in starting]
 
     async def _until_led(self) -> None:
         """A cluster can be written to once its controller has a leader."""

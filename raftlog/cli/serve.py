@@ -23,10 +23,12 @@ from raftlog.cli import logs
 from raftlog.cli.cluster_options import cluster_options, cluster_settings_from, is_loopback
 from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.workers import supervise, workers_option
 from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.runtime.heap import Collections
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +115,7 @@ def _tuning_options(function: Any) -> Any:
     help="Allow addresses that other machines can reach: anyone there can read and write everything.",
 )
 @cluster_options
+@workers_option
 @option(
     "--partitioner",
     envvar="RAFTLOG_PARTITIONER",
@@ -148,11 +151,15 @@ def serve(
     topic_config: dict[str, str],
     log_level: str,
     log_format: str,
+    workers: int,
     **settings: Any,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C. Once it serves, one line on stdout says where."""
     if not __debug__:
         raise CommandFailed("raftlog serve does not run under python -O: its assertions guard the data; leave -O out")
+    if workers > 1:
+        supervise(click.get_current_context().params)
+        return
     host, port = split_address(http, "--http")
     if not insecure and not is_loopback(host):
         raise click.UsageError(
@@ -185,6 +192,7 @@ async def _serve(
     settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str
 ) -> None:
     _raise_open_files()
+    Collections().begin()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -419,8 +419,9 @@ class Group:
         self.closed_by = self.closed_by or why
         self._trimming.end()
         self._open.end(why)
-        for read in list(self._reads):
-            read.set_exception(LogClosed(f"{self.path}: {why}"))
+        for read in self._reads:
+            if not read.done():
+                read.set_exception(LogClosed(f"{self.path}: {why}"))
         if self.on_end is not None:
             self.on_end()
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.http import ask
@@ -164,6 +164,18 @@ class Cluster:
                     raise BrokerFailed(f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
                 time.sleep(POLL_SECONDS)
 
+    def wait_unhealthy(self, reason: str, timeout_s: float = READY_SECONDS_MAX) -> list[str]:
+        """Until a node that runs, and is not paused, names a reason that contains this text; all its reasons."""
+        until = time.monotonic() + timeout_s
+        while True:
+            named = [list(map(str, self._health(node).get("unhealthy_reasons", []))) for node in self._awake()]
+            for reasons in named:
+                if any(reason in each for each in reasons):
+                    return reasons
+            if time.monotonic() >= until:
+                raise BrokerFailed(f"no node names {reason!r} after {timeout_s:g} s; they name {named}")
+            time.sleep(POLL_SECONDS)
+
     def leader(
         self,
         topic: str,
@@ -197,7 +209,7 @@ class Cluster:
         except BrokerFailed:
             return False
 
-    def _health(self, node: ClusterNode) -> dict[str, object]:
+    def _health(self, node: ClusterNode) -> dict[str, Any]:
         try:
             return dict(node.get("/v1/cluster/health_overview", ASK_SECONDS_MAX))
         except BrokerFailed as error:

@@ -52,7 +52,13 @@ def pytest_runtest_makereport(
     """Add the logs of the brokers to the report of a test that failed."""
     report = yield
     if report.failed and report.when == "call":
-        for cluster in item.stash.get(_started, []):
+        for cluster in _clusters_of(item):
             for number, text in cluster.logs().items():
                 report.sections.append((f"log of raftlog node {number}", text[-LOG_SHOWN_CHARACTERS:]))
     return report
+
+
+def _clusters_of(item: pytest.Item) -> list[Cluster]:
+    """Those that it started, and those that fixtures of the test's own gave it."""
+    given = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Cluster)]
+    return list(dict.fromkeys([*item.stash.get(_started, []), *given]))

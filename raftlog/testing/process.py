@@ -131,6 +131,13 @@ class BrokerProcess:
             raise BrokerFailed(f"{self.name} did not stop within {timeout_s:g} s{self.last_words()}")
         return code
 
+    def wait(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
+        """Until it ends by itself; the exit code. Raises `BrokerFailed` when it does not."""
+        code = self._reap(timeout_s)
+        if code is None:
+            raise BrokerFailed(f"{self.name} still runs after {timeout_s:g} s")
+        return code
+
     def pause(self) -> None:
         """SIGSTOP: it stands still, and its connections stay."""
         self._signal(signal.SIGSTOP)

@@ -1,5 +1,11 @@
 """`raftlog dev`: where its nodes are, and what an earlier run decides."""
 
+import json
+import os
+import signal
+import socket
+import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +46,55 @@ def test_ports_that_do_not_exist(run: Any, tmp_path: Path) -> None:
     done = run("dev", "--nodes", "99", "--base-port", "65000", "--data-dir", str(tmp_path / "dev"), expect=2)
     assert b"no room" in done.stderr
     assert not (tmp_path / "dev").exists()
+
+
+def free_base_port(span: int) -> int:
+    """A base port with so many free ports above it."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            base = int(found.getsockname()[1])
+        with ExitStack() as held:
+            try:
+                for port in range(base + 10, base + span):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+            except (OSError, OverflowError):
+                continue
+            return base
+
+
+def test_a_cluster_in_one_command(spawn: Any, run: Any, tmp_path: Path) -> None:
+    """Writable when it says so; a node that dies is reported and can be started again; Ctrl-C stops all."""
+    flags = ("--data-dir", str(tmp_path / "dev"), "--base-port", str(free_base_port(34)), "--json")
+    process = spawn("dev", *flags)
+    line = json.loads(process.stdout.readline())
+    nodes = line["nodes"]
+    assert [node["node_id"] for node in nodes] == [1, 2, 3]
+    at = ("--bootstrap", ",".join(node["http"] for node in nodes))
+    run("topic", "create", "t", *at)
+    run("produce", "t", *at, stdin=b"one\ntwo\n")
+    os.kill(nodes[1]["pid"], signal.SIGKILL)
+    assert f"node 2 (pid {nodes[1]['pid']}) ended, killed by SIGKILL" in process.stderr.readline().decode()
+    run("produce", "t", *at, stdin=b"three\n")
+    again = subprocess.Popen(nodes[1]["command"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with again:
+        assert again.stdout is not None
+        assert json.loads(again.stdout.readline())["node_id"] == 2
+        info = json.loads(run("cluster", "info", "--json", *at).stdout)
+        assert (info["cluster_id"], len(info["brokers"])) == (line["cluster_id"], 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        again.terminate()
+        assert again.wait(20) == 0
+    process = spawn("dev", *flags)
+    assert json.loads(process.stdout.readline())["cluster_id"] == line["cluster_id"]
+    assert run("consume", "t", "--no-follow", *at).stdout == b"one\ntwo\nthree\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def test_a_port_that_is_taken_ends_all(run: Any, tmp_path: Path) -> None:
+    base = free_base_port(34)
+    with socket.create_server(("127.0.0.1", base + 20)):
+        done = run("dev", "--data-dir", str(tmp_path / "dev"), "--base-port", str(base), expect=1)
+    assert b"node 2 did not start: exit code 1: " in done.stderr
+    assert b"another program listens there" in done.stderr

@@ -98,5 +98,5 @@ def test_a_whole_data_directory_while_the_broker_runs(run: Any, own_broker: Brok
         log["path"]: log for log in json.loads(run("log", "verify", str(tmp_path / "data"), "--json").stdout)["logs"]
     }
     assert sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3
-    assert str(tmp_path / "data" / ".raftlog" / "catalogue") in found
+    assert str(tmp_path / "data" / ".raftlog" / "controller") in found
     assert len(found) == 3

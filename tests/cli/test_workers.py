@@ -14,6 +14,7 @@ import pytest
 
 from raftlog.cli import workers
 from raftlog.cli.workers import worker_flags
+from raftlog.testing.ports import address_of, hold_port
 
 GIVEN = {
     "workers": 3,
@@ -167,3 +168,29 @@ def test_workers_end_with_their_supervisor() -> None:
 
 def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def test_brokers_of_one_host_are_a_cluster(spawn: Any, run: Any, tmp_path: Path) -> None:
+    """Every worker takes every request; no partition has two replicas on the host."""
+    with hold_port() as http, hold_port() as rpc:
+        ports = [address_of(held) for held in (http, rpc)]
+    flags = ("--data-dir", str(tmp_path / "data"), "--http", ports[0], "--rpc", ports[1], "--log-format", "json")
+    process = spawn("serve", "--workers", "2", *flags)
+    line = json.loads(process.stdout.readline())
+    first, second = line["workers"]
+    assert (first["node_id"], second["node_id"]) == (1, 1001)
+    assert (first["cluster_id"], line["pid"]) == (second["cluster_id"], process.pid)
+    assert second["data_dir"] == str(tmp_path / "data" / ".raftlog" / "workers" / "2")
+    run("topic", "create", "t", "-p", "4", "--bootstrap", first["http"])
+    for worker in (first, second):
+        run("produce", "t", "--bootstrap", worker["http"], stdin=b"a\nb\nc\nd\n")
+    described = json.loads(run("topic", "describe", "t", "--json", "--bootstrap", second["http"]).stdout)
+    assert sorted(partition["replicas"] for partition in described["partitions"]) == [[1], [1], [1001], [1001]]
+    assert sum(partition["end_offset"] for partition in described["partitions"]) == 8
+    os.kill(second["pid"], signal.SIGKILL)
+    said = process.stderr.readline()
+    while not said.startswith(b"worker 2 "):  # between lines of the workers' logs
+        said = process.stderr.readline()
+    assert said == b"worker 2 ended (killed by SIGKILL); it is started again\n"
+    process.terminate()
+    assert process.wait(20) == 0

@@ -4,6 +4,7 @@ Waiting is for events: whatever is applied or steps anywhere wakes those who wai
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -116,9 +117,7 @@ class Brokers:
         """Start one, and do not wait until it is in the cluster."""
         named = self.seeds if seeds is None else seeds
         metadata = MetadataSettings(seeds=tuple(self.address(seed) for seed in named), **self.settings)
-        settings = node_settings(
-            self.directory, number, self.ports[number], **{**self.node_changes, **changes}
-        )
+        settings = node_settings(self.directory, number, self.ports[number], **{**self.node_changes, **changes})
         broker = await Broker.open(settings, metadata, self.moved)
         self.running[number] = broker
         await broker.begin()
@@ -167,8 +166,44 @@ class Brokers:
         return CreateTopic(name, UUID(int=0x7000 + number), ((replica,),), settings_of({}), 5_000)
 
 
+class LogLines(logging.Handler):
+    """What this project logs, to be awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+        self._more = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())
+        self._more.set()
+
+    async def until(self, text: str) -> str:
+        """Wait for a line with this text; the line."""
+        async with asyncio.timeout(WITHIN_S):
+            while (line := next((line for line in self._lines if text in line), None)) is None:
+                self._more.clear()
+                await self._more.wait()
+        return line
+
+
 @asynccontextmanager
-async def brokers(directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None) -> AsyncIterator[Brokers]:
+async def log_lines() -> AsyncIterator[LogLines]:
+    lines, logger = LogLines(), logging.getLogger("raftlog.partitions.metadata")
+    before = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(before)
+
+
+@asynccontextmanager
+async def brokers(
+    directory: Path, numbers: Iterable[int], seeds: Sequence[int] | None = None
+) -> AsyncIterator[Brokers]:
     """None of them runs yet; whatever runs at the end is stopped."""
     cluster = Brokers(directory, numbers, seeds)
     try:

@@ -1,13 +1,10 @@
 """The first start of three seeds: one cluster, whatever the order, and none when they disagree."""
 
 import asyncio
-import logging
 from pathlib import Path
 from uuid import UUID
 
-import pytest
-
-from tests.metadata.brokers import Brokers, brokers, soon
+from tests.metadata.brokers import brokers, log_lines, soon
 
 THREE = (1, 2, 3)
 
@@ -51,9 +48,7 @@ async def test_the_leader_stops_and_commands_go_on(tmp_path: Path) -> None:
         await cluster.until(cluster.leader)
         gone = cluster.leader()
         other = next(broker for number, broker in cluster.running.items() if number != gone)
-        waiting = [
-            asyncio.create_task(other.metadata.submit(cluster.topic(f"t{n}", n), soon())) for n in range(10)
-        ]
+        waiting = [asyncio.create_task(other.metadata.submit(cluster.topic(f"t{n}", n), soon())) for n in range(10)]
         await cluster.stop(gone)
         await asyncio.gather(*waiting)
         await other.metadata.submit(cluster.topic("after", 50), soon())
@@ -84,25 +79,22 @@ async def test_all_stop_and_start_again(tmp_path: Path) -> None:
             assert [row.boot_epoch for row in broker.metadata.state.all_brokers()] == [2, 2, 2]
 
 
-async def test_nobody_begins_before_the_last_seed_is_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with brokers(tmp_path, THREE) as cluster:
+async def test_nobody_begins_before_the_last_seed_is_there(tmp_path: Path) -> None:
+    async with brokers(tmp_path, THREE) as cluster, log_lines() as lines:
         await cluster.begin(1)
         await cluster.begin(2)
-        await logged(caplog, f"waits for the seeds {cluster.text(3)}")
+        await lines.until(f"waits for the seeds {cluster.text(3)}")
         assert [broker.metadata.cluster_id for broker in cluster.running.values()] == [None, None]
         await cluster.start(3)
         await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))
 
 
-async def test_lists_that_differ_found_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with brokers(tmp_path, THREE) as cluster:
+async def test_lists_that_differ_found_nothing(tmp_path: Path) -> None:
+    async with brokers(tmp_path, THREE) as cluster, log_lines() as lines:
         await cluster.begin(1, seeds=(1, 2))
         await cluster.begin(2, seeds=(1, 2, 3))
         await cluster.begin(3, seeds=(3, 2, 1))
-        await logged(caplog, "the lists of seeds differ")
-        text = "\n".join(record.getMessage() for record in caplog.records)
+        text = await lines.until("the lists of seeds differ")
         assert f"[{', '.join(sorted(cluster.text(number) for number in (1, 2)))}]" in text
         assert f"[{', '.join(sorted(cluster.text(number) for number in THREE))}]" in text
         assert all(broker.metadata.cluster_id is None for broker in cluster.running.values())
@@ -125,10 +117,3 @@ async def test_one_seed_that_names_itself(tmp_path: Path) -> None:
     async with brokers(tmp_path, [1]) as cluster:
         await cluster.start()
         assert cluster.running[1].metadata.is_ready
-
-
-async def logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
-    """Wait until a log line has this text."""
-    async with asyncio.timeout(20):
-        while not any(text in record.getMessage() for record in caplog.records):
-            await asyncio.sleep(0.005)

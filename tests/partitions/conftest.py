@@ -50,7 +50,6 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
             make_transport=lambda identity: TcpTransport(identity, random),
             random=random,
             wall_ms=clock,
-            sync_directories=lambda paths: None,
         )
         broker = await Broker.open(BrokerSettings(data_dir="/data", **settings), around)
         opened.append((broker, disk.epoch))

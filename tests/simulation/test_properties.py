@@ -182,6 +182,17 @@ def test_a_commit_needs_a_quorum(group: Group) -> None:
         leader.leads(1, committed=4, watermark=2)
 
 
+def test_a_deposed_leader_may_commit_by_what_it_hears_late(group: Group) -> None:
+    """Those who told it that they hold the entry have followed a later leader since."""
+    leader, *followers = group.members
+    leader.leads(1, entry(4, 1), committed=2, watermark=2)
+    for follower in followers:
+        follower.ready(entry(4, 1), committed=2, watermark=2)
+        follower.says_durable(4)
+        follower.says_durable(4, term=2)
+    leader.leads(1, committed=4, watermark=2)
+
+
 def test_what_was_acknowledged_in_an_earlier_term_does_not_count(group: Group) -> None:
     leader = group.members[0]
     with broken("old-term-committed"):

@@ -161,7 +161,6 @@ class Machine(Generic[S]):
             partial(self._make_transport, process, random),
             random,
             self.wall_ms,
-            self._sync_directories,
         )
 
     def _make_transport(self, process: Process, random: Random, identity: Callable[[], Identity]) -> NodeTransport:
@@ -169,6 +168,3 @@ class Machine(Generic[S]):
 
     def _sends(self, envelopes: Sequence[Envelope]) -> None:
         self.on_send(envelopes)
-
-    def _sync_directories(self, paths: Sequence[str]) -> None:
-        self.disk.sync([], paths)

@@ -86,7 +86,13 @@ class Reader(Client):
             raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
         self.failed(attempt, error)
         if isinstance(error, OffsetOutOfRange):
-            self._assign(topic.partition(self._number), error.first)
+            self._skip(topic.partition(self._number), error)
+
+    def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
+        """Retention took what is below, and the broker says so; a process of its own has heard it."""
+        asked = self.recorder.invoke(self.cluster.new_process(), LIST, ListOffsets())
+        self.recorder.ok(asked, ListOffsets((OffsetRange(partition, error.first, error.end),)))
+        self._assign(partition, error.first)
 
     # where it ends
 

@@ -15,7 +15,7 @@ BATCHES: Final = "application/vnd.raftlog.batches"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
 ANYBODY: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
-_GRACE_S: Final = 1.0
+_GRACE_S: Final = 3.0
 """How much longer than a broker's own deadline its answer is waited for."""
 _FETCH_BYTES: Final = 1 << 20
 

@@ -28,7 +28,7 @@ READERS: Final = 2
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 """Of the rate. They add up to one."""
 _FIGURES_S: Final = 0.5
-_LAST_ANSWERS_S: Final = 6.0
+_LAST_ANSWERS_S: Final = 8.0
 """More than the longest deadline of a request and its grace."""
 _LISTER: Final = 100
 """Process number of the lister of node 0; the others follow."""
@@ -43,7 +43,7 @@ class Client:
         random = Random(config.seed * 1_000_003 + config.number)  # noqa: S311 - repeatable, not secret
         self._random = random
         senders = Senders(config.number)
-        values = values_of(config.number)
+        values = iter(values_of(config.number))
         self._producer = Producer(access, history, config.partitions, values, senders, random)
         self._requests: set[asyncio.Task[None]] = set()
 

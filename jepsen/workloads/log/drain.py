@@ -52,7 +52,7 @@ class Drain:
         bound_s: float,
     ) -> None:
         self._access, self._history, self._partitions = access, history, partitions
-        self._values: Iterator[int] = values_of(client)
+        self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
         self._bound_s = bound_s
         self._random = Random(client)  # noqa: S311 - repeatable, not secret

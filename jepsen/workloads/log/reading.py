@@ -13,6 +13,9 @@ from raftlog.types import Offset, TopicPartition
 
 ASSIGN_SHARE: Final = 0.01
 """Share of polls before which a reader begins anew somewhere below its position."""
+MANY: Final = 20
+POLLS_MAX: Final = 10
+"""An answer ends with a segment, so one poll does not always reach the end."""
 WAITS_MS: Final = (0, 50, 200, 500)
 
 
@@ -24,6 +27,7 @@ class Reader:
     ) -> None:
         self._access, self._history, self._process, self._random = access, history, process, random
         self.positions = dict.fromkeys(partitions, 0)
+        self._turn: list[TopicPartition] = []
         self.assign()
 
     def assign(self) -> None:
@@ -32,13 +36,18 @@ class Reader:
         self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
 
     async def step(self) -> None:
-        """One poll of one partition, through any node."""
+        """Poll one partition, all of them in turn, each time through any node; again while it brings many records."""
         if self._random.random() < ASSIGN_SHARE:
             place = self._random.choice(list(self.positions))
             self.positions[place] = self._random.choice((0, self._random.randint(0, self.positions[place])))
             self.assign()
-        place = self._random.choice(list(self.positions))
-        await self.poll(self._access.draw(self._random), place, self._random.choice(WAITS_MS))
+        if not self._turn:
+            self._turn = self._random.sample(list(self.positions), len(self.positions))
+        place = self._turn.pop()
+        for _ in range(POLLS_MAX):
+            brought = await self.poll(self._access.draw(self._random), place, self._random.choice(WAITS_MS))
+            if brought is None or brought < MANY:
+                return
 
     async def poll(self, node: int, place: TopicPartition, wait_ms: int) -> int | None:
         """How many records it brought; None when it failed."""

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, Final
 
 from raftlog.runtime.rpc.accepted import Accepted
@@ -30,6 +29,17 @@ _ACCEPT_PAUSE_S: Final = 1.0
 """After an error that accepting again at once would only repeat, such as too many open files."""
 
 
+class _ListeningSocket(socket.socket):
+    """Keeps what it accepted until somebody takes it: the loop may accept just when the waiting task is cancelled."""
+
+    untaken: dict[socket.socket, None]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, name = super().accept()
+        self.untaken[accepted] = None
+        return accepted, name
+
+
 class Listener:
     """Made once for a transport; `start` binds, `close` stops to accept."""
 
@@ -37,8 +47,12 @@ class Listener:
         self._endpoint = endpoint
         self._tls = tls
         self._sockets: list[socket.socket] = []
+        self._untaken: dict[socket.socket, None] = {}
+        """Accepted by the loop, and not seen by our task yet."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         """One for each socket, and one for each connection that is being opened."""
+        self._opening: dict[asyncio.Task[None], socket.socket] = {}
+        """The latter, and what each opens."""
         self._strangers: dict[Accepted, None] = {}
         """Whoever has not introduced himself, in a TLS handshake or behind it; and probes while they stand."""
         self._peers: dict[tuple[NodeId, Channel], Accepted] = {}
@@ -50,19 +64,26 @@ class Listener:
         try:
             for address in first:
                 family = socket.AF_INET6 if ":" in address else socket.AF_INET
-                self._sockets.append(socket.create_server((address, port), family=family, backlog=_BACKLOG))
+                bound = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+                listening = _ListeningSocket(family, bound.type, bound.proto, fileno=bound.detach())
+                listening.untaken = self._untaken
+                self._sockets.append(listening)
         except OSError:
             self._close_sockets()
             raise
-        for listening in self._sockets:
-            listening.setblocking(False)
-            self._begin(self._accept_all(listening))
+        for each in self._sockets:
+            each.setblocking(False)
+            self._begin(self._accept_all(each))
         name = self._sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
     async def close(self) -> None:
+        """Connections that are just being opened become ordinary ones, for the transport to close; only TLS could take
+        longer than a moment. (An opening that is cancelled half way leaves uvloop with a connection nobody hears of.)
+        """
         for task in list(self._tasks):
-            task.cancel()
+            if self._tls is not None or task not in self._opening:
+                task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         self._close_sockets()
@@ -101,6 +122,7 @@ class Listener:
         while True:
             try:
                 accepted, name = await loop.sock_accept(listening)
+                self._untaken.pop(accepted, None)
             except OSError as error:
                 _logger.error("the RPC port accepts nothing for now: %s", error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
@@ -111,7 +133,7 @@ class Listener:
                 self._complain(source, "too many connections that have not introduced themselves")
             else:
                 task = self._begin(self._open(accepted, source))
-                task.add_done_callback(partial(_close_unopened, accepted))
+                self._opening[task] = accepted
 
     async def _open(self, accepted: socket.socket, source: str) -> None:
         """Make a connection of a socket, through TLS if there is any."""
@@ -139,6 +161,9 @@ class Listener:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
+        opened = self._opening.pop(task, None)
+        if opened is not None and task.cancelled():  # perhaps before its first step, so it could not close it itself
+            opened.close()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._endpoint.loop.call_exception_handler(
                 {"message": "the RPC port failed", "exception": error, "task": task}
@@ -148,15 +173,10 @@ class Listener:
         self._endpoint.complaints.note(source, why, self._endpoint.loop.time())
 
     def _close_sockets(self) -> None:
-        for listening in self._sockets:
-            listening.close()
+        for each in (*self._sockets, *self._untaken):
+            each.close()
         self._sockets.clear()
-
-
-def _close_unopened(accepted: socket.socket, opening: asyncio.Task[None]) -> None:
-    """Nobody owns the socket when its task was cancelled, perhaps before its first step."""
-    if opening.cancelled():
-        accepted.close()
+        self._untaken.clear()
 
 
 def check_stalls(connections: list[Connection], now: float) -> None:

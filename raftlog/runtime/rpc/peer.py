@@ -133,7 +133,8 @@ class Peer:
             except (OSError, RaftlogError) as error:
                 self._note_failure(error)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_address_new.wait(), self._backoff.next_pause_s())
+                async with asyncio.timeout(self._backoff.next_pause_s()):
+                    await self._is_address_new.wait()
 
     async def _connect(self) -> None:
         """One connection, from its first packet to its end."""

@@ -1,0 +1,288 @@
+"""What a cluster of three brokers is like to live with: a broker that dies, a thousand partitions, the first start."""
+
+import contextlib
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import probes
+from bench.cluster_http import PATH, TOPIC, cluster_of_three, create_topic, port_of
+from bench.measure import Figure, Measure, MeasureFailed, Values, Workspace, require
+from bench.samples import VALUE_BYTES
+from bench.service import HOST, free_port
+from bench.stored import require_read_back
+from raftlog.testing import Cluster
+
+KILLS = 5
+PARTITIONS = 1_000
+IDLE_S = 10.0
+_BEFORE_KILL_S = 1.5
+_GAP_S_MAX = 20.0
+_ASLEEP_S = 8.0
+"""Groups sleep about a second after their last work, and their leaders move to where they shall be before that."""
+_WRITERS = 8
+_ANSWER_S_MAX = 15.0
+_JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+_POLL_S = 0.01
+_PORTS_TRIED = 50
+
+
+class Clients:
+    """Writers of single records over HTTP, each with a connection to one broker, and to the next one when it fails."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ports = ports
+        self._ends = threading.Event()
+        self._lock = threading.Lock()
+        self._sent = 0
+        self.acks: list[float] = []
+        """When each success was known."""
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(_WRITERS)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    def _write(self, turn: int) -> None:
+        connection = self._connection(turn)
+        while not self._ends.is_set():
+            with self._lock:
+                number, self._sent = self._sent, self._sent + 1
+            try:
+                why_not = _post(connection, [(0, number)])[0]
+            except (OSError, HTTPException):
+                connection.close()
+                turn += 1
+                connection = self._connection(turn)
+                self._ends.wait(_POLL_S)
+                continue
+            if not why_not:
+                self.acks.append(time.monotonic())
+        connection.close()
+
+    def _connection(self, turn: int) -> HTTPConnection:
+        return HTTPConnection(HOST, self._ports[turn % len(self._ports)], timeout=_ANSWER_S_MAX)
+
+    def gap_after(self, at: float) -> float:
+        """The longest time without a success from shortly before `at` on, once there are successes well behind it."""
+        until = at + _GAP_S_MAX
+        while time.monotonic() < until:
+            acks = [ack for ack in sorted(self.acks) if ack > at - _BEFORE_KILL_S / 2]
+            gaps = [later - earlier for earlier, later in itertools.pairwise(acks)]
+            if gaps and acks[-1] > at + _BEFORE_KILL_S:
+                return max(gaps)
+            time.sleep(_POLL_S)
+        raise MeasureFailed(f"no write succeeded within {_GAP_S_MAX:g} s of the kill")
+
+    def end(self) -> None:
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def _post(connection: HTTPConnection, records: list[tuple[int, int]]) -> list[str]:
+    """Write records, each a partition and a number for its value; for each why it is not acknowledged, or nothing."""
+    body = {
+        "records": [
+            {"partition": partition, "value": f"{number:012d}".ljust(VALUE_BYTES, "x")} for partition, number in records
+        ]
+    }
+    connection.request("POST", PATH, json.dumps(body), _JSON)
+    answer = json.loads(connection.getresponse().read())
+    if "offsets" not in answer:
+        return [str(answer)] * len(records)
+    return ["" if each.get("offset") is not None else str(each) for each in answer["offsets"]]
+
+
+def run_kills(workspace: Workspace) -> Values:
+    """Kill whoever leads, again and again, while clients write through all brokers."""
+    gaps = []
+    with workspace.directory() as directory, cluster_of_three(directory) as cluster:
+        create_topic(cluster)
+        clients = Clients([port_of(cluster, node) for node in cluster.nodes])
+        try:
+            for _ in range(KILLS):
+                leader = cluster.leader(TOPIC)
+                time.sleep(_BEFORE_KILL_S)
+                killed_at = time.monotonic()
+                cluster.nodes[leader].kill()
+                gaps.append(clients.gap_after(killed_at))
+                cluster.nodes[leader].start()
+                cluster.wait_healthy()
+        finally:
+            clients.end()
+        stored = require_read_back(port_of(cluster, 1), TOPIC, len(clients.acks), clients.sent)
+    return {"seconds": median(gaps), "longest_s": max(gaps), "shortest_s": min(gaps), **stored}
+
+
+def _write_everywhere(ports: list[int], first_number: int) -> float:
+    """One record to each partition, sent again until it is acknowledged; when the last one was."""
+    shares = [range(start, PARTITIONS, _WRITERS) for start in range(_WRITERS)]
+
+    def write(turn: int) -> float:
+        left = dict.fromkeys(shares[turn], "")
+        connection = HTTPConnection(HOST, ports[turn % len(ports)], timeout=_ANSWER_S_MAX)
+        until = time.monotonic() + _GAP_S_MAX
+        with contextlib.closing(connection):
+            while left and time.monotonic() < until:
+                done = _post(connection, [(partition, first_number + partition) for partition in left])
+                left = {partition: why for partition, why in zip(left, done, strict=True) if why}
+        require(
+            not left, f"{len(left)} partitions took no write within {_GAP_S_MAX:g} s, {next(iter(left.items()), '')}"
+        )
+        return time.monotonic()
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        return max(pool.map(write, range(_WRITERS)))
+
+
+def run_partitions(workspace: Workspace) -> Values:
+    """Many partitions: made, idle, and then the leaders of a third of them die at once, again and again."""
+    with workspace.directory() as directory, cluster_of_three(directory) as cluster:
+        begin = time.monotonic()
+        created_s = create_topic(cluster, PARTITIONS)
+        ports = [port_of(cluster, node) for node in cluster.nodes]
+        writable_s = _write_everywhere(ports, 0) - begin
+        idle = _idle(cluster)
+        gaps, least_led = [], PARTITIONS
+        for turn in range(KILLS):
+            victim, led = _leads_most(cluster)
+            least_led = min(least_led, led)
+            killed_at = time.monotonic()
+            cluster.nodes[victim].kill()
+            others = [port for node, port in zip(cluster.nodes, ports, strict=True) if node != victim]
+            gaps.append(_write_everywhere(others, (turn + 1) * PARTITIONS) - killed_at)
+            cluster.nodes[victim].start()
+            cluster.wait_healthy()
+            time.sleep(_ASLEEP_S)  # so that the next victim leads its share again
+    return {
+        "created_s": created_s,
+        "writable_s": writable_s,
+        **idle,
+        "gap_s": median(gaps),
+        "longest_gap_s": max(gaps),
+        "shortest_gap_s": min(gaps),
+        "led_by_the_killed": least_led,
+    }
+
+
+def _leads_most(cluster: Cluster) -> tuple[int, int]:
+    """The broker that leads most partitions, and how many."""
+    partitions = cluster.nodes[1].get(PATH, _ANSWER_S_MAX)["partitions"]
+    return Counter(partition["leader"] for partition in partitions).most_common(1)[0]
+
+
+def _idle(cluster: Cluster) -> dict[str, float]:
+    pids = [node.pid for node in cluster.nodes.values()]
+    time.sleep(_ASLEEP_S)
+    before = sum(map(probes.cpu_seconds, pids))
+    time.sleep(IDLE_S)
+    after = sum(map(probes.cpu_seconds, pids))
+    return {
+        "idle_cpu_percent": (after - before) / IDLE_S * 100,
+        "rss_mib": max(probes.memory_mib(pid)[0] for pid in pids),
+        "files": max(probes.open_files(pid) for pid in pids),
+    }
+
+
+@contextlib.contextmanager
+def _dev(directory: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "raftlog.cli", "dev", "--json", "--data-dir", str(directory)]
+    process = subprocess.Popen(
+        [*command, "--base-port", str(_base_port())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        require(process.wait(_GAP_S_MAX) == 0, f"raftlog dev ended with exit code {process.returncode}")
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _base_port() -> int:
+    """Such that the ports of three nodes are below those that the system gives out by itself."""
+    return 20_000 + free_port() % 1_000 * 10
+
+
+def run_dev(workspace: Workspace) -> Values:
+    with workspace.directory() as directory:
+        begin = time.monotonic()
+        with _dev(directory / "dev") as process:
+            assert process.stdout is not None, "a child without stdout"
+            said = process.stdout.readline()
+            ready_s = time.monotonic() - begin
+            require(bool(said), "raftlog dev ended")
+            nodes: list[dict[str, Any]] = json.loads(said)["nodes"]
+            connection = HTTPConnection(nodes[0]["http"], timeout=_ANSWER_S_MAX)
+            topic = {"topic_name": TOPIC, "partitions_count": 1, "replication_factor": len(nodes)}
+            connection.request("POST", "/v3/clusters/-/topics", json.dumps(topic), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            require(answer.status // 100 == 2, f"the topic was not created: {answer.status} {answer.read()!r}")
+            answer.read()
+            why_not = _post(connection, [(0, 0)])[0]
+            require(not why_not, f"the first write was not acknowledged: {why_not}")
+            written_s = time.monotonic() - begin
+            connection.close()
+    return {"ready_s": ready_s, "written_s": written_s}
+
+
+MEASURES = (
+    Measure(
+        "cluster-failover",
+        "three brokers over HTTP: SIGKILL of the leader under load",
+        f"{_WRITERS} clients write single records, each through one of the three brokers, and through the next one "
+        f"when theirs fails. The partition's leader is killed, {KILLS} times; counted is the longest time without a "
+        "successful write around each kill. The broker is started again. At the end every acknowledged record has to "
+        "be read back.",
+        (
+            Figure("seconds", f"time without a successful write, median of {KILLS}", "s", at_most=0.6),
+            Figure("longest_s", "… longest", "s"),
+        ),
+        run_kills,
+    ),
+    Measure(
+        "cluster-partitions",
+        f"three brokers: one topic of {PARTITIONS:,} partitions, three replicas each",
+        "The topic is created over HTTP; the answer comes when its partitions are led, and then each takes a write. "
+        f"{_ASLEEP_S:g} s later the brokers are watched for {IDLE_S:g} s while nothing is asked. Then the broker "
+        f"that leads most is killed, and each partition is written through the others until it takes it; {KILLS} "
+        "times.",
+        (
+            Figure("created_s", "created", "s", at_most=20),
+            Figure("writable_s", "… until each took a write", "s"),
+            Figure("idle_cpu_percent", "idle, CPU of all three together", "% of a core", at_most=5),
+            Figure("rss_mib", "resident memory, the largest broker", "MiB", at_most=250),
+            Figure("files", "open files, most of a broker", "", at_most=1_024),
+            Figure("gap_s", f"SIGKILL of a broker until all are writable, median of {KILLS}", "s", at_most=3),
+            Figure("longest_gap_s", "… longest", "s"),
+        ),
+        run_partitions,
+    ),
+    Measure(
+        "dev",
+        "`raftlog dev`: three nodes from nothing",
+        "From the fork of `raftlog dev --json` on an empty directory to its line, which says that the cluster can be "
+        "written to; and until a topic with three replicas is created and took a write. Ctrl-C then has to end it "
+        "with exit code 0.",
+        (
+            Figure("ready_s", "from nothing to writable", "s", at_most=3),
+            Figure("written_s", "… until a new topic took a write", "s"),
+        ),
+        run_dev,
+    ),
+)

@@ -1,0 +1,110 @@
+"""Bugs of whole brokers: in routing, in the life of topics and their groups, and in the founding of a cluster."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from jepsen.planted.patching import replace_method
+from raftlog.partitions.assignments.assignments import Assignments
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata.first_start import FirstStart, View
+from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.results import ALL, Acks
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import Router
+from raftlog.raft import Role
+from raftlog.runtime import driver, opening
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.fold import Fold
+from raftlog.runtime.opening import OpenedGroup
+from raftlog.storage.disk import Disk
+from raftlog.types import NodeId, Offset
+
+
+def route_to_deposed_leader() -> None:
+    """Reads go to whoever led the partition first, for ever, and are served there whether that node leads or not."""
+    call = Router.call
+    first: dict[tuple[int, UUID], NodeId] = {}
+
+    async def call_first(
+        self: Router,
+        partition: Partition,
+        deadline: Deadline,
+        here: Callable[[Replica], Awaitable[Any]],
+        there: Callable[[NodeId], Awaitable[Any]],
+    ) -> Any:
+        leader, replica = self.leader_of(partition), partition.replica
+        asked = leader if leader is None else first.setdefault((id(self), partition.group_id), leader)
+        if asked == self.me and replica is not None:
+            return await here(replica)
+        if asked is None or asked == self.me or not self._node.is_connected(asked):
+            return await call(self, partition, deadline, here, there)
+        return await there(asked)
+
+    def readable_end(self: Replica, offset: int | None = None) -> Offset:
+        return self.group.high_watermark
+
+    async def believe(self: Replica, deadline: Deadline) -> None:
+        return None
+
+    replace_method(Router, "call", call_first)
+    replace_method(Replica, "_readable_end", readable_end)
+    replace_method(Replica, "_know_the_end", believe)
+    replace_method(Replica, "_confirm", believe)
+
+
+def bootstrap_group_again() -> None:
+    """A broker that starts begins the groups of its topics anew, as their creation says, over what it held of them."""
+    open_groups = opening.open_groups
+
+    def open_controller(disk: Disk, data_dir: str, fold: Fold, config: DriverConfig) -> Sequence[OpenedGroup]:
+        opened = open_groups(disk, data_dir, fold, config)
+        return [group for group in opened if group.path.startswith(f"{data_dir}/.raftlog/")]
+
+    replace_method(driver, "open_groups", open_controller)
+
+
+def answer_before_commit() -> None:
+    """A leader that has just taken over answers once it has written, and not once it has committed."""
+    append = Replica.append
+
+    def answer_early(self: Replica, batches: Sequence[bytearray], acks: Acks) -> "asyncio.Future[Appended]":
+        core = self.group.core
+        is_new = core.role is Role.LEADER and not core.has_own_term_commit
+        return append(self, batches, 1 if acks == ALL and is_new else acks)
+
+    replace_method(Replica, "append", answer_early)
+
+
+def resurrect_deleted_topic() -> None:
+    """A topic that is created again takes over what lies in the directory of its name."""
+    attach, is_deleted = Assignments._attach, Assignments._is_deleted
+
+    def attach_by_name(self: Assignments) -> None:
+        paths = {group.path: group for group in self._node.driver.groups.values()}
+        for topic in self._topics:
+            for partition in topic.partitions:
+                old = paths.get(self._path(topic, partition.number))
+                if old is not None and old.key != partition.group_id.bytes and partition.replica is None:
+                    replica = Replica(partition.name, old, topic.config, self._counters)
+                    self.replicas[old.key] = partition.replica = replica
+        attach(self)
+
+    def is_nameless(self: Assignments, group: Group) -> bool:
+        taken = {self._path(topic, each.number) for topic in self._topics for each in topic.partitions}
+        return group.path not in taken and is_deleted(self, group)
+
+    replace_method(Assignments, "_attach", attach_by_name)
+    replace_method(Assignments, "_is_deleted", is_nameless)
+
+
+def found_without_all() -> None:
+    """The seeds that are there found a cluster, and do not wait for the others."""
+    may_found = FirstStart._may_found
+
+    def may_found_now(self: FirstStart, views: dict[str, View | None]) -> bool:
+        return may_found(self, {address: view for address, view in views.items() if view is not None})
+
+    replace_method(FirstStart, "_may_found", may_found_now)

@@ -1,0 +1,82 @@
+"""Three brokers of one cluster in this process: real sockets on loopback, real directories, short timeouts."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.raft import RaftSettings
+from raftlog.runtime.config import DriverConfig
+from raftlog.testing.ports import hold_port
+
+DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28))
+
+
+class Brokers:
+    """By node id; those that are stopped keep directory and addresses."""
+
+    def __init__(self, directory: Path, ports: list[int], **settings: Any) -> None:
+        self._directory, self._settings = directory, settings
+        self._rpc = {number: ("127.0.0.1", port) for number, port in enumerate(ports, 1)}
+        self.running: dict[int, Broker] = {}
+
+    async def start(self, *numbers: int) -> None:
+        """Open and start these, or all, together."""
+        opened = {}
+        for number in numbers or self._rpc:
+            settings = BrokerSettings(
+                data_dir=str(self._directory / str(number)),
+                node_id=number,
+                rpc=self._rpc[number],
+                seeds=tuple(self._rpc.values()),
+                driver=DRIVER,
+                **self._settings,
+            )
+            opened[number] = self.running[number] = await Broker.open(settings)
+        await asyncio.gather(*(broker.start(f"127.0.0.1:{number}") for number, broker in opened.items()))
+
+    async def stop(self, *numbers: int) -> None:
+        """Stop these, or all."""
+        stopped = [self.running.pop(number) for number in numbers or tuple(self.running)]
+        await asyncio.gather(*(broker.close() for broker in stopped))
+
+    def __getitem__(self, number: int) -> Broker:
+        return self.running[number]
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads, as one of them says once it is known."""
+        broker = next(iter(self.running.values()))
+        while True:
+            described = await broker.describe_topic(topic, deadline=deadline_in(5_000))
+            leader = described.partitions[partition].leader
+            if leader is not None and leader in self.running:
+                return leader
+
+    async def followers(self, topic: str, partition: int = 0) -> list[int]:
+        leader = await self.leader(topic, partition)
+        return [number for number in self.running if number != leader]
+
+
+@asynccontextmanager
+async def brokers_in(directory: Path, count: int = 3, **settings: Any) -> AsyncIterator[Brokers]:
+    held = [hold_port() for _ in range(count)]
+    brokers = Brokers(directory, [each.getsockname()[1] for each in held], **settings)
+    try:
+        yield brokers
+    finally:
+        await brokers.stop()
+        for each in held:
+            each.close()
+
+
+@pytest.fixture
+async def brokers(tmp_path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path) as three:
+        await three.start()
+        yield three

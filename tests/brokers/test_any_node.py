@@ -1,0 +1,243 @@
+"""Any broker of three takes any request: it forwards what others lead, and says who does."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import (
+    InvalidArgument,
+    NoLeader,
+    OffsetOutOfRange,
+    PlacementImpossible,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.committed_offsets import OFFSETS_TOPIC
+from raftlog.records import NewRecord, build_batch, read_records
+from raftlog.types import Offset, TopicPartition
+
+
+def soon():
+    return deadline_in(10_000)
+
+
+async def values_of(broker, topic, partition=0, offset=0):
+    fetched = await broker.fetch(topic, partition, offset, max_bytes=1 << 20, min_bytes=0, deadline=soon())
+    return [record.value for batch in fetched.batches for record in read_records(batch)]
+
+
+async def produce(broker, topic, *values, partition=0, ms=10_000):
+    results = await broker.produce_records(
+        topic, partition, [NewRecord(value) for value in values], deadline=deadline_in(ms)
+    )
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return [result.offset for result in results]
+
+
+async def test_every_broker_takes_produce_and_fetch_for_every_partition(brokers):
+    await brokers[2].create_topic("t", 3, deadline=soon())
+    for number in (1, 2, 3):
+        for partition in range(3):
+            assert await produce(brokers[number], "t", b"%d" % number, partition=partition) == [number - 1]
+    for number in (1, 2, 3):
+        for partition in range(3):
+            assert await values_of(brokers[number], "t", partition) == [b"1", b"2", b"3"]
+
+
+async def test_a_call_for_several_partitions_is_split_and_joined_in_its_order(brokers):
+    await brokers[1].create_topic("t", 3, deadline=soon())
+    choice = [2, 0, 1, 0, 2, 1, 1, 0, 2]
+    records = [NewRecord(b"%d" % place) for place in range(len(choice))]
+    results = await brokers[3].produce_records("t", choice, records, deadline=soon())
+    assert [result.partition for result in results] == choice
+    for place, result in enumerate(results):
+        assert (await values_of(brokers[2], "t", result.partition))[result.offset] == b"%d" % place
+
+
+async def test_stored_batches_are_forwarded_as_they_are(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    for number in await brokers.followers("t"):
+        body = build_batch([NewRecord(b"a"), NewRecord(b"b")])
+        produced = await brokers[number].produce_batches("t", 0, bytes(body), deadline=soon())
+        assert produced.next_offset - produced.base_offset == 2
+        assert produced.leader_epoch >= 1
+    assert await values_of(brokers[1], "t") == [b"a", b"b", b"a", b"b"]
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+async def test_weaker_acknowledgements_are_forwarded_too(brokers, acks):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    (number, _) = await brokers.followers("t")
+    (result,) = await brokers[number].produce_records("t", 0, [NewRecord(b"x")], acks=acks, deadline=soon())
+    assert result == (0, 0 if acks else None, None)
+    fetched = await brokers[number].fetch("t", 0, 0, max_bytes=1000, min_bytes=1, deadline=soon())
+    assert len(fetched.batches) == 1
+
+
+async def test_others_say_where_the_leader_is(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    leader = await brokers.leader("t")
+    assert brokers[leader].leader_address("t", 0) is None
+    for number in await brokers.followers("t"):
+        assert brokers[number].leader_address("t", 0) == f"127.0.0.1:{leader}"
+    assert brokers[1].leader_address("unknown", 0) is None
+    assert brokers[1].leader_address("t", 9) is None
+
+
+async def test_a_forwarded_fetch_waits_for_the_next_record(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    leader = await brokers.leader("t")
+    (number, _) = await brokers.followers("t")
+    waiting = asyncio.ensure_future(
+        brokers[number].fetch("t", 0, 0, max_bytes=1000, min_bytes=1, deadline=deadline_in(20_000))
+    )
+    await asyncio.sleep(0)
+    await produce(brokers[leader], "t", b"late")
+    fetched = await waiting
+    assert [record.value for record in read_records(fetched.batches[0])] == [b"late"]
+
+
+async def test_errors_keep_their_kind_over_the_hop(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    (number, _) = await brokers.followers("t")
+    await produce(brokers[number], "t", b"x")
+    with pytest.raises(OffsetOutOfRange) as raised:
+        await brokers[number].fetch("t", 0, 7, max_bytes=100, deadline=soon())
+    assert (raised.value.first, raised.value.end) == (0, 1)
+    with pytest.raises(UnknownPartition):
+        await brokers[number].fetch("t", 1, 0, max_bytes=100, deadline=soon())
+    with pytest.raises(UnknownTopic):
+        await brokers[number].fetch("nowhere", 0, 0, max_bytes=100, deadline=soon())
+
+
+async def test_offsets_and_timestamps_come_from_the_leader(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    for stamp in (1_000, 2_000, 3_000):
+        await brokers[1].produce_records("t", 0, [NewRecord(b"x", timestamp=stamp)], deadline=soon())
+    for number in (1, 2, 3):
+        assert await brokers[number].offsets("t", 0, linearizable=True, deadline=soon()) == (0, 3)
+        assert await brokers[number].offset_for_timestamp("t", 0, 1_500, deadline=soon()) == (1, 2_000)
+        assert await brokers[number].offset_for_timestamp("t", 0, 9_000, deadline=soon()) is None
+
+
+async def test_a_topic_is_known_everywhere_as_soon_as_its_creation_was_answered(brokers):
+    for number in range(9):
+        name = f"t{number}"
+        await brokers[1 + number % 3].create_topic(name, 1, deadline=soon())
+        assert await produce(brokers[1 + (number + 1) % 3], name, b"x") == [0]
+        await brokers[1 + (number + 2) % 3].delete_topic(name, deadline=soon())
+        with pytest.raises(UnknownTopic):
+            await brokers[1 + number % 3].delete_topic(name, deadline=soon())
+
+
+async def test_a_topic_made_again_holds_nothing_of_the_first(brokers):
+    for _ in range(3):
+        await brokers[1].create_topic("t", 2, deadline=soon())
+        assert await produce(brokers[2], "t", b"x", partition=1) == [0]
+        await brokers[3].delete_topic("t", deadline=soon())
+
+
+async def test_creations_at_several_brokers_at_once_make_one_topic(brokers):
+    results = await asyncio.gather(
+        *(brokers[number].create_topic("t", 1, deadline=soon()) for number in (1, 2, 3)), return_exceptions=True
+    )
+    assert sorted(type(result).__name__ for result in results) == ["TopicDescription", "TopicExists", "TopicExists"]
+    with pytest.raises(TopicExists):
+        await brokers[2].create_topic("t", 1, deadline=soon())
+
+
+async def test_what_the_cluster_cannot_do_is_refused(brokers):
+    with pytest.raises(PlacementImpossible, match="replication factor 4 needs as many hosts"):
+        await brokers[1].create_topic("t", 1, 4, deadline=soon())
+    with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas=3 can never be met with 2 replicas"):
+        await brokers[1].create_topic("t", 1, 2, {"min.insync.replicas": "3"}, deadline=soon())
+    await brokers[1].commit_offsets("g", {}, deadline=soon())
+    await brokers[1].create_topic("t", 1, 2, deadline=soon())
+    await brokers[1].commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
+    with pytest.raises(InvalidArgument, match="only brokers write to it"):
+        await produce(brokers[2], OFFSETS_TOPIC, b"x")
+
+
+async def test_commits_are_seen_by_every_broker_once_they_were_answered(brokers):
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    place = TopicPartition("t", 1)
+    for round_ in range(1, 7):
+        writer, reader = brokers[1 + round_ % 3], brokers[1 + (round_ + 1) % 3]
+        await writer.commit_offsets("g", {place: Offset(round_)}, deadline=soon())
+        assert await reader.committed_offsets("g", deadline=soon()) == {place: round_}
+    await brokers[1].commit_offsets("g", {place: Offset(2)}, deadline=soon())
+    assert await brokers[2].committed_offsets("g", deadline=soon()) == {place: 6}
+    await brokers[3].commit_offsets("h", {place: Offset(1)}, deadline=soon())
+    assert await brokers[2].groups(deadline=soon()) == ["g", "h"]
+    await brokers[2].delete_topic("t", deadline=soon())
+    assert await brokers[3].committed_offsets("g", deadline=soon()) == {}
+
+
+async def test_replicas_lie_on_three_hosts_and_leaders_are_spread(brokers):
+    described = await brokers[1].create_topic("t", 9, deadline=soon())
+    assert all(sorted(partition.replicas) == [1, 2, 3] for partition in described.partitions)
+    described = await brokers[2].describe_topic("t", deadline=soon())
+    leaders = [partition.leader for partition in described.partitions]
+    assert sorted(leaders) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    while not all(list(partition.in_sync) == [1, 2, 3] for partition in described.partitions):
+        described = await brokers[3].describe_topic("t", deadline=soon())
+
+
+async def test_partitions_without_a_replica_here_are_reached_all_the_same(brokers):
+    await brokers[1].create_topic("lonely", 6, 1, deadline=soon())
+    for partition in range(6):
+        for number in (1, 2, 3):
+            assert await produce(brokers[number], "lonely", b"x", partition=partition) == [number - 1]
+
+
+async def test_the_leader_stops_and_writing_goes_on(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    leader = await brokers.leader("t")
+    (other, third) = await brokers.followers("t")
+    await produce(brokers[other], "t", b"before")
+    await brokers.stop(leader)
+    assert await produce(brokers[other], "t", b"after") == [1]
+    health = await brokers[third].health(deadline=soon())
+    assert list(health.nodes_down) == [leader]
+    assert f"node {leader} does not answer" in health.reasons
+    await brokers.start(leader)
+    assert await values_of(brokers[leader], "t") == [b"before", b"after"]
+
+
+async def test_without_a_majority_writes_fail_in_time_reads_go_on_and_writes_resume(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    leader = await brokers.leader("t")
+    others = await brokers.followers("t")
+    await produce(brokers[leader], "t", b"kept")
+    await brokers.stop(*others)
+    survivor = brokers[leader]
+    while survivor.node.leader_of(survivor._topics.find("t").partitions[0].group_id).is_here:
+        await asyncio.sleep(0.01)
+    with pytest.raises(NoLeader) as raised:
+        await produce(survivor, "t", b"refused", ms=400)
+    assert raised.value.outcome == "failed"
+    assert await values_of(survivor, "t") == [b"kept"]
+    with pytest.raises(NoLeader):
+        await survivor.create_topic("u", 1, deadline=deadline_in(400))
+    waiting = asyncio.ensure_future(produce(survivor, "t", b"patient", ms=20_000))
+    await brokers.start(others[0])
+    assert await waiting == [1]
+    assert await values_of(survivor, "t") == [b"kept", b"patient"]
+
+
+async def test_a_topic_deleted_and_made_again_while_a_broker_was_away(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await produce(brokers[1], "t", b"old")
+    await brokers.stop(3)
+    await brokers[1].delete_topic("t", deadline=soon())
+    second = await brokers[1].create_topic("t", 1, 2, deadline=soon())
+    await produce(brokers[2], "t", b"new")
+    await brokers.start(3)
+    assert await values_of(brokers[3], "t") == [b"new"]
+    assert (await brokers[3].describe_topic("t", deadline=soon())).topic_id == second.topic_id
+    names = {group.path for group in brokers[3].node.driver.groups.values()}
+    assert not any(path.endswith("/t/0") for path in names)

@@ -1,0 +1,33 @@
+"""One cluster for the tests of a module, whole again before each of them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from raftlog.testing import Cluster
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """Three healthy brokers; whatever an earlier test did to them is over."""
+    shared_cluster.heal()
+    down = [node for node in shared_cluster.nodes.values() if not node.is_running]
+    for node in down:
+        node.launch()
+    for node in shared_cluster.nodes.values():
+        node.resume()
+        node.wait_ready()
+    shared_cluster.wait_healthy()
+    return shared_cluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """A name for a topic that no other test uses."""
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)

@@ -1,0 +1,196 @@
+"""A log that lives in one process's memory and answers as a broker does: sound, or broken in one way on purpose.
+
+All its nodes share one memory. A kill drops nothing, unless that is the way in which it is broken.
+"""
+
+import asyncio
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from jepsen.nemeses.schedule import Way
+from raftlog.records import build_batch, read_records, split_batches, stamp
+from raftlog.types import TopicPartition
+
+BATCHES = "application/vnd.raftlog.batches"
+EPOCH = 3
+FORGOTTEN = 5
+
+
+class FakeLog:
+    """A `System`. `bug` is None, or what it does wrong: see the methods."""
+
+    def __init__(self, bug: str | None = None, nodes: int = 2) -> None:
+        self._bug, self._nodes = bug, nodes
+        self._records: dict[tuple[str, int], list[bytes]] = {}
+        self._groups: dict[str, dict[tuple[str, int], int]] = {}
+        self._addresses: dict[int, str] = {}
+        self._up: dict[int, bool] = {}
+        self._requests = 0
+        self._runner: web.AppRunner | None = None
+
+    # what a trial asks of a system
+
+    def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+
+    def close(self) -> None:
+        if self._runner is not None:
+            asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+            self._runner = None
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+            self._loop.close()
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        return self._addresses
+
+    def is_up(self, node: int) -> bool:
+        return self._up[node]
+
+    def is_serving(self, node: int) -> bool:
+        return self._up[node]
+
+    def kill(self, node: int) -> str:
+        self._up[node] = False
+        if self._bug == "forgets at a kill":
+            for records in self._records.values():
+                del records[-FORGOTTEN:]
+        return "nobody was hurt"
+
+    def launch(self, node: int) -> None:
+        self._up[node] = True
+
+    def pause(self, node: int) -> str:
+        return "nobody was hurt"
+
+    def resume(self, node: int) -> None:
+        pass
+
+    def cut(self, ways: Sequence[Way]) -> None:
+        pass
+
+    def leader(self, place: TopicPartition) -> int | None:
+        return 1
+
+    def deaths(self) -> list[str]:
+        return []
+
+    def recover(self, timeout_s: float) -> list[str]:
+        return []
+
+    def stop(self) -> list[str]:
+        return []
+
+    def data_dirs(self) -> Mapping[int, Path]:
+        return {}
+
+    def logs(self) -> Mapping[int, str]:
+        return {}
+
+    # what a broker answers
+
+    async def _serve(self) -> None:
+        app = web.Application()
+        app.router.add_post("/v3/clusters/-/topics", self._create)
+        app.router.add_post("/topics/{topic}/partitions/{partition}", self._append_batches)
+        app.router.add_post("/topics/{topic}", self._append_json)
+        app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._fetch)
+        app.router.add_get("/topics/{topic}/partitions/{partition}/offsets", self._offsets)
+        app.router.add_post("/groups/{group}/offsets", self._commit)
+        app.router.add_get("/groups/{group}/offsets", self._committed)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        for node in range(1, self._nodes + 1):
+            site = web.TCPSite(self._runner, "127.0.0.1", 0)
+            await site.start()
+            host, port = site._server.sockets[0].getsockname()[:2]
+            self._addresses[node], self._up[node] = f"{host}:{port}", True
+
+    async def _create(self, request: web.Request) -> web.Response:
+        fields = await request.json()
+        for partition in range(fields["partitions_count"]):
+            self._records[fields["topic_name"], partition] = []
+        return web.json_response({}, status=201)
+
+    def _append(self, place: tuple[str, int], payloads: Sequence[bytes]) -> int:
+        """The offset of the first."""
+        self._requests += 1
+        records = self._records[place]
+        base = len(records)
+        if self._bug != "acknowledges and drops" or self._requests % 20:
+            records += payloads
+        if self._bug == "stores twice" and self._requests % 20 == 0:
+            records += payloads
+        return base
+
+    def _refuses(self) -> bool:
+        return self._bug == "refuses everything" or (self._bug == "stores what it refuses" and self._requests % 20 == 0)
+
+    async def _append_batches(self, request: web.Request) -> web.Response:
+        place = request.match_info["topic"], int(request.match_info["partition"])
+        payloads = [
+            record.value or b"" for _, batch in split_batches(await request.read()) for record in read_records(batch)
+        ]
+        refuses = self._refuses()
+        if self._bug == "refuses everything":
+            return _unavailable()
+        base = self._append(place, payloads)
+        if refuses:
+            return _unavailable()
+        row = {"partition": place[1], "offset": base, "error_code": None, "error": None}
+        after = base + len(payloads)
+        return web.json_response(
+            {"offsets": [row], "next_offset": after, "leader_epoch": EPOCH, "high_watermark": after}
+        )
+
+    async def _append_json(self, request: web.Request) -> web.Response:
+        if self._bug == "refuses everything":
+            return _unavailable()
+        rows: list[dict[str, Any]] = []
+        for record in orjson.loads(await request.read())["records"]:
+            place = request.match_info["topic"], record["partition"]
+            base = self._append(place, [base64.b64decode(record["value"])])
+            rows.append({"partition": place[1], "offset": base, "error_code": None, "error": None})
+        return web.json_response({"offsets": rows})
+
+    async def _fetch(self, request: web.Request) -> web.Response:
+        offset = int(request.query["offset"])
+        records = self._records[request.match_info["topic"], int(request.match_info["partition"])]
+        body = b""
+        if offset < len(records):
+            batch = build_batch(records[offset : offset + 100])
+            stamp(batch, offset, EPOCH)
+            body = bytes(batch)
+        else:
+            await asyncio.sleep(min(int(request.query["timeout"]), 20) / 1000)
+        return web.Response(body=body, content_type=BATCHES)
+
+    async def _offsets(self, request: web.Request) -> web.Response:
+        end = len(self._records[request.match_info["topic"], int(request.match_info["partition"])])
+        return web.json_response({"beginning_offset": 0, "end_offset": end})
+
+    async def _commit(self, request: web.Request) -> web.Response:
+        marks = self._groups.setdefault(request.match_info["group"], {})
+        for row in (await request.json())["offsets"]:
+            place = row["topic"], row["partition"]
+            marks[place] = max(marks.get(place, 0), row["offset"])
+        return await self._committed(request)
+
+    async def _committed(self, request: web.Request) -> web.Response:
+        marks = self._groups.get(request.match_info["group"], {})
+        rows = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in marks.items()]
+        return web.json_response({"offsets": rows})
+
+
+def _unavailable() -> web.Response:
+    return web.json_response({"error_code": 50302, "message": "not now", "outcome": "failed"}, status=503)

@@ -1,0 +1,81 @@
+"""`python -m jepsen test` with real brokers: a leader's death, Ctrl-C, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jepsen
+
+ROOT = Path(jepsen.__file__).parents[1]
+
+
+def command(*arguments: str, store: Path) -> list[str]:
+    return [sys.executable, "-m", "jepsen", "test", "--store", str(store), *arguments]
+
+
+def one_run(store: Path) -> Path:
+    (found,) = store.iterdir()
+    return found
+
+
+def processes_of(store: Path) -> list[str]:
+    """Command lines of processes that have to do with the store."""
+    lines = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(store) in line:
+            lines.append(line)
+    return lines
+
+
+def test_three_brokers_survive_kills(tmp_path: Path) -> None:
+    arguments = ("--faults", "kill", "--time", "5", "--clients", "2", "--rate", "150", "--seed", "3", "--json")
+    done = subprocess.run(
+        command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(done.stdout)
+    assert results["verdict"] == "valid"
+    assert results["faults"]
+    assert results["acknowledged_records"] > 100
+    assert results["anomalies"] == {}
+    run = one_run(tmp_path)
+    assert (run / "logs" / "node-3.log").stat().st_size > 0
+    assert not (run / "data").exists(), "of a valid run only the findings are kept"
+    assert json.loads((run / "timeline.json").read_text())["happened"]
+    assert processes_of(tmp_path) == []
+
+
+def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None:
+    arguments = ("--faults", "pause", "--nodes", "1", "--clients", "2", "--time", "60", "--seed", "1")
+    with subprocess.Popen(
+        command(*arguments, store=tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        assert any("pause node 1" in line for line in running.stderr), "it says what happens"
+        os.kill(running.pid, signal.SIGINT)
+        told, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "interrupted" in told
+    run = one_run(tmp_path)
+    assert (run / "history.jsonl").stat().st_size > 0
+    assert json.loads((run / "results.json").read_text())["verdict"] == "unknown"
+    assert (run / "data").exists()
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--faults", "fire"), ("--nodes", "1", "--faults", "cut"), ("--workload", "tea")]
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = subprocess.run(command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, timeout=60)
+    assert done.returncode == 2
+    assert b"Usage" in done.stderr

@@ -1,0 +1,117 @@
+"""Histories of several processes become one, in the judges' format."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from jepsen.runner.finding import Findings
+from jepsen.runner.options import RunOptions
+from jepsen.runner.store import Store, merge
+from jepsen.runner.strict import StrictJudge
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.values import payload_of, value_of, values_of
+from raftlog.checkers import Send, judge_history, read_lines
+from raftlog.errors import DeadlineExceeded, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+PLACE = TopicPartition("t", 0)
+OPTIONS = RunOptions("log", ("kill",), 1.0, nodes=1, clients=2, rate=1.0, seed=1)
+
+
+def line(time: int, process: int, kind: str) -> bytes:
+    return orjson.dumps({"time": time, "process": process, "type": kind, "kind": "assign", "value": []}) + b"\n"
+
+
+def test_parts_are_merged_by_time_and_each_keeps_its_order() -> None:
+    first = [line(1, 1, "invoke"), line(5, 1, "ok"), line(5, 1, "invoke"), line(9, 1, "ok")]
+    second = [line(2, 2, "invoke"), line(6, 2, "ok")]
+    merged = list(merge([first, second]))
+    assert [orjson.loads(each)["time"] for each in merged] == [1, 2, 5, 5, 6, 9]
+    assert [each for each in merged if each in first] == first
+
+
+def test_at_the_same_time_another_process_was_asked_first() -> None:
+    merged = list(merge([[line(1, 1, "invoke"), line(5, 1, "ok")], [line(5, 2, "invoke"), line(6, 2, "ok")]]))
+    entries = [(orjson.loads(each)["process"], orjson.loads(each)["type"]) for each in merged]
+    assert entries == [(1, "invoke"), (2, "invoke"), (1, "ok"), (2, "ok")]
+
+
+def test_what_is_written_can_be_judged_and_an_unfinished_line_is_left_out(tmp_path: Path) -> None:
+    store = Store(tmp_path, OPTIONS)
+    times = iter(range(1, 100))
+    writers = [HistoryWriter(store.part(f"client-{number}"), lambda: next(times)) for number in (1, 2)]
+    sends = [writer.invoke(number, "send", Send(PLACE, (number,)), acks="all") for number, writer in enumerate(writers)]
+    writers[0].ok(sends[0], Send(PLACE, (0,), (Offset(0),)), leader_epoch=7)
+    writers[1].refused(sends[1], DeadlineExceeded("no answer"))
+    writers[1].refused(writers[1].invoke(1, "send", Send(PLACE, (2,))), Unavailable("nobody leads"))
+    writers[0].nemesis("kill node 1", nodes=[1])
+    with open(store.part("client-2"), "ab") as torn:
+        torn.write(b'{"time": 50, "proc')
+    for writer in writers:
+        writer.close()
+    store.merge_history()
+    lines = store.history.read_bytes().splitlines()
+    assert orjson.loads(lines[2])["leader_epoch"] == 7
+    ops = list(read_lines(lines))
+    assert [(op.type, op.error) for op in ops if op.type in ("fail", "info")] == [
+        ("info", "DeadlineExceeded: no answer"),
+        ("fail", "Unavailable: nobody leads"),
+        ("info", ""),
+    ]
+    assert judge_history(ops).counts == {"unseen": 1}
+    assert not store.parts.exists()
+
+
+def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
+    assert Store(tmp_path, OPTIONS).path != Store(tmp_path, OPTIONS).path
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 10, 1000])
+def test_a_payload_says_its_value_in_every_byte(size: int) -> None:
+    payload = payload_of(1234, size)
+    assert value_of(payload) == 1234
+    for position in range(len(payload)):
+        damaged = payload[:position] + bytes([payload[position] ^ 1]) + payload[position + 1 :]
+        assert value_of(damaged) != 1234
+    assert isinstance(value_of(None), str)
+    assert isinstance(value_of(b""), str)
+
+
+def test_values_of_two_clients_never_meet() -> None:
+    assert values_of(1)[-1] < values_of(2)[0]
+
+
+def strict(*entries: dict[str, object]) -> dict[str, int]:
+    findings = Findings()
+    judge = StrictJudge(findings)
+    for entry in entries:
+        judge.feed(orjson.dumps(entry), {"type": "ok", **entry})
+    judge.finish()
+    return findings.counts
+
+
+def sent(offset: int, epoch: int) -> dict[str, object]:
+    return {"kind": "send", "value": {"partition": "t/0", "offsets": [offset]}, "leader_epoch": epoch}
+
+
+def polled(*epochs: tuple[int, int]) -> dict[str, object]:
+    return {"kind": "poll", "value": [{"partition": "t/0"}], "leader_epochs": epochs}
+
+
+def test_leader_epochs_rise_with_offsets_and_are_the_same_for_everybody() -> None:
+    assert strict(sent(0, 1), sent(1, 1), polled((0, 1), (2, 4)), sent(3, 4)) == {}
+    assert strict(sent(5, 2), polled((5, 3))) == {"leader-epoch": 1}
+    assert strict(sent(5, 2), polled((6, 1))) == {"leader-epoch": 1}
+
+
+@pytest.mark.parametrize("error", ["Unavailable: no leader", "NotListening: x", "DeadlineExceeded: x", "50401: late"])
+def test_faults_explain_some_errors(error: str) -> None:
+    assert strict({"type": "fail", "kind": "send", "error": error}) == {}
+
+
+@pytest.mark.parametrize(
+    "error", ["OffsetOutOfRange: 7", "UnknownTopic: t", "InvalidBatch: CRC", "StorageError: 500", "40402: no partition"]
+)
+def test_and_no_fault_explains_others(error: str) -> None:
+    assert strict({"type": "fail", "kind": "poll", "error": error}) == {"wrong-refusal": 1}

@@ -1,0 +1,158 @@
+"""The nemesis: what is done is undone, and nothing is done to nodes that are down."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from jepsen.nemeses.nemesis import Nemesis
+from jepsen.nemeses.schedule import KINDS, Fault, Way, draw_schedule
+from raftlog.types import TopicPartition
+
+PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+class Victims:
+    def __init__(self, leader: int | None = None) -> None:
+        self.up = dict.fromkeys((1, 2, 3), True)
+        self.paused: set[int] = set()
+        self.starting: set[int] = set()
+        self.lost: tuple[Way, ...] = ()
+        self.done: list[str] = []
+        self._leader = leader
+
+    def is_up(self, node: int) -> bool:
+        return self.up[node]
+
+    def is_serving(self, node: int) -> bool:
+        return self.up[node] and node not in self.starting
+
+    def kill(self, node: int) -> str:
+        assert self.up[node], "a node that is down is not killed"
+        self.up[node] = False
+        self.paused.discard(node)
+        self.done.append(f"kill {node}")
+        return f"node {node} is dead"
+
+    def launch(self, node: int) -> None:
+        self.up[node] = True
+        self.done.append(f"launch {node}")
+
+    def pause(self, node: int) -> str:
+        assert self.up[node], "a node that is down is not paused"
+        self.paused.add(node)
+        return f"node {node} stands still"
+
+    def resume(self, node: int) -> None:
+        self.paused.discard(node)
+
+    def cut(self, ways: Sequence[Way]) -> None:
+        self.lost = tuple(ways)
+
+    def leader(self, place: TopicPartition) -> int | None:
+        return self._leader
+
+
+class Timed(Nemesis):
+    """At the time that the test says."""
+
+    def __init__(self, victims: Victims, faults: Sequence[Fault], note: Callable[[str, dict[str, Any]], None]) -> None:
+        self.time_s = 0.0
+        super().__init__(victims, faults, PLACES, note, lambda: self.time_s)
+
+    def step_at(self, time_s: float) -> None:
+        self.time_s = time_s
+        self.step()
+
+
+def nemesis(victims: Victims, *faults: Fault) -> tuple[Timed, list[str]]:
+    notes: list[str] = []
+
+    def note(what: str, more: dict[str, Any]) -> None:
+        notes.append(what)
+
+    return Timed(victims, faults, note), notes
+
+
+def test_a_fault_begins_and_ends_and_is_told_with_its_proof() -> None:
+    victims = Victims()
+    work, notes = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
+    work.step_at(0.9)
+    assert victims.up[2]
+    work.step_at(1.1)
+    assert not victims.up[2]
+    assert work.under_way == ["kill node 2"]
+    work.step_at(2.1)
+    assert victims.up[2]
+    assert work.under_way == []
+    assert notes == ["kill node 2 begins (node 2 is dead)", "kill node 2 ends"]
+    assert [(each.kind, each.begin_s, each.end_s) for each in work.happened] == [("kill", 1.1, 2.1)]
+
+
+def test_a_killed_node_counts_as_hurt_until_it_serves() -> None:
+    victims = Victims()
+    victims.starting = {2}
+    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)), Fault("pause", 1.0, 2.0, (1,)))
+    for second in (1.0, 2.0, 5.0):
+        work.step_at(second)
+    assert [(each.kind, each.served_s) for each in work.happened] == [("pause", 2.0)]
+    victims.starting = set()
+    work.step_at(6.0)
+    assert [(each.kind, each.end_s, each.served_s) for each in work.happened][1:] == [("kill", 2.0, 6.0)]
+
+
+def test_a_fault_that_began_late_lasts_a_while_all_the_same() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (2,)))
+    work.step_at(5.0)
+    work.step_at(5.1)
+    assert not victims.up[2]
+    work.step_at(5.3)
+    assert victims.up[2]
+
+
+def test_the_leader_of_the_moment_is_hit() -> None:
+    victims = Victims(leader=3)
+    work, _ = nemesis(victims, Fault("kill", 1.0, 2.0, (1,), of_leader=1))
+    work.step_at(1.0)
+    assert [node for node, is_up in victims.up.items() if not is_up] == [3]
+
+
+def test_a_node_that_is_down_already_is_left_alone() -> None:
+    victims = Victims()
+    work, notes = nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("kill", 2, 3, (1,)), Fault("pause", 2, 3, (1,)))
+    for second in (1, 2, 3):
+        work.step_at(second)
+    assert not victims.up[1], "the end of a fault that did nothing starts nobody"
+    work.step_at(4)
+    work.finish()
+    assert victims.done == ["kill 1", "launch 1"]
+    assert sum("all of them were down" in note for note in notes) == 2
+    assert len(work.happened) == 1, "what did nothing did not happen"
+
+
+def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
+    victims = Victims()
+    work, _ = nemesis(
+        victims,
+        Fault("cut", 1, 3, (1,), "not heard", ((1, 2),)),
+        Fault("cut", 2, 4, (3,), "not heard", ((3, 2),)),
+    )
+    work.step_at(1)
+    work.step_at(3)
+    assert victims.lost == ((3, 2),)
+    work.step_at(4)
+    assert victims.lost == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_finish_nothing_is_wrong(seed: int) -> None:
+    victims = Victims(leader=seed % 3 + 1)
+    work, _ = nemesis(victims, *draw_schedule(seed, KINDS, (1, 2, 3), 60, 2))
+    for tenth in range(100 + 20 * seed):
+        work.step_at(tenth / 10)
+    work.finish()
+    assert all(victims.up.values())
+    assert not victims.paused
+    assert victims.lost == ()
+    assert work.under_way == []

@@ -1,0 +1,87 @@
+"""Replicas' files: the same bytes pass, and every kind of difference is found."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jepsen.runner.replicas import compare_replicas, judge_replicas
+from raftlog import Log, LogConfig
+from raftlog.records import split_batches
+from raftlog.types import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+RECORDS = 60
+
+
+@pytest.fixture
+def data_dirs(tmp_path: Path) -> dict[int, Path]:
+    """Three nodes with the same log of several segments."""
+    one = tmp_path / "1"
+    with Log.open(one / "t" / "0", config=LogConfig(segment_bytes=4096)) as log:
+        for number in range(RECORDS):
+            log.append([b"record %d " % number * 30])
+    for copy in ("2", "3"):
+        shutil.copytree(one, tmp_path / copy)
+    return {node: tmp_path / str(node) for node in (1, 2, 3)}
+
+
+def segments(data_dirs: dict[int, Path], node: int) -> list[Path]:
+    found = sorted((data_dirs[node] / "t" / "0").glob("*.log"))
+    assert len(found) > 2
+    return found
+
+
+def kinds(data_dirs: dict[int, Path], end: int = RECORDS) -> set[str]:
+    return {finding.kind for finding in compare_replicas(data_dirs, {PLACE: end})}
+
+
+def test_the_same_bytes_pass(data_dirs: dict[int, Path]) -> None:
+    assert judge_replicas(data_dirs, {PLACE: RECORDS}) == []
+
+
+def test_a_byte_that_differs_is_found_by_comparison_and_by_its_checksum(data_dirs: dict[int, Path]) -> None:
+    with open(segments(data_dirs, 2)[1], "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x77")
+    found = {finding.kind for finding in judge_replicas(data_dirs, {PLACE: RECORDS})}
+    assert found == {"replicas-differ", "damaged-log"}
+
+
+def test_a_replica_that_is_behind_is_no_difference_until_a_majority_is(data_dirs: dict[int, Path]) -> None:
+    for node in (2, 3):
+        last = segments(data_dirs, node)[-1]
+        content = last.read_bytes()
+        size = sum(len(batch) for _, batch in list(split_batches(content))[:-1])
+        last.write_bytes(content[:size])
+        assert ("too-few-copies" in kinds(data_dirs)) == (node == 3)
+        assert "replicas-differ" not in kinds(data_dirs)
+
+
+def test_what_lies_behind_the_end_is_not_compared(data_dirs: dict[int, Path]) -> None:
+    last = segments(data_dirs, 2)[-1]
+    end = int(last.stem)
+    content = bytearray(last.read_bytes())
+    content[-1] ^= 1
+    last.write_bytes(content)
+    assert "replicas-differ" not in kinds(data_dirs, end)
+    assert "replicas-differ" in kinds(data_dirs)
+
+
+def test_a_log_start_that_differs_is_compared_from_the_later_one(data_dirs: dict[int, Path]) -> None:
+    first = segments(data_dirs, 3)[0]
+    for path in first.parent.glob(f"{first.stem}.*"):
+        path.unlink()
+    assert "replicas-differ" not in kinds(data_dirs)
+
+
+def test_a_segment_that_is_missing_in_the_middle_is_found(data_dirs: dict[int, Path]) -> None:
+    missing = segments(data_dirs, 3)[1]
+    for path in missing.parent.glob(f"{missing.stem}.*"):
+        path.unlink()
+    assert "replicas-differ" in kinds(data_dirs)
+
+
+def test_a_replica_that_is_missing_is_found(data_dirs: dict[int, Path]) -> None:
+    shutil.rmtree(data_dirs[3] / "t")
+    assert kinds(data_dirs) == {"missing-replica"}

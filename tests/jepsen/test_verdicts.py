@@ -1,0 +1,72 @@
+"""The whole pipeline (client processes, nemesis, merge, drain, judges) condemns broken logs and passes a sound one."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from jepsen.runner.command import exit_code, run
+from jepsen.runner.options import RunOptions
+from jepsen.runner.store import Store
+from jepsen.runner.system import SystemFailed
+from raftlog.checkers import read_lines
+from tests.jepsen.fake_log import FakeLog
+
+SECONDS = 3.0
+
+
+def judged(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
+    options = RunOptions("log", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
+    store = Store(directory, options)
+    return run(options, FakeLog(bug), store, lambda *_told: None), store
+
+
+def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> None:
+    results, store = judged(None, tmp_path)
+    assert results["verdict"] == "valid", results["findings"]
+    assert exit_code(results) == 0
+    assert results["outcomes"]["send"]["ok"] > 50
+    assert [each["fault"]["kind"] for each in results["faults"]] == ["kill"]
+    assert {path.name for path in store.path.iterdir()} >= {
+        "history.jsonl",
+        "results.json",
+        "report.txt",
+        "timeline.json",
+        "logs",
+    }
+    with open(store.history, "rb") as lines:
+        assert sum(1 for _ in read_lines(lines)) > 500
+    assert "VALID" in (store.path / "report.txt").read_text()
+
+
+EXPECTED = {
+    "acknowledges and drops": {"inconsistent-offset", "lost-write"},
+    "forgets at a kill": {"inconsistent-offset", "lost-write", "unseen", "stale-end"},
+    "stores twice": {"duplicate"},
+    "stores what it refuses": {"aborted-read"},
+    "refuses everything": {"not-writable"},
+}
+"""One of these kinds at least has to be found."""
+
+
+def test_broken_logs_are_condemned(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(len(EXPECTED)) as pool:
+        found = dict(zip(EXPECTED, pool.map(lambda bug: judged(bug, tmp_path / bug), EXPECTED), strict=True))
+    for bug, (results, store) in found.items():
+        assert results["verdict"] == "invalid", bug
+        assert exit_code(results) == 1
+        assert EXPECTED[bug] & set(results["anomalies"]), (bug, results["anomalies"])
+        assert "INVALID" in (store.path / "report.txt").read_text()
+    doubts = found["refuses everything"][0]["doubts"]
+    assert any("were acknowledged" in doubt for doubt in doubts), "it would not pass without the drain either"
+
+
+def test_a_system_that_does_not_start_is_no_verdict_about_it(tmp_path: Path) -> None:
+    class NeverStarts(FakeLog):
+        def start(self) -> None:
+            raise SystemFailed("the port is somebody else's")
+
+    options = RunOptions("log", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5)
+    results = run(options, NeverStarts(), Store(tmp_path, options), lambda *_told: None)
+    assert results["verdict"] == "unknown"
+    assert exit_code(results) == 2
+    assert results["broken"] == "the port is somebody else's"

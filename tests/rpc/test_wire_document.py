@@ -1,0 +1,133 @@
+"""Section 15 of docs/FORMATS.md against the code: frames, handshake, Raft messages, errors."""
+
+import uuid
+
+import msgpack  # type: ignore[import-untyped]  # it has no annotations
+from crc32c import crc32c
+
+from raftlog.errors import NotLeader
+from raftlog.raft import ReplicaId
+from raftlog.raft.messages import AppendRequest
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Reason, Refusal, RpcConfig
+from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
+from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat
+from raftlog.runtime.rpc.columns import Column, Flag, Number, OptionalIdentity, OptionalNumber
+from raftlog.runtime.rpc.columns import Identity as IdColumn
+from raftlog.runtime.rpc.failures import _FIELDS
+from raftlog.runtime.rpc.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
+from raftlog.runtime.rpc.handshake import (
+    LIFE_SIZE,
+    PROTOCOL_VERSION,
+    REFUSAL_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    Hello,
+    encode_hello,
+    encode_refusal,
+)
+from raftlog.runtime.transport import ProcessBeat
+from raftlog.types import Buffer, NodeId
+from tests.layouts import DOCUMENT, layout, table_after
+
+CONFIG = RpcConfig()
+DISK = uuid.UUID(int=7)
+SECTION = DOCUMENT.split("## 15. ")[1]
+
+
+def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
+    """Kind, body and payload of a frame, by the table alone."""
+    data = b"".join(frame)
+    head = layout("rpc frame head")
+    fields = head.decode(data)
+    body_end = head.size + fields["body_length"]
+    assert len(data) == body_end + fields["payload_length"]
+    assert fields["crc"] == crc32c(data[head.size :], crc32c(data[: head.size - 4]))
+    assert (fields["magic"], fields["version"], fields["reserved"]) == (MAGIC, FRAME_VERSION, 0)
+    return FrameKind(fields["kind"]), msgpack.unpackb(data[head.size : body_end]), data[body_end:]
+
+
+def test_numbers_in_the_text_are_those_of_the_code() -> None:
+    assert layout("rpc frame head").size == HEAD_SIZE
+    assert f"at most {CONFIG.frame_bytes_max >> 20} MiB; before" in SECTION
+    assert f"at most {CONFIG.hello_bytes_max >> 10} KiB" in SECTION
+    assert f"(at most {REFUSAL_BYTES_MAX:,} bytes)" in SECTION
+    assert f"at most {CONFIG.header_bytes_max >> 20} MiB with at most {CONFIG.list_items_max:,} items" in SECTION
+
+
+def test_kinds_and_reasons_are_those_of_the_code() -> None:
+    kinds = {int(cells[0]): cells[1] for cells in table_after("frame kinds")}
+    assert kinds == {kind.value: kind.name.lower() for kind in FrameKind}
+    reasons = {int(cells[0]): cells[1] for cells in table_after("refusal reasons")}
+    assert reasons == {reason.value: reason.name.lower() for reason in Reason}
+
+
+def test_the_handshake() -> None:
+    identity = Identity("c", NodeId(3), DISK, 4, 5, "host")
+    kind, body, _ = read(encode_hello(Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity)))
+    documented = [cells[0] for cells in table_after("hello fields")]
+    assert documented == ["protocol_version", "channel", "life", *Identity._fields]
+    assert kind is FrameKind.HELLO
+    assert body == [PROTOCOL_VERSION, 2, bytes(LIFE_SIZE), b"c", 3, DISK.bytes, 4, 5, b"host", 1, 2]
+    types = [cells[1] for cells in table_after("hello fields")]
+    assert types.count(f"{LIFE_SIZE} bytes") == 1
+    assert f"at most {TEXT_BYTES_MAX}, as the cluster id" in SECTION
+    channels = ", ".join(f"{channel.value} {channel.name}" for channel in Channel)
+    assert f"| channel | number | {channels} |" in SECTION
+    assert read(encode_refusal(Refusal(Reason.WRONG_DISK, "why", "c", True)))[:2] == (
+        FrameKind.REFUSAL,
+        [7, b"why", b"c", 1],
+    )
+
+
+def test_the_heartbeat_and_requests() -> None:
+    assert read(encode_beat(ProcessBeat(DISK, 4, 5)))[:2] == (FrameKind.BEAT, [DISK.bytes, 4, 5])
+    sizes = b"\0\0\0\1\0\0\0\2"
+    call = Call("data.produce", [b"t", 0], (b"a", b"bc"), 100)
+    assert read(encode_call(9, call, CONFIG)) == (
+        FrameKind.CALL,
+        [9, 100, "data.produce", [b"t", 0], sizes],
+        b"abc",
+    )
+    assert read(encode_answer(9, Answer(1, (b"a", b"bc")), CONFIG)) == (FrameKind.ANSWER, [9, 1, sizes], b"abc")
+    error = NotLeader("no", ReplicaId(NodeId(2), DISK))
+    assert read(encode_failure(9, error, CONFIG))[1] == [9, ["NotLeader", False, ["no", 2, DISK.bytes]]]
+
+
+def test_errors_with_arguments_are_those_of_the_code() -> None:
+    documented = {cells[0]: cells[1] for cells in table_after("error arguments")}
+    assert documented.pop("NotLeader").startswith("message; and node id and disk uuid")
+    assert documented == {error.__name__: ", ".join(name for name, _ in fields) for error, fields in _FIELDS.items()}
+
+
+def name_of(column: Column) -> str:
+    """What the document calls a column."""
+    match column:
+        case Number():
+            return "term" if column.pack([1]) == [b"\0\0\0\1"] else "number"
+        case OptionalNumber():
+            return "number?"
+        case Flag():
+            return "flag"
+        case OptionalIdentity():
+            return "id?"
+        case _:
+            assert isinstance(column, IdColumn)
+            return "id"
+
+
+def test_raft_messages_are_those_of_the_code() -> None:
+    documented = {int(cells[0]): (cells[1], cells[2]) for cells in table_after("raft messages")}
+    expected = {}
+    for each in _LAYOUTS:
+        fields = [name for name in each.type._fields[2:] if name != "entries"]
+        named = zip(map(name_of, each.columns), fields, strict=True)
+        text = ", ".join(kind if kind == field == "term" else f"{kind} {field}" for kind, field in named)
+        end = "; then the entries" if each.type is AppendRequest else ""
+        expected[each.code] = (each.type.__name__, text + end)
+    assert documented == expected
+
+
+def test_columns_have_the_byte_strings_of_the_table() -> None:
+    head = SECTION.split("| column | byte strings | |\n|---|---|---|\n")[1].split("\n\n")[0]
+    documented = {cells[1].strip(): int(cells[2]) for cells in (line.split("|") for line in head.splitlines())}
+    known = {name_of(column): column.parts for each in _LAYOUTS for column in each.columns}
+    assert documented == known

@@ -1,0 +1,142 @@
+"""Checkpoints that look only at what changed say the same as if they looked at everything."""
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from raftlog.raft import ConfigurationChange
+from raftlog.runtime import checkpoints as module
+from raftlog.runtime.checkpoints import Checkpoints
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.journal.operations import encode
+from raftlog.storage.roll import Member, Roll
+from tests.runtime.drivers import World
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every checkpoint is compared to the groups as they are; how many groups each one looked at."""
+    drivers: dict[Checkpoints, Driver] = {}
+    looks: list[int] = []
+    begin, adopt, look = Checkpoints._begin, Driver.start, Checkpoints._look_at
+
+    def start(driver: Driver) -> None:
+        drivers[driver.persister.checkpoints] = driver
+        adopt(driver)
+
+    def look_at(checkpoints: Checkpoints, count: int) -> bool:
+        before = len(checkpoints._changed)
+        is_sound = look(checkpoints, count)
+        looks[-1] += before - len(checkpoints._changed)
+        return is_sound
+
+    def compared(checkpoints: Checkpoints, now: float) -> None:
+        groups = drivers[checkpoints].groups
+        assert set(checkpoints._states) == set(groups)
+        for key, group in groups.items():
+            assert checkpoints._states[key] == encode(module._state(group)), group.path
+            changed = group.log.segments.changed_since_checkpoint()
+            assert key in checkpoints._to_sync or not changed.seen, group.path
+        begin(checkpoints, now)
+        looks.append(0)
+
+    monkeypatch.setattr(Driver, "start", start)
+    monkeypatch.setattr(Checkpoints, "_look_at", look_at)
+    monkeypatch.setattr(Checkpoints, "_begin", compared)
+    looks.append(0)
+    return looks
+
+
+def create(world: World, count: int) -> None:
+    """Groups of one node each on node 1."""
+    mine = (Member(*world.ids[0]),)
+    for number in range(count):
+        roll = Roll(uuid.UUID(int=1000 + number), 1, 0, 0, -1, 1000, 1, mine)
+        world.do(1, lambda roll=roll: world.drivers[1].create_group(roll))
+
+
+def checkpoint(world: World, number: int = 1) -> None:
+    """Begin one now, and let it be completed."""
+    driver = world.drivers[number]
+    checkpoints = driver.persister.checkpoints
+    world.run_until(lambda: not checkpoints.is_under_way)
+    checkpoints.has_news, checkpoints._last_at = True, 0.0
+    start = driver.journal._start
+    world.do(number, lambda: checkpoints.maybe_begin(1e9))
+    checkpoints._last_at = driver.loop.time()
+    world.run_until(lambda: driver.journal._start > start)
+
+
+def test_states_are_right_while_logs_grow_roll_and_are_trimmed_and_cut(checked: list[int]) -> None:
+    with World() as world:
+        for turn in range(6):
+            leader = world.leader()
+            world.fill(leader, 15)
+            group = world.group(leader)
+            world.do(leader, lambda group=group: group.trim(group.high_watermark))
+            if turn % 3 == 1:
+                world.crash(leader, power=True)
+                world.fill(world.leader(), 5)
+                world.start(leader)
+            if turn == 5:
+                target = next(number for number in (1, 2, 3) if number != leader)
+                voters = tuple(sorted((world.ids[leader - 1], world.ids[target - 1])))
+                change = ConfigurationChange(voters, (), group.core.configuration.index)
+                world.do(leader, lambda group=group, change=change: group.change_members(change))
+            world.run(2.5)
+            checkpoint(world, world.leader())
+        world.commit(world.leader(), b"the end")
+    assert len(checked) > 10
+
+
+def test_groups_that_did_not_change_are_not_looked_at(checked: list[int]) -> None:
+    with World() as world:
+        create(world, 100)
+        world.run(8)  # elections and the first checkpoints
+        checked[:] = [0]
+        checkpoint(world)
+        assert checked[0] <= 10
+        assert len(world.drivers[1].groups) == 101
+
+
+def test_many_groups_are_looked_at_in_slices_and_their_files_synced_in_batches(
+    checked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with World() as world:
+        create(world, 100)
+        world.run(8)
+        driver, disk = world.drivers[1], world.disks[0]
+        for group in driver.groups.values():
+            driver.persister.checkpoints.note_changed(group)
+        slices: list[Callable[[], None]] = []
+        soon = driver.persister.checkpoints._soon
+
+        def counted(work: Callable[[], None]) -> None:
+            slices.append(work)
+            soon(work)
+
+        monkeypatch.setattr(driver.persister.checkpoints, "_soon", counted)
+        syncs = disk.sync_count
+        checked[:] = [0]
+        checkpoint(world)
+        assert checked[0] >= 101
+        assert len(slices) >= 101 // module._SLICE
+        assert disk.sync_count - syncs < 20
+        world.crash(1, power=True)
+        world.start(1)
+        assert len(world.drivers[1].groups) == 101
+
+
+def test_a_removed_group_is_forgotten(checked: list[int]) -> None:
+    with World() as world:
+        create(world, 5)
+        world.run(1)
+        driver = world.drivers[1]
+        world.do(1, lambda: driver.remove_group(uuid.UUID(int=1002).bytes))
+        checkpoint(world)
+        world.run(1)
+        world.crash(1, power=True)
+        world.start(1)
+        assert uuid.UUID(int=1002).bytes not in world.drivers[1].groups
+        assert len(world.drivers[1].groups) == 5

@@ -1,0 +1,148 @@
+"""Many groups created together: what a crash, a full disk or a failing sync leaves at each step."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from raftlog.errors import InvalidArgument, RaftlogError, StorageFull, SyncFailed
+from raftlog.runtime.driver import Driver
+from raftlog.storage.roll import Member, Roll
+from tests.runtime.drivers import GROUP, World
+
+COUNT = 20
+
+
+def rolls(world: World, first: int = 1000, count: int = COUNT) -> list[Roll]:
+    """First rolls of groups of all nodes."""
+    voters = tuple(Member(*replica) for replica in world.ids)
+    return [Roll(uuid.UUID(int=first + number), 1, 0, 0, -1, 1000, 1, voters) for number in range(count)]
+
+
+class Call:
+    """A creation on a node, and how it ended."""
+
+    def __init__(self, world: World, number: int, wanted: list[Roll]) -> None:
+        self.error: RaftlogError | None = None
+        self.is_done = False
+        driver = world.drivers[number]
+        world.do(number, lambda: driver.loop.create_task(self._run(driver, wanted)))
+
+    async def _run(self, driver: Driver, wanted: list[Roll]) -> None:
+        try:
+            await driver.create_groups([(roll, f"topic/{roll.group_id.int}") for roll in wanted])
+        except RaftlogError as error:
+            self.error = error
+        self.is_done = True
+
+
+def held(world: World, number: int, wanted: list[Roll]) -> int:
+    return sum(roll.group_id.bytes in world.drivers[number].groups for roll in wanted)
+
+
+def test_groups_are_created_on_all_nodes_work_and_survive() -> None:
+    with World() as world:
+        wanted = rolls(world)
+        calls = [Call(world, number, wanted) for number in (1, 2, 3)]
+        world.run_until(lambda: all(call.is_done for call in calls))
+        assert [call.error for call in calls] == [None] * 3
+        assert [held(world, number, wanted) for number in (1, 2, 3)] == [COUNT] * 3
+        for number in (1, 2, 3):
+            world.crash(number, power=True)
+            world.start(number)
+        for roll in wanted:
+            groups = [world.drivers[number].groups[roll.group_id.bytes] for number in (1, 2, 3)]
+            world.run_until(lambda groups=groups: any(group.core.has_own_term_commit for group in groups))
+        assert not world.failures
+
+
+def test_a_loss_of_power_at_any_time_leaves_nothing_that_hinders_the_next_attempt() -> None:
+    for step in range(14):
+        with World() as world:
+            wanted = rolls(world)
+            Call(world, 1, wanted)
+            world.run(step * 0.0001)
+            world.crash(1, power=True)
+            world.start(1)
+            again = [roll for roll in wanted if roll.group_id.bytes not in world.drivers[1].groups]
+            call = Call(world, 1, again)
+            world.run_until(lambda call=call: call.is_done)
+            assert call.error is None, step
+            assert held(world, 1, wanted) == COUNT
+            world.commit(world.leader(), b"%d" % step)
+
+
+def test_a_failing_sync_ends_the_process_and_nothing_counts() -> None:
+    for failing in (0, 1):
+        with World() as world:
+            world.converge()
+            wanted = rolls(world)
+            world.run(0.3)
+            call = Call(world, 1, wanted)
+            if failing:
+                world.run(0.0003)
+            world.disks[0].fail_sync(2)
+            world.run_until(lambda call=call: call.is_done)
+            assert isinstance(call.error, SyncFailed)
+            assert [number for number, _ in world.failures] == [1]
+
+
+def test_a_full_disk_refuses_and_the_next_attempt_succeeds() -> None:
+    with World() as world:
+        world.converge()
+        wanted = rolls(world)
+        disk = world.disks[0]
+        disk.capacity_bytes = sum(map(len, disk.snapshot().values())) + 900
+        call = Call(world, 1, wanted)
+        world.run_until(lambda: call.is_done)
+        assert isinstance(call.error, StorageFull)
+        assert held(world, 1, wanted) == 0
+        disk.capacity_bytes = None
+        call = Call(world, 1, wanted)
+        world.run_until(lambda: call.is_done)
+        assert call.error is None
+        assert held(world, 1, wanted) == COUNT
+        assert not world.failures
+
+
+def test_a_group_is_created_once() -> None:
+    with World() as world:
+        wanted = rolls(world)
+        first = Call(world, 1, wanted)
+        second = Call(world, 1, wanted)
+        world.run_until(lambda: first.is_done and second.is_done)
+        assert first.error is None
+        assert isinstance(second.error, InvalidArgument)
+        twice = Call(world, 1, rolls(world, 5000, 2) * 2)
+        there = Call(world, 1, [wanted[0]._replace(group_id=GROUP)])
+        world.run_until(lambda: twice.is_done and there.is_done)
+        assert isinstance(twice.error, InvalidArgument)
+        assert isinstance(there.error, InvalidArgument)
+        again = Call(world, 1, rolls(world, 5000, 2))
+        world.run_until(lambda: again.is_done)
+        assert again.error is None
+
+
+def test_who_waits_for_a_creation_hears_that_the_process_ends() -> None:
+    with World() as world:
+        call = Call(world, 1, rolls(world))
+        driver = world.drivers[1]
+        world.do(1, lambda: driver.persister.stop_with(OSError("something else")))
+        world.run_until(lambda: call.is_done)
+        assert isinstance(call.error, SyncFailed)
+
+
+def test_a_creation_is_refused_before_anything_is_made() -> None:
+    with World() as world:
+        driver = world.drivers[1]
+
+        async def create() -> None:
+            await driver.create_groups([(roll, None) for roll in rolls(world, 9000, 3)] + [(world.roll, None)])
+
+        done = world.do(1, lambda: asyncio.ensure_future(create()))
+        (task,) = done
+        assert isinstance(task, asyncio.Task)
+        world.run_until(task.done)
+        with pytest.raises(InvalidArgument, match="already"):
+            task.result()
+        assert not [path for path in world.disks[0].durable_paths() if str(uuid.UUID(int=9000)) in path]

@@ -1,0 +1,91 @@
+"""Notices of a commit wait a moment, for the next append may tell it as well."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+
+from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
+from raftlog.raft.messages import AppendRequest, Heartbeat
+from raftlog.runtime.outbox import Outbox
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import Index, NodeId, Term
+
+ONE, TWO, THREE = (ReplicaId(NodeId(number), uuid.UUID(int=number)) for number in (1, 2, 3))
+KEY, OTHER = uuid.UUID(int=77).bytes, uuid.UUID(int=78).bytes
+
+
+class Wire:
+    """What was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[NodeId, Message]] = []
+        self.arrived = asyncio.Event()
+
+    def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        self.sent += [(node, envelope.message) for envelope in envelopes]
+        self.arrived.set()
+
+    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        raise AssertionError("no beats here")
+
+    async def request(self, node: NodeId, request: object) -> object:
+        raise AssertionError("no requests here")
+
+
+def notice(to: ReplicaId, committed: int, term: int = 1) -> Heartbeat:
+    return Heartbeat(ONE, to, Term(term), 0, Index(committed))
+
+
+def append(to: ReplicaId, previous: int, count: int, committed: int, term: int = 1) -> AppendRequest:
+    entry = Entry(Index(previous + 1), Term(term), EntryKind.DATA, 3, b"abc", None)
+    last = EntryId(Index(previous), Term(term))
+    return AppendRequest(ONE, to, Term(term), 9, last, (entry,) * count, Index(committed))
+
+
+async def test_an_append_takes_the_place_of_the_notice_before_it() -> None:
+    wire = Wire()
+    outbox = Outbox(wire)
+    outbox.post(KEY, [notice(TWO, 5), notice(THREE, 5)])
+    outbox.post(OTHER, [notice(TWO, 5)])
+    outbox.send()
+    assert not wire.sent
+    outbox.post(KEY, [append(TWO, 5, 1, 5)])
+    outbox.send()
+    assert wire.sent == [(2, append(TWO, 5, 1, 5))]
+    wire.sent.clear()
+    wire.arrived.clear()
+    await wire.arrived.wait()
+    assert wire.sent == [(3, notice(THREE, 5)), (2, notice(TWO, 5))]
+
+
+async def test_an_append_that_does_not_tell_the_commit_leaves_the_notice() -> None:
+    wire = Wire()
+    outbox = Outbox(wire)
+    outbox.post(KEY, [notice(TWO, 5), append(TWO, 3, 1, 5), notice(THREE, 5), append(THREE, 7, 1, 4)])
+    outbox.send()
+    wire.arrived.clear()
+    await wire.arrived.wait()
+    assert wire.sent[2:] == [(2, notice(TWO, 5)), (3, notice(THREE, 5))]
+
+
+async def test_the_newest_notice_counts() -> None:
+    wire = Wire()
+    outbox = Outbox(wire)
+    outbox.post(KEY, [notice(TWO, 5), notice(TWO, 6)])
+    outbox.post(KEY, [append(TWO, 9, 1, 9, term=2)])
+    outbox.send()
+    wire.arrived.clear()
+    await wire.arrived.wait()
+    assert wire.sent[1:] == [(2, notice(TWO, 6))]
+
+
+async def test_heartbeats_that_want_an_answer_go_at_once() -> None:
+    wire = Wire()
+    outbox = Outbox(wire)
+    asked = notice(TWO, 5)._replace(sequence=3)
+    outbox.post(KEY, [asked, notice(TWO, 5)])
+    outbox.send()
+    assert wire.sent == [(2, asked)]
+    outbox.stop()
+    await asyncio.sleep(0)
+    assert wire.sent == [(2, asked)]

@@ -1,0 +1,51 @@
+"""Whole brokers, and the founding of their clusters, under faults: fixed seeds, kept ones, and the same trace again."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jepsen.simulation.campaign import LEVELS
+from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
+from jepsen.simulation.report import failure_text
+
+SEEDS = {"broker": range(1, 21), "founding": range(1, 41)}
+SEEDS_PER_TEST = {"broker": 4, "founding": 20}
+CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
+KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
+
+
+def run(level: str, seed: int) -> None:
+    outcome = LEVELS[level](seed)
+    if outcome.failure is not None:
+        pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+
+
+@pytest.mark.parametrize(("level", "first"), CHUNKS)
+def test_fixed_seeds(level: str, first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST[level]):
+        run(level, seed)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.level}-{kept.seed}")
+def test_kept_seeds(kept: KeptSeed) -> None:
+    run(kept.level, kept.seed)
+
+
+def digests(level: str, hash_seed: int) -> dict[str, str]:
+    """Of one seed, in an interpreter of its own."""
+    arguments = ("--level", level, "--seeds", "1", "--from", "7", "--jobs", "1", "--json")
+    command = (sys.executable, "-m", "jepsen.simulation", *arguments)
+    environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)["digests"]
+    return found
+
+
+@pytest.mark.parametrize("level", list(SEEDS))
+def test_two_hash_seeds_give_the_same_trace(level: str) -> None:
+    here = {"7": LEVELS[level](7).digest}
+    assert digests(level, 1) == here
+    assert digests(level, 2) == here

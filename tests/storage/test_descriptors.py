@@ -1,0 +1,155 @@
+"""Few descriptors for many files: who may give theirs back when, and who hears of a failed write-back then."""
+
+import errno
+import os
+from collections.abc import Iterator
+from ctypes import set_errno
+from pathlib import Path
+
+import pytest
+
+from raftlog.storage import real_disk
+from raftlog.storage.disk import DirectoryLock
+from raftlog.storage.real_disk import RealDisk, RealFile
+from raftlog.storage.witness import Witness
+
+LIMIT = 8
+FILES = 40
+
+
+class World:
+    """A disk with a locked directory; `syncfs` is counted, and fails on request."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.whole_syncs = 0
+        self.error = 0
+        self.file_syncs: list[int] = []
+        monkeypatch.setattr(Witness, "open", lambda path: Witness(os.open(path, os.O_RDONLY), self._syncfs))
+        monkeypatch.setattr(os, "fdatasync", self.file_syncs.append)
+        self.disk = RealDisk(lambda job: job(), lambda job: job(), LIMIT)
+
+    def _syncfs(self, _: int) -> int:
+        self.whole_syncs += 1
+        set_errno(self.error)
+        return -1 if self.error else 0
+
+    def lock(self) -> DirectoryLock:
+        (self.path / ".raftlog").mkdir(exist_ok=True)
+        return self.disk.lock(str(self.path / ".raftlog/lock"))
+
+    def files(self, count: int = FILES, prefix: str = "f") -> list[RealFile]:
+        files = [self.disk.open(str(self.path / f"{prefix}{number}"), create=True) for number in range(count)]
+        for number, file in enumerate(files):
+            file.write(0, [b"%d" % number])
+        return files
+
+    def open_count(self) -> int:
+        names = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+        return sum(os.path.realpath(name).startswith(f"{self.path}/f") for name in names)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(tmp_path, monkeypatch)
+    lock = world.lock()
+    yield world
+    lock.release()
+
+
+def test_written_files_give_their_descriptors_back_and_are_used_again(world: World) -> None:
+    files = world.files()
+    assert world.open_count() <= LIMIT
+    for number, file in enumerate(files):
+        file.write(2, [b"!"])
+        assert file.read(0, 10) == b"%d" % number + b"\0" * (2 - len(str(number))) + b"!"
+    assert world.open_count() <= LIMIT
+
+
+def test_a_file_that_was_let_go_unsynced_is_synced_through_the_witness(world: World) -> None:
+    files = world.files(LIMIT + 1)
+    world.disk.sync([files[0]])
+    assert (world.whole_syncs, world.file_syncs) == (1, [])
+    assert not files[0].is_dirty
+    files[0].write(0, [b"again"])
+    world.disk.sync([files[0], files[-1]])
+    assert world.whole_syncs == 1, "since the last sync its descriptor was there all the time"
+    assert len(world.file_syncs) == 2
+
+
+def test_a_witness_that_heard_of_a_failure_fails_for_ever(world: World) -> None:
+    files = world.files(LIMIT + 1)
+    world.error = errno.EIO
+    for _ in range(2):
+        with pytest.raises(OSError, match="syncfs") as failed:
+            world.disk.sync([files[0]])
+        assert failed.value.errno == errno.EIO
+        world.error = 0
+    with pytest.raises(OSError, match="syncfs"):
+        world.disk.sync([], [str(world.path)] * real_disk._MANY)
+    assert files[0].is_dirty
+
+
+def test_many_are_synced_by_one_call(world: World) -> None:
+    files = world.files()
+    done: list[OSError | None] = []
+    world.disk.submit_sync(files, [str(world.path)], done.append)
+    assert (world.whole_syncs, world.file_syncs, done) == (1, [], [None])
+    assert not any(file.is_dirty for file in files)
+
+
+def test_what_is_written_during_a_sync_is_not_covered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = world.files()
+    sync = Witness.sync
+
+    def write_meanwhile(witness: Witness) -> None:
+        files[3].write(0, [b"late"])
+        sync(witness)
+
+    monkeypatch.setattr(Witness, "sync", write_meanwhile)
+    world.disk.sync(files)
+    assert [file for file in files if file.is_dirty] == [files[3]]
+
+
+def test_without_a_witness_unsynced_files_keep_their_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    files = world.files()
+    assert world.open_count() == FILES
+    world.disk.sync(files)
+    assert (world.whole_syncs, len(world.file_syncs)) == (0, FILES)
+    assert world.open_count() <= LIMIT, "synced, they give them back"
+
+
+def test_files_from_before_the_lock_and_after_it_have_no_witness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    before = world.files()
+    lock = world.lock()
+    world.disk.sync([*before, *world.files(1, "fx")])
+    assert (world.whole_syncs, len(world.file_syncs)) == (1, FILES), "only the last one could be let go"
+    lock.release()
+    lock.release()
+    after = world.files(FILES, "fy")
+    world.disk.sync(after)
+    assert (world.whole_syncs, len(world.file_syncs)) == (1, 2 * FILES)
+
+
+def test_a_closed_file_is_nobodys(world: World) -> None:
+    files = world.files()
+    files[0].close()
+    with pytest.raises(OSError, match="closed"):
+        files[0].read(0, 1)
+    world.disk.sync(files)
+    assert world.whole_syncs == 1
+
+
+def test_the_real_witness_syncs(tmp_path: Path) -> None:
+    witness = Witness.open(str(tmp_path))
+    if witness is None:
+        pytest.skip("the file system of the temporary directory has no syncfs that could be relied upon")
+    witness.sync()
+    assert witness.device == os.stat(tmp_path).st_dev
+    witness.close()
