@@ -14,7 +14,7 @@ Two clusters never come from one list of seeds:
        says so. What it holds survives every crash. A wiped process is another one, with another disk uuid.
     2. It takes a record only if that names it with its disk, has its own list, and comes from the first seed in it.
     3. Group 0 of a record is begun by a seed of the record, once *all* its seeds have said, at whatever time, that they
-       hold it (or one of them that it was begun, which is the same by induction).
+       hold it (its maker by giving it away), or one of them that it was begun, which is the same by induction.
 
 So if two records were both begun, their seeds are disjoint: by 1, one process in both would hold two. Both name a
 process for each address of the same list, so at every address the process was replaced in between; as long as one of
@@ -136,13 +136,14 @@ class FirstStart:
 
     def _found_alone(self) -> None:
         """A broker without seeds founds a cluster of its own, at once."""
-        if self._file.record is None:
-            if self._node.identity.cluster_id is not None and self._node.identity.boot_epoch > 1:
-                raise InvalidArgument(
-                    f"{self._node.settings.data_dir} belongs to cluster {self._node.identity.cluster_id} and has "
-                    "nothing of it yet: start it with the same seeds as before"
-                )
+        record = self._file.record
+        if record is None:
             self._keep(self._new_record([self._member()], ()))
+        elif not record.names(self._node.identity.replica):
+            raise InvalidArgument(
+                f"{self._node.settings.data_dir} belongs to cluster {record.cluster_id} and has nothing of it yet: "
+                "start it with the address of a member as seed"
+            )
 
     # the record
 
@@ -287,7 +288,7 @@ class FirstStart:
         """Whether all seeds of our record hold it; its maker gives it to those who do not."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "gives no record"
-        self._holders[me] = None
+        self._holders[me] = self._holders[record.seeds[0].replica] = None  # its maker had synced it before it was given
         for address, view in views.items():
             if view is None or view.replica in self._holders:
                 continue

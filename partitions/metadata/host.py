@@ -101,7 +101,15 @@ class Metadata:
                     raise
                 _logger.error("%s; it is repaired from the other brokers", error)
         metadata._tell_peers()
+        metadata._check_peers()
         return metadata
+
+    def _check_peers(self) -> None:
+        if self._told is not None and self._told.addresses and self._node.settings.rpc_port is None:
+            raise InvalidArgument(
+                f"node {self._node.identity.node_id} belongs to a cluster with the nodes "
+                f"{', '.join(map(str, self._told.addresses))}: start it with an RPC address that they can reach"
+            )
 
     def _check_settings(self) -> None:
         settings = self._node.settings
@@ -164,9 +172,15 @@ class Metadata:
             self._heard_at = heard_at
         return self._heard_at
 
-    def _is_established(self) -> bool:
+    def _is_registered(self) -> bool:
         """The controller knows this node with this disk, as far as the copy here says."""
         return self.state.broker_of(self._node.identity.replica) is not None
+
+    def _is_established(self) -> bool:
+        """It is registered, or belongs to group 0: a copy whose log was trimmed may know nothing for a while."""
+        group = self._copy.group
+        is_member = group is not None and group.core.configuration.has_member(self._node.identity.replica)
+        return is_member or self._is_registered()
 
     # life
 
@@ -303,17 +317,7 @@ class Metadata:
         if is_seed and self._copy.group is None and not self._is_founded:
             return
         told = peers_of(self.state, self._file, self._node.identity.replica)
-        if told is None:
-            return
-        if told.addresses and self._node.settings.rpc_port is None:
-            self._node.fail(
-                InvalidArgument(
-                    f"node {self._node.identity.node_id} belongs to a cluster with the nodes {sorted(told.addresses)}: "
-                    "start it with an RPC address that they can reach"
-                )
-            )
-            return
-        if told != self._told:
+        if told is not None and told != self._told:
             self._told = told
             self._node.set_peers(told.addresses, told.disks)
 
@@ -322,7 +326,7 @@ class Metadata:
         state = self.state
         if self._copy.group is None:
             return Phase.EMPTY, []
-        if state.bootstrap is None or not self._is_established():
+        if state.bootstrap is None or not self._is_registered():
             record = self._file.record
             is_seed = record is not None and record.names(self._node.identity.replica)
             return (Phase.FOUNDED if is_seed else Phase.EMPTY), []

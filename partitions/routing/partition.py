@@ -85,19 +85,21 @@ class Partition:
             size = record_size(record)
             self.check_size(size)
             total += size
-        return await self._enqueue(records, (), len(records), total, acks, deadline)
+        return (await self._enqueue(records, (), len(records), total, acks, deadline)).future
 
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes)
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
         count = sum(header.record_count for header, _ in checked)
-        future = await self._enqueue((), batches, count, len(body), acks, deadline)
-        if future is None:
+        pending = await self._enqueue((), batches, count, len(body), acks, deadline)
+        if pending.future is None:
             return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
-        base = await future
-        last = self.queue.last
-        return Produced(Offset(base), Offset(base + count), last.leader_epoch, last.high_watermark)
+        base = await pending.future
+        # Of its own append: another one may have landed since.
+        appended = pending.appended
+        assert appended is not None, f"{self.name}: an answer without an append"
+        return Produced(Offset(base), Offset(base + count), appended.leader_epoch, appended.high_watermark)
 
     def check_size(self, size: int) -> None:
         """Raises `RecordTooLarge` for a record of this size (`record_size`)."""
@@ -116,7 +118,7 @@ class Partition:
         size: int,
         acks: Acks,
         deadline: Deadline,
-    ) -> "asyncio.Future[int] | None":
+    ) -> Pending:
         if size > CALL_BYTES_MAX:
             raise RecordTooLarge(
                 f"{self.name}: {size} bytes in one call are too many; {CALL_BYTES_MAX} are possible: send them in parts"
@@ -126,7 +128,7 @@ class Partition:
         queue = self.queue
         if not queue.maybe_add(pending):
             await queue.add_when_room(pending)
-        return future
+        return pending
 
     @property
     def queue(self) -> ProduceQueue:

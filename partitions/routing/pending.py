@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from raftlog import errors
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.replica import Appended
 from raftlog.partitions.results import Acks
 from raftlog.records import BatchBuilder, NewRecord
 
@@ -19,7 +20,7 @@ RECORD_OVERHEAD_BYTES = 64
 class Pending:
     """One produce call to one partition. `future` gets the offset of its first record; `None` with `acks=0`."""
 
-    __slots__ = ("acks", "batches", "count", "deadline", "future", "number", "records", "size")
+    __slots__ = ("acks", "appended", "batches", "count", "deadline", "future", "number", "records", "size")
 
     def __init__(
         self,
@@ -38,6 +39,8 @@ class Pending:
         self.acks = acks
         self.deadline = deadline
         self.future = future
+        self.appended: Appended | None = None
+        """Of the append that it was part of, before `future` is done."""
         self.number = -1
         """Its place in the queue."""
 

@@ -57,13 +57,17 @@ class Destination(Protocol):
         ...
 
 
+_SILENCE_S = 0.5
+"""A leader that has not answered an append for so long is the reason why others wait, and not their number."""
+
+
 class _Flight:
-    """Calls that were appended together."""
+    """Calls that were appended together; `began` is by the loop's clock."""
 
-    __slots__ = ("pendings", "size")
+    __slots__ = ("began", "pendings", "size")
 
-    def __init__(self, pendings: list[Pending]) -> None:
-        self.pendings = pendings
+    def __init__(self, pendings: list[Pending], began: float) -> None:
+        self.pendings, self.began = pendings, began
         self.size = sum(pending.size for pending in pendings)
 
 
@@ -77,8 +81,6 @@ class ProduceQueue:
         counters: Counters,
         wall_ms: Callable[[], int],
     ) -> None:
-        self.last = Appended(-1, -1, 0, 0)  # type: ignore[arg-type]  # offsets that nobody reads
-        """The newest append that was answered."""
         self._destination = destination
         self._budgets = budgets
         self._counters = counters
@@ -181,7 +183,7 @@ class ProduceQueue:
     def _send(self, pendings: list[Pending]) -> None:
         bound = self._destination.batch_bytes_max - HEADER_SIZE
         batches, kept = build_batches(pendings, bound, self._wall_ms())
-        flight = _Flight(kept)
+        flight = _Flight(kept, self._loop.time())
         self._release(sum(pending.size for pending in pendings) - flight.size)
         if not kept:
             return
@@ -208,9 +210,9 @@ class ProduceQueue:
 
     def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
         self._refusal = None
-        self.last = appended
         offset = appended.base_offset
         for pending in flight.pendings:
+            pending.appended = appended
             pending.resolve(offset)
             offset += pending.count  # type: ignore[assignment]
         assert offset == appended.next_offset, f"{self._destination.name}: {offset} ≠ {appended.next_offset}"
@@ -283,7 +285,13 @@ class ProduceQueue:
     def _fail_expired(self, pending: Pending) -> None:
         name, refusal = self._destination.name, self._refusal
         error: RaftlogError
-        if isinstance(refusal, Overloaded) or refusal is None:
+        oldest = next(iter(self._flights), None)
+        if oldest is not None and self._loop.time() - oldest.began > _SILENCE_S:
+            error = NoLeader(
+                f"{name}: the leader does not answer earlier appends (a majority may be missing), and the deadline "
+                "passed; nothing was appended"
+            )
+        elif isinstance(refusal, Overloaded) or refusal is None:
             error = Overloaded(
                 f"{name}: the deadline passed before the record was appended, and it was not"
                 f"{f' ({refusal})' if refusal else ''}; send more slowly, or allow more time"

@@ -83,6 +83,8 @@ class Group:
         self.group_id = group_id
         self.key: GroupKey = group_id.bytes
         self.path = path
+        self.name = "/".join(path.rsplit("/", 2)[-2:])
+        """What messages to clients call it: the end of its path, which is topic and partition."""
         self.core = core
         self.log = log
         self.hard_state = hard_state
@@ -122,7 +124,7 @@ class Group:
         self.trim_to: Offset | None = None
         """The newest trim that is on its way to the journal."""
         self._trimming = Trimming(self, host)
-        self._open = Proposals(path, log)
+        self._open = Proposals(self.name, log)
         self._reads: dict[asyncio.Future[Index], None] = {}
         """Reads that the core has not answered."""
 
@@ -175,7 +177,7 @@ class Group:
     def roll_now(self) -> "asyncio.Future[Committed]":
         """Begin a new segment. Fails like `propose`, and with `Unavailable` while the newest one holds no record."""
         if self.core.role is Role.LEADER and not self.rolling.may_roll():
-            return self._refuse(Unavailable(f"{self.path}: the newest segment holds no record yet that is written"))
+            return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
             return self._wait_for(self._propose_roll(), _as_it_is)
         except RaftlogError as error:
@@ -296,13 +298,13 @@ class Group:
         if self.is_closed:
             return self._closed()
         if self.is_disk_full:
-            return StorageFull(f"{self.path}: no space left; delete records or add space, and try again")
+            return StorageFull(f"{self.name}: no space left; delete records or add space, and try again")
         if self.is_deaf:
-            return NotLeader(f"{self.path}: another log is being installed", self.core.leader)
+            return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         return self._host.why_refused(size)
 
     def _closed(self) -> LogClosed:
-        return LogClosed(f"{self.path} is closed: {self.closed_by}")
+        return LogClosed(f"{self.name} is closed: {self.closed_by}")
 
     def _refuse(self, error: RaftlogError) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = self._host.loop.create_future()
@@ -323,7 +325,7 @@ class Group:
 
     def _error(self, refused: Refused) -> RaftlogError:
         leads = f"; {refused.leader} leads" if refused.leader else ""
-        text = f"{self.path}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
+        text = f"{self.name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
         if refused.why in (Refusal.NOT_LEADER, Refusal.TRANSFERRING):
             return NotLeader(text, refused.leader)
         if refused.why in (Refusal.OVERLOADED, Refusal.NOT_CAUGHT_UP):
@@ -421,7 +423,7 @@ class Group:
         self._open.end(why)
         for read in self._reads:
             if not read.done():
-                read.set_exception(LogClosed(f"{self.path}: {why}"))
+                read.set_exception(LogClosed(f"{self.name}: {why}"))
         if self.on_end is not None:
             self.on_end()
 

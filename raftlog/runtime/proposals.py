@@ -44,8 +44,8 @@ class _Open(NamedTuple):
 class Proposals:
     """See the module."""
 
-    def __init__(self, path: str, log: GroupLog) -> None:
-        self._path, self._log = path, log
+    def __init__(self, name: str, log: GroupLog) -> None:
+        self._name, self._log = name, log
         self._open: deque[_Open] = deque()
         """Ascending by last index."""
 
@@ -78,7 +78,7 @@ class Proposals:
         """Nobody will hear of any outcome."""
         for each in self._open:
             if not each.future.done():
-                each.future.set_exception(OutcomeUnknown(f"{self._path}: {why}"))
+                each.future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
         self._open.clear()
 
     def _outcome(
@@ -88,10 +88,10 @@ class Proposals:
         term, first, last = accepted
         log = self._log
         if first <= log.boundary.index:
-            return OutcomeUnknown(f"{self._path}: entry {first} was trimmed before its outcome was known")
+            return OutcomeUnknown(f"{self._name}: entry {first} was trimmed before its outcome was known")
         if log.term_at(last) == term:
             begin = log.offset_of(first) if base_offset is None else base_offset
             return Committed(term, first, last, begin, log.offset_of(Index(last + 1)))
         if log.term_at(first) == term:
-            return OutcomeUnknown(f"{self._path}: only the beginning of entries {first}–{last} was kept")
-        return NotLeader(f"{self._path}: another leader's entry took its place", leader)
+            return OutcomeUnknown(f"{self._name}: only the beginning of entries {first}–{last} was kept")
+        return NotLeader(f"{self._name}: another leader's entry took its place", leader)
