@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections import deque
+from contextlib import ExitStack
 
 from bench.measure import require
 from bench.samples import VALUE_BYTES, percentile
@@ -55,7 +56,14 @@ class _Connection:
 
 def offer(ports: list[int], path: str, per_s: int, seconds: float) -> dict[str, float]:
     """Offer single records of 100 bytes, all different, in turn to these brokers."""
-    connections = [_Connection(ports[number % len(ports)], path) for number in range(CONNECTIONS)]
+    with ExitStack() as stack:
+        connections = [_Connection(ports[number % len(ports)], path) for number in range(CONNECTIONS)]
+        for connection in connections:
+            stack.enter_context(connection.socket)
+        return _offer(connections, per_s, seconds)
+
+
+def _offer(connections: list[_Connection], per_s: int, seconds: float) -> dict[str, float]:
     free = deque(connections)
     busy: dict[socket.socket, _Connection] = {}
     filler = "x" * (VALUE_BYTES - _DIGITS)

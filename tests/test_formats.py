@@ -1,6 +1,6 @@
 """docs/FORMATS.md against the code: its tables decode real files, and its example is what the code writes.
 
-The table of error codes in docs/HTTP.md is held to the code as well.
+The table of error codes in docs/HTTP.md is held to the code as well, and links between all documents to their headings.
 """
 
 import json
@@ -16,6 +16,10 @@ from crc32c import crc32c
 
 from raftlog.api import codes
 from raftlog.config import LogConfig
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
+from raftlog.partitions.groups.watermarks import committed
+from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import (
     HEADER_SIZE,
     ControlKind,
@@ -26,6 +30,7 @@ from raftlog.records import (
     read_header,
     split_batches,
 )
+from raftlog.runtime.rpc.bulk_codec import ENTRIES, LOG
 from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
 from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
 from raftlog.storage.lone_log import LoneLog
@@ -34,11 +39,12 @@ from raftlog.storage.repair import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LO
 from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
-from raftlog.types import Offset
+from raftlog.types import Offset, TopicPartition
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"
 CREATED_MS = 1_700_000_000_000
+DOCUMENTS = sorted([*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")])
 STEM = "0" * 20
 
 
@@ -97,13 +103,23 @@ def test_positions_of_a_layout_follow_from_its_types(name: str) -> None:
         position += struct.calcsize(">" + code_of(field.kind))
 
 
-def test_every_layout_has_its_own_name_and_every_link_its_heading() -> None:
+def test_every_layout_has_its_own_name() -> None:
     assert len(set(LAYOUTS)) == len(LAYOUTS)
-    for name in ("FORMATS.md", "JOURNAL.md"):
-        for target, anchor in re.findall(r"\]\(([A-Z]+\.md)?#([^)]+)\)", (DOCS / name).read_text(encoding="utf-8")):
-            headings = re.findall(r"^#+ (.+)$", (DOCS / (target or name)).read_text(encoding="utf-8"), re.MULTILINE)
-            slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
-            assert anchor in slugs, f"{name} points to {target}#{anchor}"
+
+
+def headings_of(path: Path) -> list[str]:
+    """As links name them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file_and_a_heading(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+        file = path.parent / target if target else path
+        assert file.exists(), f"{path.name} points to {target}"
+        assert not anchor or anchor in headings_of(file), f"{path.name} points to {target}#{anchor}"
 
 
 def test_bytes_are_specified_in_one_document_only() -> None:
@@ -254,7 +270,26 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
     assert layout("control key").decode(batch, key_at) == {"version": 0, "type": ControlKind.NO_OP}
 
 
-# the other document with numbers that programs rely on
+def test_records_of_committed_offsets_are_those_of_the_code() -> None:
+    value = committed("g", {TopicPartition("t", 0): Offset(3)}, {"t": GROUP_ID})
+    members = [cells[0].strip("`") for cells in table_after("committed offsets")]
+    assert members == list(json.loads(value))
+    assert f'`"{json.loads(value)["kind"]}"`' in table_after("committed offsets")[0][1]
+    section = DOCUMENT.split("## 11. ")[1].split("## 12. ")[0]
+    assert f"`{OFFSETS_TOPIC}`" in section
+    assert all(f"`{name}`" in section for name in OFFSETS_CONFIG)
+    assert f"`segment.bytes` {OFFSETS_CONFIG['segment.bytes']}." in section
+
+
+# other documents with names and numbers that programs rely on
+
+
+async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) -> None:
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    served = set(broker.node._requests._handlers)
+    await broker.close()
+    rows = table_after("requests", (DOCS / "REPLICATION.md").read_text(encoding="utf-8"))
+    assert {cells[0].strip("`") for cells in rows} == served | {LOG, ENTRIES}
 
 
 def test_the_error_codes_of_http_are_those_of_the_code() -> None:

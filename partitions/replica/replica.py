@@ -97,8 +97,8 @@ class Replica:
             return NotLeader(f"{self.name}: {leader} leads", leader)
         return LogDamaged(
             f"{self.name} takes no records because it is damaged ({group.damage}); sound offsets can be read. It is "
-            f"repaired when a sound replica can be reached; without one: `raftlog partition recover {self.name} "
-            "--accept-loss`"
+            "repaired when a sound replica can be reached; a partition with one replica is recovered with the broker "
+            f"stopped: `raftlog log recover {group.path} --accept-loss`"
         )
 
     def _closed(self) -> LogClosed:

@@ -98,8 +98,8 @@ def test_a_directory_belongs_to_one_process_node_and_cluster(disk: SimulatedDisk
 
 def test_a_directory_of_another_format_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
     make_directory(disk, internal(PATH))
-    write_meta(disk, PATH, "broker", {"node_id": 1})
-    with pytest.raises(FormatError, match="directory of a broker, not of a node"):
+    write_meta(disk, PATH, "log", {"group_id": str(uuid.UUID(int=1))})
+    with pytest.raises(FormatError, match="directory of a log, not of a node"):
         opened(disk)
     assert disk.list_directory(internal(PATH)) == ["meta"]
 
@@ -175,3 +175,12 @@ def test_a_sealed_file_of_another_kind_is_refused(disk: SimulatedDisk) -> None:
     write_sealed(disk, SEALED, "number", {})
     with pytest.raises(FormatError, match="holds 'number', and not 'word'"):
         read_sealed(disk, SEALED, "word")
+
+
+def test_the_directory_of_an_earlier_broker_is_refused_with_what_to_do(disk: SimulatedDisk) -> None:
+    make_directory(disk, internal(PATH))
+    write_meta(disk, PATH, "broker", {"node_id": 1})
+    before = disk.list_directory(internal(PATH))
+    with pytest.raises(FormatError, match=r"earlier version.*empty directory.*raftlog\.Log"):
+        opened(disk)
+    assert disk.list_directory(internal(PATH)) == before

@@ -49,44 +49,44 @@ class Reader(Client):
     # polls
 
     async def _poll(self, attempt: Attempt, broker: Broker) -> None:
-        topic = self._topic(broker)
+        topic, number = self._topic(broker), self._number  # the reader may go on before this one is answered
         if topic is None:
             self.done(attempt, RETRY_NS)
             return
-        partition = topic.partition(self._number)
+        partition = topic.partition(number)
         if partition != self._reads:
             self._assign(partition, Offset(0))
+        position = self.position
         attempt.op = self.recorder.invoke(self.process, POLL, Poll())
         try:
             found = await broker.fetch(
-                self._name,
-                self._number,
-                self.position,
+                topic.name,
+                number,
+                position,
                 max_bytes=POLL_BYTES,
                 min_bytes=self.random.choice((0, 1)),
                 deadline=attempt.deadline(),
             )
         except RaftlogError as error:
-            self._poll_failed(attempt, topic, error)
+            if self.hears(attempt):
+                self._poll_failed(attempt, partition, error)
             return
-        fetched = decode(partition, found.batches, self.position)
+        fetched = decode(partition, found.batches, position)
         if fetched.offsets:
-            self.watch.saw_end(topic.key(self._number), str(partition), Offset(fetched.offsets[-1] + 1))
+            self.watch.saw_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
         if self.hears(attempt):
             self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
             if fetched.offsets:
                 self.position = Offset(fetched.offsets[-1] + 1)
             self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
 
-    def _poll_failed(self, attempt: Attempt, topic: Known, error: RaftlogError) -> None:
-        if not self.hears(attempt):
-            return
+    def _poll_failed(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
         if isinstance(error, OffsetOutOfRange) and error.first <= self.position:
-            numbers = {"partition": topic.partition(self._number), "offset": self.position, "error": error}
+            numbers = {"partition": partition, "offset": self.position, "error": error}
             raise PropertyBroken("known-offset-out-of-range", {**numbers, "broker": attempt.machine.name})
         self.failed(attempt, error)
         if isinstance(error, OffsetOutOfRange):
-            self._skip(topic.partition(self._number), error)
+            self._skip(partition, error)
 
     def _skip(self, partition: TopicPartition, error: OffsetOutOfRange) -> None:
         """Retention took what is below, and the broker says so; a process of its own has heard it."""
@@ -97,22 +97,20 @@ class Reader(Client):
     # where it ends
 
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
-        topic = self._topic(broker)
+        topic, number = self._topic(broker), self._number
         if topic is None:
             self.done(attempt, RETRY_NS)
             return
-        partition, is_linearizable = topic.partition(self._number), self.random.random() < 0.7
+        partition, is_linearizable = topic.partition(number), self.random.random() < 0.7
         if is_linearizable:
             attempt.op = self.recorder.invoke(self.process, LIST, ListOffsets(linearizable=True))
         try:
-            found = await broker.offsets(
-                self._name, self._number, linearizable=is_linearizable, deadline=attempt.deadline()
-            )
+            found = await broker.offsets(topic.name, number, linearizable=is_linearizable, deadline=attempt.deadline())
         except RaftlogError as error:
             if self.hears(attempt):
                 self.failed(attempt, error)
             return
-        self.watch.saw_end(topic.key(self._number), str(partition), found.end)
+        self.watch.saw_end(topic.key(number), str(partition), found.end)
         if self.hears(attempt):
             if attempt.op is not None:
                 ends = OffsetRange(partition, found.beginning, found.end)
