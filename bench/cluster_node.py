@@ -115,7 +115,6 @@ class Commands:
         self.node = await Node.open(settings)
         opened = time.perf_counter() - begin
         await self.node.start()
-        self._stalls.start()
         return {
             "address": self.node.transport.address,
             "disk": str(self.node.identity.disk_uuid),
@@ -129,6 +128,7 @@ class Commands:
         """The group of the load, or with `groups` so many others; the seconds that it took here."""
         voters = tuple(sorted(Member(int(node), uuid.UUID(disk)) for node, disk in members))
         ids = [uuid.UUID(int=1_000 + number) for number in range(groups)] or [GROUP]
+        self._stalls.start()
         begin = time.perf_counter()
         await self.node.create_groups([(Roll(group, 1, 0, 0, -1, 1_000, 1, voters), None) for group in ids])
         return {"seconds": time.perf_counter() - begin}
@@ -197,6 +197,10 @@ class Commands:
 
     async def costs(self) -> dict[str, float]:
         return {**own_costs(), "stall_ms": self._stalls.take_longest_s() * 1000}
+
+    async def stop_watching(self) -> None:
+        """Stalls are looked for from `create` to here: the timer costs more than an idle node does."""
+        self._stalls.stop()
 
     async def stop(self) -> dict[str, float]:
         """An orderly end of the node; the process stays."""

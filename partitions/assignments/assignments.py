@@ -75,9 +75,9 @@ class Assignments:
 
     async def settled(self, deadline: Deadline) -> bool:
         """Wait until the groups are as the state says; false when the deadline came first."""
-        left = max(0.0, deadline - self._node.loop.time())
         try:
-            await asyncio.wait_for(self._settled.wait(), left)
+            async with asyncio.timeout_at(deadline):
+                await self._settled.wait()
         except TimeoutError:
             return False
         return True

@@ -31,13 +31,14 @@ from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.metadata.addresses import address_text
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
 from raftlog.partitions.metadata.first_start import FirstStart, Phase
+from raftlog.partitions.metadata.introductions import Introductions
 from raftlog.partitions.metadata.leading import Leading
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.partitions.metadata.peers import Peers, peers_of
 from raftlog.partitions.metadata.proposals import Proposals
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node
-from raftlog.raft import Ready, Role
+from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.group import Group
 from raftlog.runtime.replica_directory import CONTROLLER
 from raftlog.types import Index, NodeId
@@ -72,6 +73,7 @@ class Metadata:
         self._proposals = Proposals(node, self._copy, settings.attempt_ms)
         self._first_start = FirstStart(node, settings, self._file, self._picture)
         self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
+        self._introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
         """When a leader of group 0 was last heard, before the one of now."""
         self._told: Peers | None = None
@@ -213,6 +215,7 @@ class Metadata:
         if self._copy.group is None:
             await self._find_cluster(addresses.rpc)
         self._leading.start()
+        self._introductions.start()
         record, me = self._file.record, self._node.identity.replica
         is_newcomer = not self._is_established() and not (record is not None and record.names(me))
         if is_newcomer:
@@ -280,6 +283,7 @@ class Metadata:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._introductions.stop()
         await self._leading.stop()
         self._copy.stop()
 
@@ -316,10 +320,27 @@ class Metadata:
         is_seed = record is not None and record.names(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
             return
-        told = peers_of(self.state, self._file, self._node.identity.replica)
+        told = peers_of(self.state, self._file, self._node.identity.replica, self._introductions.known)
         if told is not None and told != self._told:
             self._told = told
             self._node.set_peers(told.addresses, told.disks)
+
+    def _away(self) -> dict[ReplicaId, str | None]:
+        """Members of group 0 that are not connected, and where they should be by what is known here.
+
+        Its leader is one, also when the configuration here is too old to say so.
+        """
+        group, me = self._copy.group, self._node.identity.replica
+        if group is None:
+            return {}
+        leader = group.core.leader
+        members = (*group.core.configuration.all_members(), *([] if leader is None else [leader]))
+        away = [member for member in members if member != me and not self._node.is_connected(member.node_id)]
+        known = peers_of(self.state, self._file, me, {}) if away else None
+        addresses = {} if known is None else known.addresses
+        return {
+            member: address_text(addresses[member.node_id]) if member.node_id in addresses else None for member in away
+        }
 
     def _picture(self) -> tuple[Phase, list[Member]]:
         """What others are told of this process."""

@@ -3,6 +3,7 @@
 Pure; called by the host whenever the state changed.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from raftlog.errors import InvalidArgument
 from raftlog.partitions.control import ControllerState
 from raftlog.partitions.metadata.addresses import parse_address
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
+from raftlog.partitions.metadata.introductions import Introduction
 from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
@@ -22,8 +24,10 @@ class Peers(NamedTuple):
     disks: dict[NodeId, UUID]
 
 
-def peers_of(state: ControllerState, file: BootstrapFile, me: ReplicaId) -> Peers | None:
-    """All others; None before anything is known.
+def peers_of(
+    state: ControllerState, file: BootstrapFile, me: ReplicaId, introduced: Mapping[NodeId, Introduction]
+) -> Peers | None:
+    """All others; None before anything is known. What was `introduced` fills in until the state says otherwise.
 
     A copy that does not have this process itself may be an old beginning of the log, so what stands in the file counts
     beside it, until it has.
@@ -41,6 +45,13 @@ def peers_of(state: ControllerState, file: BootstrapFile, me: ReplicaId) -> Peer
     for broker in state.all_brokers():
         known[broker.node_id] = Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc)
     known.pop(me.node_id, None)
+    for node, (member, instead_of) in introduced.items():
+        before = known.get(node)
+        if before is None:
+            if instead_of is None and member.disk_uuid not in state.retired:
+                known[node] = member
+        elif before.disk_uuid == member.disk_uuid and before.address == instead_of:
+            known[node] = member
     addresses = {node: address for node, member in sorted(known.items()) if (address := _address(member))}
     return Peers(addresses, {node: known[node].disk_uuid for node in addresses})
 

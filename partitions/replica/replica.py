@@ -177,9 +177,9 @@ class Replica:
 
     async def _confirm(self, deadline: Deadline) -> None:
         """What is delivered here is as new as everything acknowledged before the call."""
-        left_s = deadline - asyncio.get_running_loop().time()
         try:
-            await asyncio.wait_for(self.group.read_index(), max(0.0, left_s))
+            async with asyncio.timeout_at(deadline):
+                await self.group.read_index()
         except TimeoutError:
             raise self._not_available("no majority confirmed the leader before the deadline") from None
 

@@ -20,7 +20,7 @@ def test_a_seed_that_was_alone_when_it_founded_is_reached_at_the_address_that_it
     file = BootstrapFile(disk, "/data")
     record = BootstrapRecord(UUID(int=9), (Member(*FIRST, ""),), (), 1, 2)
     file.keep(record, [Member(*FIRST, "127.0.0.1:9001")])
-    peers = peers_of(ControllerState(), file, SECOND)
+    peers = peers_of(ControllerState(), file, SECOND, {})
     assert peers is not None
     assert peers.addresses == {1: ("127.0.0.1", 9001)}
     assert peers.disks == {1: FIRST.disk_uuid}
