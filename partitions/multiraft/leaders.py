@@ -167,10 +167,13 @@ class Leaders:
     # the end
 
     async def hand_over_all(self, seconds: float) -> int:
-        """Give away what others can lead, within `seconds`; how many groups with other voters are still led here."""
+        """Give away what others can lead, within `seconds`; how many groups with other voters are still led here.
+
+        Ends early when nobody is there who stays.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (now := loop.time()) < until and self._shared():
+        while (now := loop.time()) < until and self._shared() and self._connected_at.keys() - self._leaving.keys():
             self._look_after_moves(now)
             for group in self._shared():
                 if len(self._moving) >= _STOP_TRANSFERS_MAX:

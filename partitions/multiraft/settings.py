@@ -56,9 +56,9 @@ class NodeSettings:
     """A node is given leaderships once it has been connected for so long."""
     transfer_retry_ms: int = 5_000
     """After a hand-over that did not happen the group is left alone for so long; doubled each time, up to 64 times."""
-    stop_transfers_ms: int = 2_000
+    stop_transfers_ms: int = 1_200
     """An orderly stop takes so much time at most to hand leaderships over."""
-    stop_flush_ms: int = 2_000
+    stop_flush_ms: int = 1_200
     """And so much to make durable what was taken."""
 
     def __post_init__(self) -> None:
