@@ -29,10 +29,9 @@ PARTITIONS = 1_000
 IDLE_S = 10.0
 _BEFORE_KILL_S = 1.5
 _GAP_S_MAX = 60.0
-_SETTLED_S = 8.0
-"""After a start: until leaders have moved to where they shall be."""
-_ASLEEP_S = 15.0
-"""Until groups sleep: about a second after their last work, and their leaders move before that."""
+_SETTLED_S_MAX = 120.0
+_ASLEEP_S = 5.0
+"""Groups sleep about a second after their last work; the rest is for a busy machine."""
 _WRITERS = 8
 _ANSWER_S_MAX = 15.0
 _JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
@@ -161,6 +160,7 @@ def run_partitions(workspace: Workspace) -> Values:
         idle = _idle(cluster)
         gaps, least_led = [], PARTITIONS
         for turn in range(KILLS):
+            _wait_settled(cluster)
             victim, led = _leads_most(cluster)
             least_led = min(least_led, led)
             killed_at = time.monotonic()
@@ -168,8 +168,6 @@ def run_partitions(workspace: Workspace) -> Values:
             others = [port for node, port in zip(cluster.nodes, ports, strict=True) if node != victim]
             gaps.append(_write_everywhere(others, (turn + 1) * PARTITIONS) - killed_at)
             cluster.nodes[victim].start()
-            cluster.wait_healthy()
-            time.sleep(_SETTLED_S)
     return {
         "created_s": created_s,
         "answered_s": answered_s,
@@ -181,19 +179,37 @@ def run_partitions(workspace: Workspace) -> Values:
     }
 
 
+def _wait_settled(cluster: Cluster) -> None:
+    """Until the brokers are healthy, and every leader is the first of its partition's replicas: until it is no group is
+    let sleep, and no broker leads a third."""
+    cluster.wait_healthy(_SETTLED_S_MAX)
+    until = time.monotonic() + _SETTLED_S_MAX
+    while any(each["leader"] != each["replicas"][0]["broker"] for each in _partitions(cluster)):
+        require(time.monotonic() < until, f"leaders are not where they shall be after {_SETTLED_S_MAX:g} s")
+        time.sleep(1.0)
+    time.sleep(_ASLEEP_S)
+
+
+def _partitions(cluster: Cluster) -> list[dict[str, Any]]:
+    described: list[dict[str, Any]] = cluster.nodes[1].get(PATH, _ANSWER_S_MAX)["partitions"]
+    return described
+
+
 def _leads_most(cluster: Cluster) -> tuple[int, int]:
     """The broker that leads most partitions, and how many."""
-    partitions = cluster.nodes[1].get(PATH, _ANSWER_S_MAX)["partitions"]
-    return Counter(partition["leader"] for partition in partitions).most_common(1)[0]
+    return Counter(partition["leader"] for partition in _partitions(cluster)).most_common(1)[0]
 
 
 def _idle(cluster: Cluster) -> dict[str, float]:
     pids = [node.pid for node in cluster.nodes.values()]
-    time.sleep(_ASLEEP_S)
+    begin = time.monotonic()
+    _wait_settled(cluster)
+    settled_s = time.monotonic() - begin
     before = sum(map(probes.cpu_seconds, pids))
     time.sleep(IDLE_S)
     after = sum(map(probes.cpu_seconds, pids))
     return {
+        "settled_s": settled_s,
         "idle_cpu_percent": (after - before) / IDLE_S * 100,
         "rss_mib": max(probes.memory_mib(pid)[0] for pid in pids),
         "files": max(probes.open_files(pid) for pid in pids),
@@ -262,7 +278,8 @@ MEASURES = (
         f"three brokers: one topic of {PARTITIONS:,} partitions, three replicas each",
         "The topic is created over HTTP; the answer comes when its partitions are led, or after a short wait for that; "
         "created they are when each took a write. "
-        f"{_ASLEEP_S:g} s later the brokers are watched for {IDLE_S:g} s while nothing is asked. Then the broker "
+        f"Once every leader is where it shall be, and {_ASLEEP_S:g} s later, the brokers are watched for {IDLE_S:g} s "
+        "while nothing is asked. Then the broker "
         f"that leads most is killed, and each partition is written through the others until it takes it; {KILLS} "
         "times.",
         (

@@ -39,7 +39,7 @@ from raftlog.partitions.results import (
     TopicDescription,
 )
 from raftlog.partitions.routing.partition import Partition, Shared
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, Router
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, Router, numbers_of
 from raftlog.partitions.routing.serving import DataRequests
 from raftlog.partitions.routing.spreading import PartitionChoice, produce_records
 from raftlog.partitions.routing.topics import Topic, Topics
@@ -53,6 +53,10 @@ logger = logging.getLogger(__name__)
 _GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
 _FRESH_S = 1.0
 """For so long it is believed that a topic is unknown, once the controller was asked."""
+_POLL_MS = 2_000
+"""A long poll is asked of the leader in pieces of this length, so that it follows a change of leader."""
+_AGAIN_MS = 200
+"""Pause before a leader that does not let a poll wait is asked again."""
 _LOOK_MS = 1_500
 """A leader is looked for at least so long before a fetch takes what the replica here has."""
 _LEADERS_MS = 3_000
@@ -68,6 +72,8 @@ class Broker:
         self.node = node
         self.metadata = metadata
         self.is_ready = False
+        self._lets_wait = True
+        """Fetches may wait for records; not any more once the broker is about to stop."""
         self._router = Router(node)
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
         self._topics = Topics(self._shared)
@@ -75,9 +81,16 @@ class Broker:
         self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space)
         self._groups = CommittedOffsets(
-            node, self._router, self._topics, self._find_replica, settings.metadata_growth_bytes_max
+            node,
+            self._router,
+            self._topics,
+            self._find_replica,
+            lambda topic_id: topic_id in metadata.state.deleted,
+            settings.metadata_growth_bytes_max,
         )
-        self._housekeeping = Housekeeping(node, self._assignments, settings.retention_interval_s, surroundings.wall_ms)
+        self._housekeeping = Housekeeping(
+            node, self._assignments, self._groups, settings.retention_interval_s, surroundings.wall_ms
+        )
         self._unknown_until: dict[str, float] = {}
         """Topics that the controller did not know when it was asked."""
         DataRequests(node, self._find_replica, settings.fetch_bytes_max)
@@ -124,11 +137,13 @@ class Broker:
         self.is_ready = False
         await self._housekeeping.stop()
         await self._assignments.stop()
+        self._topics.close()
         await self.metadata.stop()
         await self.node.stop()
 
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
+        self._lets_wait = False
         for replica in self._assignments.replicas.values():
             replica.stop_waiting()
 
@@ -245,19 +260,35 @@ class Broker:
         `OffsetOutOfRange`, `OffsetNotAvailable`, `NoLeader` and `CorruptBatch`.
         """
         target = await self._partition(topic, partition, deadline)
-        max_bytes = min(max_bytes, self.settings.fetch_bytes_max)
+        max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
         min_bytes = min(min_bytes, max_bytes)
+        while True:
+            until = Deadline(min(deadline, deadline_in(_POLL_MS)))
+            fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until)
+            now = asyncio.get_running_loop().time()
+            if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self.node.ended.done():
+                return fetched
+            if now < until:  # the leader has too many who wait, or ends
+                await self.node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
+            if not self._lets_wait:
+                return fetched
+
+    async def _fetch_until(
+        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
+    ) -> Fetched:
+        """Wait for records a while; then whoever leads is looked for again."""
 
         async def here(replica: Replica) -> Fetched:
-            return await replica.fetch(offset, max_bytes, min_bytes, deadline)
+            return await replica.fetch(offset, max_bytes, min_bytes, until)
 
         async def there(node: NodeId) -> Fetched:
             header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
-            answer = await self._router.read(node, FETCH, target, header, deadline)
-            high_watermark, log_start, epoch = answer.value
-            return Fetched([memoryview(piece) for piece in answer.payload], high_watermark, log_start, epoch)
+            answer = await self._router.read(node, FETCH, target, header, until)
+            high_watermark, log_start, epoch = numbers_of(answer, 3)
+            batches = [memoryview(piece) for piece in answer.payload]
+            return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
 
-        return await self._router.call(target, _patient(deadline), here, there)
+        return await self._router.call(target, _patient(until), here, there)
 
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
@@ -273,7 +304,7 @@ class Broker:
 
         async def there(node: NodeId) -> OffsetRange:
             header = {"linearizable": linearizable}
-            beginning, end = (await self._router.read(node, OFFSETS, target, header, deadline)).value
+            beginning, end = numbers_of(await self._router.read(node, OFFSETS, target, header, deadline), 2)
             return OffsetRange(Offset(beginning), Offset(end))
 
         return await self._router.call(target, deadline, here, there)
@@ -288,8 +319,11 @@ class Broker:
             return await replica.offset_for_timestamp(timestamp_ms, deadline)
 
         async def there(node: NodeId) -> tuple[Offset, int] | None:
-            found = (await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)).value
-            return None if found is None else (Offset(found[0]), int(found[1]))
+            answer = await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)
+            if answer.value is None:
+                return None
+            offset, timestamp = numbers_of(answer, 2)
+            return Offset(offset), timestamp
 
         return await self._router.call(target, deadline, here, there)
 

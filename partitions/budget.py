@@ -42,7 +42,7 @@ class Budget:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._serve()
-            else:  # let in at the same moment as the caller went away
+            elif turn.exception() is None:  # let in at the same moment as the caller went away
                 self.give(size)
             raise
         finally:

@@ -1,4 +1,5 @@
-"""What a broker does by itself now and then: retention, and rolls by age. In slices, so that requests are served.
+"""What a broker does by itself now and then: retention, rolls by age, restating committed
+offsets. In slices, so that requests are served.
 
 The scrub is the driver's; a deleted topic's files go with its groups. Called by the broker.
 """
@@ -8,6 +9,7 @@ from collections.abc import Callable
 
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.committed_offsets import CommittedOffsets
 from raftlog.partitions.multiraft import Node
 
 _SLICE = 64
@@ -17,8 +19,16 @@ _SLICE = 64
 class Housekeeping:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, node: Node, assignments: Assignments, interval_s: float, wall_ms: Callable[[], int]) -> None:
-        self._node, self._assignments, self._interval_s, self._wall_ms = node, assignments, interval_s, wall_ms
+    def __init__(
+        self,
+        node: Node,
+        assignments: Assignments,
+        groups: CommittedOffsets,
+        interval_s: float,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._node, self._assignments, self._groups = node, assignments, groups
+        self._interval_s, self._wall_ms = interval_s, wall_ms
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -41,3 +51,4 @@ class Housekeeping:
             replica.keep_house(now_ms)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
+        await self._groups.keep_house()

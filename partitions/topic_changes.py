@@ -19,6 +19,7 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import NodeId
 
+_LOOK_S = 0.05
 REPLICATION_FACTOR = 3
 """Of topics that do not say otherwise, as far as there are so many hosts."""
 
@@ -54,7 +55,8 @@ class TopicChanges:
         await self._metadata.barrier(deadline)
         if self._metadata.state.has_topic(name):
             raise TopicExists(f"topic {name!r} exists already")
-        command = self._command(name, count, replication_factor, overrides)
+        factor = await self._hosts_for(replication_factor, deadline)
+        command = self._command(name, count, factor, overrides)
         if not validate_only:
             await self._metadata.submit(command, deadline)
         return command
@@ -65,7 +67,8 @@ class TopicChanges:
             await self._metadata.barrier(deadline)
         if name not in self._topics:
             try:
-                await self._metadata.submit(self._command(name, count, None, config), deadline)
+                factor = await self._hosts_for(None, deadline)
+                await self._metadata.submit(self._command(name, count, factor, config), deadline)
             except TopicExists:  # another node was faster
                 await self._metadata.barrier(deadline)
         return self._topics.find(name)
@@ -79,9 +82,19 @@ class TopicChanges:
             raise InvalidArgument(f"replication factor {factor} is not possible; it is at least 1")
         self._settings.topic_config.updated(overrides)
 
-    def _command(self, name: str, count: int, factor: int | None, overrides: Mapping[str, str]) -> CreateTopic:
+    async def _hosts_for(self, factor: int | None, deadline: Deadline) -> int:
+        """The replication factor, once so many brokers are registered, as far as more will come: in a cluster that is
+        just being founded the seeds that are still starting count."""
+        while True:
+            state = self._metadata.state
+            present, absent = _host_count(state.candidates()), len(list(state.absent_seeds()))
+            wanted = factor or max(1, min(REPLICATION_FACTOR, present + absent))
+            if present >= wanted or not absent or self._node.loop.time() >= deadline:
+                return wanted
+            await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
+
+    def _command(self, name: str, count: int, factor: int, overrides: Mapping[str, str]) -> CreateTopic:
         candidates = self._metadata.state.candidates()
-        factor = factor or max(1, min(REPLICATION_FACTOR, _host_count(candidates)))
         alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
         if _host_count(alive) >= factor:  # a new topic need not wait for a broker that is away
             candidates = alive

@@ -111,7 +111,11 @@ class Assignments:
         """The first replica of its assignment should lead."""
         state = self._metadata.state
         name = state.group(group_id)
-        return None if name is None else state.assignment(name).replicas[0]
+        if name is None:
+            return None
+        moved = state.moved.get(name)  # asked for every group that is led here, each second: no row is made for it
+        replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
+        return replicas[0]
 
     # following
 

@@ -9,11 +9,11 @@ goes. Called by the broker.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, NotLeader, RaftlogError
+from raftlog.errors import InvalidArgument, NotLeader, Overloaded, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.watermarks import Watermarks, committed
 from raftlog.partitions.multiraft import Node
@@ -35,7 +35,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_CONFIG: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(1 << 20)}
 _COMMITTED = "groups.committed"
 _GROUPS = "groups.list"
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
+"""Folded in one turn of the loop."""
 _RESTATE_MS = 30_000
 
 
@@ -44,6 +45,7 @@ class _Folded:
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self.lock = asyncio.Lock()
         self.watermarks = Watermarks()
         self.next_offset = Offset(0)
         self.stated_bytes = 0
@@ -66,11 +68,19 @@ class _Folded:
 class CommittedOffsets:
     """One for each process. `growth_bytes_max` is how much a log grows before everything in it is stated anew."""
 
-    def __init__(self, node: Node, router: Router, topics: Topics, find: FindReplica, growth_bytes_max: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        router: Router,
+        topics: Topics,
+        find: FindReplica,
+        is_deleted: Callable[[UUID], bool],
+        growth_bytes_max: int,
+    ) -> None:
         self._node, self._router, self._topics, self._find = node, router, topics, find
+        self._topic_is_deleted = is_deleted
         self._growth_bytes_max = growth_bytes_max
         self._folded: dict[Replica, _Folded] = {}
-        self._one_at_a_time: dict[Replica, asyncio.Lock] = {}
         self._restating: asyncio.Task[None] | None = None
         node.on_request(_COMMITTED, self._serve_committed)
         node.on_request(_GROUPS, self._serve_groups)
@@ -137,21 +147,38 @@ class CommittedOffsets:
         return (await self._current(replica, deadline_in(_RESTATE_MS))).watermarks.groups()
 
     async def _current(self, replica: Replica, deadline: Deadline) -> _Folded:
+        """What the log says, with everything that was answered before the call."""
         await replica.offsets(True, deadline)
-        folded = self._folded.get(replica)
-        if folded is None:
-            folded = self._folded[replica] = _Folded(replica)
-            for other in [other for other in self._folded if other.group.is_closed]:
-                del self._folded[other]
-        async with self._one_at_a_time.setdefault(replica, asyncio.Lock()):
-            await folded.catch_up()
-        self._maybe_restate(folded)
+        folded = self._of(replica)
+        try:
+            async with asyncio.timeout_at(deadline), folded.lock:
+                await folded.catch_up()
+        except TimeoutError:
+            raise Overloaded(f"{replica.name}: committed offsets are being read, and the deadline passed") from None
         return folded
 
-    def _maybe_restate(self, folded: _Folded) -> None:
-        grown = folded.replica.describe().size_bytes - folded.stated_bytes
-        if grown > self._growth_bytes_max and (self._restating is None or self._restating.done()):
-            self._restating = self._node.loop.create_task(self._restate(folded), name="restate committed offsets")
+    def _of(self, replica: Replica) -> _Folded:
+        folded = self._folded.get(replica)
+        if folded is None:
+            for other in [other for other in self._folded if other.group.is_closed]:
+                del self._folded[other]
+            folded = self._folded[replica] = _Folded(replica)
+        return folded
+
+    async def keep_house(self) -> None:
+        """Make the logs that are led here and have grown too much shorter; called now and then."""
+        if OFFSETS_TOPIC not in self._topics or (self._restating is not None and not self._restating.done()):
+            return
+        for partition in self._topics.find(OFFSETS_TOPIC).partitions:
+            replica = partition.replica
+            if replica is None or not replica.is_leader:
+                continue
+            folded = self._of(replica)
+            if replica.describe().size_bytes - folded.stated_bytes > self._growth_bytes_max:
+                async with folded.lock:
+                    await folded.catch_up()
+                self._restating = self._node.loop.create_task(self._restate(folded), name="restate committed offsets")
+                return
 
     async def _restate(self, folded: _Folded) -> None:
         """Append all watermarks again, then let go of what lies before."""
@@ -161,7 +188,7 @@ class CommittedOffsets:
         topic = self._topics.find(OFFSETS_TOPIC)
         try:
             stated = []
-            for name, value in list(folded.watermarks.restatement(topics)):
+            for name, value in list(folded.watermarks.restatement(topics, self._is_deleted)):
                 partition, record = self._partition(topic, name), NewRecord(value, name.encode())
                 stated.append(await partition.enqueue_records([record], ALL, deadline_in(_RESTATE_MS)))
             await asyncio.gather(*filter(None, stated))
@@ -170,6 +197,9 @@ class CommittedOffsets:
             folded.stated_bytes = replica.describe().size_bytes
         except RaftlogError as error:
             _logger.warning("%s could not be made shorter, and goes on growing: %s", replica.name, error)
+
+    def _is_deleted(self, topic_id: str) -> bool:
+        return self._topic_is_deleted(UUID(topic_id))
 
     # for other nodes
 

@@ -9,7 +9,7 @@ state can go.
 What was committed in a topic that was deleted belongs to its uuid, not to a later topic of the same name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -66,20 +66,14 @@ class Watermarks:
         """Empty for a group that never committed."""
         return self._groups.get(group, {})
 
-    def forget(self, topics: Mapping[str, str]) -> None:
-        """Keep only what was committed in the topics of these uuids."""
-        for name, offsets in list(self._groups.items()):
-            left = {key: offset for key, offset in offsets.items() if key[0] in topics}
-            if left:
-                self._groups[name] = left
-            else:
-                del self._groups[name]
+    def restatement(self, names: Mapping[str, str], is_deleted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+        """Group and record of events that say all of this again, but for topics that are known to be deleted.
 
-    def restatement(self, topics: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-        """Group and record of events that say all of this again; `topics` are names by uuid."""
-        for name, offsets in self._groups.items():
-            keys = [key for key in offsets if key[0] in topics]
+        `names` are those of topics by uuid, as far as known: a topic that was made just now is called by its uuid.
+        """
+        for group, offsets in self._groups.items():
+            keys = [key for key in offsets if not is_deleted(key[0])]
             for first in range(0, len(keys), _OFFSETS_PER_EVENT):
                 some = keys[first : first + _OFFSETS_PER_EVENT]
-                named = {TopicPartition(topics[key[0]], key[1]): offsets[key] for key in some}
-                yield name, committed(name, named, {topics[key[0]]: key[0] for key in some})
+                named = {TopicPartition(names.get(uuid, uuid), number): offsets[uuid, number] for uuid, number in some}
+                yield group, committed(group, named, {names.get(uuid, uuid): uuid for uuid, _ in some})

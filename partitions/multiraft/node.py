@@ -43,6 +43,8 @@ _logger = logging.getLogger(__name__)
 
 _LEAVING = "node.leaving"
 _LEAVING_MS = 200
+_SILENCE_S = 1.5
+"""A process that has sent no heartbeat for so long is taken for one that stands still: a few election timeouts."""
 
 
 def _ignore(*_: object) -> None:
@@ -264,6 +266,8 @@ class Node:
             return
         if is_there:
             self.leaders.note_connected(node, self.loop.time())
+            if node in self._heard_at:
+                self._heard_at[node] = self.loop.time()
             self._begin()
         else:
             self.leaders.note_gone(node)
@@ -365,6 +369,12 @@ class Node:
     def is_connected(self, node: NodeId) -> bool:
         """Whether requests can be sent to it now."""
         return self.leaders.is_connected(node)
+
+    def is_alive(self, node: NodeId) -> bool:
+        """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
+        heard_at = self._heard_at.get(node)
+        is_silent = heard_at is not None and self.loop.time() - heard_at > _SILENCE_S
+        return self.leaders.is_connected(node) and not is_silent
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
         """Call `hook` with every Ready of this group, before `on_step`."""

@@ -15,7 +15,7 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Appended, Replica
 from raftlog.partitions.results import Acks, Produced
-from raftlog.partitions.routing.pending import Pending, record_size
+from raftlog.partitions.routing.pending import Pending, as_raised_again, record_size
 from raftlog.partitions.routing.produce_queue import ProduceQueue
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.settings import BrokerSettings
@@ -41,10 +41,12 @@ class Partition:
     """See the module."""
 
     __slots__ = (
+        "_closed_because",
         "_queue",
         "_shared",
         "assigned",
         "config",
+        "failed",
         "group_id",
         "hint",
         "name",
@@ -71,8 +73,11 @@ class Partition:
         self.replica: Replica | None = None
         self.hint: NodeId | None = None
         """Who led it when somebody was asked last; only where there is no replica."""
+        self.failed: NodeId | None = None
+        """Who was asked last and does not lead or did not answer; only where there is no replica."""
         self._shared = shared
         self._queue: ProduceQueue | None = None
+        self._closed_because: RaftlogError | None = None
 
     # producing
 
@@ -123,6 +128,8 @@ class Partition:
             raise RecordTooLarge(
                 f"{self.name}: {size} bytes in one call are too many; {CALL_BYTES_MAX} are possible: send them in parts"
             )
+        if self._closed_because is not None:
+            raise as_raised_again(self._closed_because)
         future = asyncio.get_running_loop().create_future() if acks else None
         pending = Pending(records, batches, count, size, acks, deadline, future)
         queue = self.queue
@@ -144,6 +151,19 @@ class Partition:
     @property
     def batch_bytes_max(self) -> int:
         return min(self._shared.settings.accumulate_bytes_max, self.config.max_message_bytes)
+
+    def why_no_leader(self) -> RaftlogError | None:
+        replica, router = self.replica, self._shared.router
+        leader = router.leader_of(self)
+        if replica is not None and (leader == router.me or replica.group.damage is not None):
+            return None
+        if leader is None or leader == router.me:
+            return NotLeader(f"{self.name}: no leader is known")
+        return None
+
+    @property
+    def leader(self) -> NodeId | None:
+        return self._shared.router.leader_of(self)
 
     def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
         router = self._shared.router
@@ -171,6 +191,8 @@ class Partition:
 
     def close(self, why: RaftlogError) -> None:
         """The topic was deleted, or the process stops: what is queued did not happen."""
-        self.queue.close(why)
+        self._closed_because = why
+        if self._queue is not None:
+            self._queue.close(why)
         if self.replica is not None:
             self.replica.close()

@@ -34,8 +34,13 @@ from raftlog.records import HEADER_SIZE
 
 _FLIGHTS_MAX = 4
 """Appends on their way at the same time: more of them would only be smaller."""
+_ALL_FLIGHTS_MAX = 64
+"""Those included that were sent to earlier leaders, and may hang until their deadlines."""
+_LOOK_S = 0.25
+"""A full queue looks so often whether somebody else leads by now."""
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024
-"""One append takes no more than this, so that building batches never holds up the loop for long."""
+_DRAIN_RECORDS_MAX = 4_000
+"""One append takes no more than these, unless one call has more, so that building never holds up the loop for long."""
 
 
 class Destination(Protocol):
@@ -46,6 +51,15 @@ class Destination(Protocol):
     @property
     def batch_bytes_max(self) -> int:
         """The largest batch that single records are put into."""
+        ...
+
+    @property
+    def leader(self) -> object:
+        """Who leads, as far as known: appends to an earlier leader do not hold up those to the next one."""
+        ...
+
+    def why_no_leader(self) -> RaftlogError | None:
+        """Why an append would be refused at once because nobody is known to lead."""
         ...
 
     def append(self, batches: Sequence[bytearray], acks: Acks, deadline: Deadline) -> "asyncio.Future[Appended]":
@@ -64,10 +78,11 @@ _SILENCE_S = 0.5
 class _Flight:
     """Calls that were appended together; `began` is by the loop's clock."""
 
-    __slots__ = ("began", "pendings", "size")
+    __slots__ = ("began", "count", "leader", "pendings", "size")
 
-    def __init__(self, pendings: list[Pending], began: float) -> None:
-        self.pendings, self.began = pendings, began
+    def __init__(self, pendings: list[Pending], began: float, leader: object) -> None:
+        self.pendings, self.began, self.leader = pendings, began, leader
+        self.count = sum(pending.count for pending in pendings)
         self.size = sum(pending.size for pending in pendings)
 
 
@@ -94,6 +109,7 @@ class ProduceQueue:
         self._refusal: RaftlogError | None = None
         """Why the head of the queue was refused last."""
         self._pause: asyncio.Task[None] | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._is_drain_scheduled = False
         self._closed_because: RaftlogError | None = None
         self._sweep = DeadlineSweep(self._expire)
@@ -149,24 +165,56 @@ class ProduceQueue:
     # leaving
 
     def _schedule(self) -> None:
-        if not self._is_drain_scheduled and self._queue and self._pause is None and len(self._flights) < _FLIGHTS_MAX:
+        if not self._is_drain_scheduled and self._may_send():
             self._is_drain_scheduled = True
             self._loop.call_soon(self._drain)
 
+    def _may_send(self) -> bool:
+        """One append at a time tries whether what was refused is possible again."""
+        if not self._queue or self._pause is not None:
+            return False
+        flights_max = _FLIGHTS_MAX if self._refusal is None else 1
+        if len(self._flights) < flights_max:
+            return True
+        leader = self._destination.leader
+        if sum(flight.leader == leader for flight in self._flights) < flights_max:
+            return len(self._flights) < _ALL_FLIGHTS_MAX
+        if self._look_timer is None:
+            self._look_timer = self._loop.call_later(_LOOK_S, self._look_again)
+        return False
+
+    def _look_again(self) -> None:
+        """The appends in flight may hang at a leader that is none any more."""
+        self._look_timer = None
+        self._schedule()
+
     def _drain(self) -> None:
         self._is_drain_scheduled = False
-        while self._queue and self._pause is None and len(self._flights) < _FLIGHTS_MAX:
+        if self._may_send():
+            refusal = self._destination.why_no_leader()
+            if refusal is not None:
+                self._hold(refusal)
+                return
             pendings = self._take()
             if pendings:
                 self._send(pendings)
+            self._schedule()
+
+    def _hold(self, refusal: RaftlogError) -> None:
+        """What is queued waits until the leader may be another one."""
+        self._refusal = refusal
+        if self._pause is None:
+            self._pause = self._loop.create_task(self._wait())
 
     def _take(self) -> list[Pending]:
         """What goes into the next append: calls with the same acknowledgement whom somebody waits for."""
         now = self._loop.time()
         taken: list[Pending] = []
-        size = dropped = 0
+        size = count = dropped = 0
         queue = self._queue
-        while queue and size < _DRAIN_BYTES_MAX and (not taken or (queue[0].acks == ALL) == (taken[0].acks == ALL)):
+        while queue and size < _DRAIN_BYTES_MAX and count < _DRAIN_RECORDS_MAX:
+            if taken and (queue[0].acks == ALL) != (taken[0].acks == ALL):
+                break
             pending = queue.popleft()
             if pending.deadline <= now:
                 self._fail_expired(pending)
@@ -176,6 +224,7 @@ class ProduceQueue:
             else:
                 taken.append(pending)
                 size += pending.size
+                count += pending.count
         self._queued_bytes -= size + dropped
         self._release(dropped)
         return taken
@@ -183,7 +232,7 @@ class ProduceQueue:
     def _send(self, pendings: list[Pending]) -> None:
         bound = self._destination.batch_bytes_max - HEADER_SIZE
         batches, kept = build_batches(pendings, bound, self._wall_ms())
-        flight = _Flight(kept, self._loop.time())
+        flight = _Flight(kept, self._loop.time(), self._destination.leader)
         self._release(sum(pending.size for pending in pendings) - flight.size)
         if not kept:
             return
@@ -198,33 +247,35 @@ class ProduceQueue:
     def _landed(self, flight: _Flight, done: "asyncio.Future[Appended]", batches: Sequence[bytearray]) -> None:
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
+        if error is None and done.result().next_offset - done.result().base_offset != flight.count:
+            error = OutcomeUnknown(
+                f"{self._destination.name}: an answer for another number of records: {done.result()}"
+            )
         if error is None:
             self._resolve(flight, done.result(), batches)
         elif isinstance(error, RaftlogError) and _may_try_again(error) and self._closed_because is None:
             self._take_back(flight, error)
         else:
             self._fail(flight, error)
-            if not isinstance(error, RaftlogError):
-                raise error
         self._schedule()
+        if error is not None and not isinstance(error, RaftlogError):
+            raise error
 
     def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
         self._refusal = None
-        offset = appended.base_offset
+        offset: int = appended.base_offset
         for pending in flight.pendings:
             pending.appended = appended
             pending.resolve(offset)
-            offset += pending.count  # type: ignore[assignment]
-        assert offset == appended.next_offset, f"{self._destination.name}: {offset} ≠ {appended.next_offset}"
+            offset += pending.count
         counters = self._counters
         counters.batches_in += len(batches)
-        counters.records_in += appended.next_offset - appended.base_offset
+        counters.records_in += flight.count
         counters.bytes_in += sum(map(len, batches))
         self._release(flight.size)
 
     def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
         """Nothing of it was appended: it waits in its old place until the leader may be another one."""
-        self._refusal = error
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
         for pending in back:
             pending.renew_batches()
@@ -232,13 +283,15 @@ class ProduceQueue:
         size = sum(pending.size for pending in back)
         self._release(flight.size - size)
         self._queued_bytes += size
-        self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
-        if back and self._pause is None:
-            self._pause = self._loop.create_task(self._wait(max(pending.deadline for pending in back)))
+        if back and self._queue and self._queue[0].number < back[-1].number:
+            self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
+        else:
+            self._queue.extendleft(reversed(back))
+        self._hold(error)
 
-    async def _wait(self, deadline: Deadline) -> None:
+    async def _wait(self) -> None:
         try:
-            await self._destination.leader_changes(deadline)
+            await self._destination.leader_changes(NEVER)
         finally:
             self._pause = None
             self._schedule()
@@ -260,6 +313,8 @@ class ProduceQueue:
         self._closed_because = why
         if self._pause is not None:
             self._pause.cancel()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         queue, self._queue, self._queued_bytes = self._queue, deque(), 0
         for pending in queue:
             self._fail_one(pending, as_raised_again(why))

@@ -30,7 +30,7 @@ OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
 _PAUSE_S = 0.05
 """Between two looks at a partition whose leader cannot be reached."""
-_GRACE_S = 2.0
+_GRACE_S = 1.0
 """How much longer than a fetch may wait over there its answer is waited for here."""
 
 
@@ -42,24 +42,28 @@ class Router:
         self._node = node
 
     def leader_of(self, partition: "Partition") -> NodeId | None:
-        """As known now; None while nobody is."""
+        """As known now; None while nobody is, or while that one cannot be reached or stands still."""
         replica = partition.replica
         if replica is not None:
             leader = replica.group.core.leader
-            return None if leader is None else leader.node_id
-        if partition.hint is not None:
+            return None if leader is None or not self._is_there(leader.node_id) else leader.node_id
+        if partition.hint is not None and self._is_there(partition.hint):
             return partition.hint
-        return self._likeliest(partition.assigned)
+        return self._likeliest(partition)
 
-    def _likeliest(self, assigned: Sequence[ReplicaId]) -> NodeId | None:
-        """The first replica that can be reached. Our own is none of them: it has not been made yet."""
-        others = [replica.node_id for replica in assigned if replica.node_id != self.me]
-        return next((node for node in others if self._node.is_connected(node)), None)
+    def _is_there(self, node: NodeId) -> bool:
+        return node == self.me or self._node.is_alive(node)
+
+    def _likeliest(self, partition: "Partition") -> NodeId | None:
+        """The first replica that can be asked, and did not fail to answer just now. Our own has not been made yet."""
+        others = [
+            each.node_id for each in partition.assigned if each.node_id != self.me and self._is_there(each.node_id)
+        ]
+        return next((node for node in others if node != partition.failed), others[0] if others else None)
 
     async def leader_changes(self, partition: "Partition", deadline: Deadline) -> None:
-        """Wait until the leader may be another one, a short time at most. What was named last is forgotten."""
+        """Wait until the leader may be another one, a short time at most."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
-        partition.hint = None
         if partition.replica is None:
             await self._node.pause(until)
         else:
@@ -94,6 +98,8 @@ class Router:
 
     async def _after(self, partition: "Partition", error: RaftlogError, deadline: Deadline) -> None:
         """Go on with the leader that was named, or wait for another one."""
+        if isinstance(error, OutcomeUnknown):
+            partition.failed = self.leader_of(partition)
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
@@ -115,10 +121,15 @@ class Router:
         try:
             answer = await self._node.ask(leader, PRODUCE, header, batches, deadline)
         except NotLeader as error:
-            if partition.replica is None and isinstance(error.leader, ReplicaId):
-                partition.hint = error.leader.node_id
+            if partition.replica is None:
+                partition.failed = leader
+                partition.hint = error.leader.node_id if isinstance(error.leader, ReplicaId) else None
             raise
-        base, after, epoch, high_watermark = answer.value
+        except OutcomeUnknown:
+            partition.failed, partition.hint = leader, None
+            raise
+        partition.failed = None
+        base, after, epoch, high_watermark = numbers_of(answer, 4)
         return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark))
 
     async def read(
@@ -129,3 +140,11 @@ class Router:
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
         return await self._node.ask(node, name, value, (), Deadline(max(deadline, loop.time()) + _GRACE_S))
+
+
+def numbers_of(answer: Answer, count: int) -> list[int]:
+    """The numbers that another node answered; raises `OutcomeUnknown` when it answered something else."""
+    value = answer.value
+    if type(value) is not list or len(value) != count or any(type(each) is not int for each in value):
+        raise OutcomeUnknown("another node answered something that cannot be read; does it run another release?")
+    return value

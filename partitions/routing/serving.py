@@ -14,12 +14,15 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import Fetched
 from raftlog.partitions.routing.router import FETCH, OFFSETS, PRODUCE, TIMESTAMP
 from raftlog.records import validate_client_batches
 from raftlog.runtime.rpc import Answer
 
 FindReplica = Callable[[UUID, int], Replica | None]
-_WAIT_MS_MAX = 3_600_000
+_WAIT_MS_MAX = 60_000
+_WAITING_MAX = 2_048
+"""Fetches of all other nodes that may wait here; half of what one connection may have served at once."""
 
 
 class DataRequests:
@@ -28,6 +31,8 @@ class DataRequests:
     def __init__(self, node: Node, find: FindReplica, fetch_bytes_max: int) -> None:
         self._find, self._fetch_bytes_max = find, fetch_bytes_max
         self._loop = node.loop
+        self._waiting = 0
+        """Fetches of other nodes that are being served."""
         node.on_request(PRODUCE, self._produce)
         node.on_request(FETCH, self._fetch)
         node.on_request(OFFSETS, self._offsets)
@@ -57,10 +62,22 @@ class DataRequests:
         replica, deadline, header = self._asked(request, FETCH)
         match header:
             case {"offset": int(offset), "max_bytes": int(max_bytes), "min_bytes": int(min_bytes)}:
-                max_bytes = min(max_bytes, self._fetch_bytes_max)
-                found = await replica.fetch(offset, max_bytes, min(min_bytes, max_bytes), deadline)
+                max_bytes = max(1, min(max_bytes, self._fetch_bytes_max))
+                found = await self._found(replica, offset, max_bytes, min(min_bytes, max_bytes), deadline)
                 return Answer([found.high_watermark, found.log_start_offset, found.leader_epoch], tuple(found.batches))
         raise _malformed(FETCH)
+
+    async def _found(
+        self, replica: Replica, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline
+    ) -> Fetched:
+        """Too many that wait would keep others from being served, so past the bound nobody waits."""
+        if self._waiting >= _WAITING_MAX:
+            return await replica.fetch(offset, max_bytes, 0, deadline)
+        self._waiting += 1
+        try:
+            return await replica.fetch(offset, max_bytes, min_bytes, deadline)
+        finally:
+            self._waiting -= 1
 
     async def _offsets(self, request: Request) -> Answer:
         replica, deadline, header = self._asked(request, OFFSETS)

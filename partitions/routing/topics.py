@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from raftlog.config import TopicConfig
-from raftlog.errors import UnknownPartition, UnknownTopic
+from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
 from raftlog.partitions import control
 from raftlog.partitions.control import ControllerState, GroupName
 from raftlog.partitions.partitioner import Partitioner, hash_by_name
@@ -98,6 +98,12 @@ class Topics:
             del self._by_name[topic.name]
         for partition in topic.partitions:
             partition.close(UnknownTopic(f"topic {topic.name!r} was deleted"))
+
+    def close(self) -> None:
+        """The broker stops: what is queued did not happen."""
+        for topic in self:
+            for partition in topic.partitions:
+                partition.close(LogClosed(f"{partition.name}: the broker stops"))
 
     # finding
 

@@ -18,7 +18,9 @@ from raftlog.storage.directory import INTERNAL
 from raftlog.storage.disk import Disk
 from raftlog.storage.dump import dump_file
 from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.repair import RepairReport, repair_log
+from raftlog.storage.segment import open_for_reading
 from raftlog.storage.verify import VerifyReport, verify_log
 
 _KEPT_ASIDE = ("damaged", "trash", "unknown")
@@ -141,7 +143,10 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
     Exit code 1 while damage is left.
     """
     disk = _disk()
-    reports = {path: repair_log(disk, path, accept_loss=accept_loss) for path in _logs_in(directories)}
+    paths = _logs_in(directories)
+    for path in paths:
+        _check_alone(disk, path)
+    reports = {path: repair_log(disk, path, accept_loss=accept_loss) for path in paths}
     if as_json:
         click.echo(orjson.dumps({"logs": [_repaired_json(path, report) for path, report in reports.items()]}))
     else:
@@ -152,6 +157,23 @@ def recover(directories: tuple[str, ...], accept_loss: bool, as_json: bool) -> N
         raise CommandFailed(
             f"{times(len(left), 'log')} damaged and unchanged; --accept-loss gives up what is named above"
         )
+
+
+def _check_alone(disk: Disk, path: str) -> None:
+    """A replica that has others is repaired from them; gaps in one alone would make it another log than theirs."""
+    for base in reversed(segment_bases(disk, path)):
+        segment = open_for_reading(disk, path, base)
+        try:
+            roll = read_roll(segment)
+        finally:
+            segment.close()
+        if roll is not None:
+            if len(roll.voters) > 1:
+                raise CommandFailed(
+                    f"{path} is one of {len(roll.voters)} replicas, and its broker repairs it from the others: "
+                    "start it. Nothing was changed"
+                )
+            return
 
 
 def _repaired_json(path: str, report: RepairReport) -> dict[str, Any]:

@@ -3,7 +3,10 @@
 import asyncio
 
 import pytest
+from click.testing import CliRunner
 
+from raftlog.cli.log import log
+from raftlog.cli.outcome import CommandFailed
 from raftlog.errors import (
     InvalidArgument,
     NoLeader,
@@ -241,3 +244,12 @@ async def test_a_topic_deleted_and_made_again_while_a_broker_was_away(brokers):
     assert (await brokers[3].describe_topic("t", deadline=soon())).topic_id == second.topic_id
     names = {group.path for group in brokers[3].node.driver.groups.values()}
     assert not any(path.endswith("/t/0") for path in names)
+
+
+async def test_a_replica_that_has_others_is_not_given_gaps(brokers, tmp_path):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await produce(brokers[1], "t", b"kept")
+    await brokers.stop()
+    done = CliRunner().invoke(log, ["recover", str(tmp_path / "1" / "t" / "0"), "--accept-loss"])
+    assert isinstance(done.exception, CommandFailed)
+    assert "one of 3 replicas" in str(done.exception)

@@ -34,6 +34,11 @@ class Leader:
         self.changed = asyncio.Event()
         self.next_offset = 0
 
+    leader = 1
+
+    def why_no_leader(self):
+        return None
+
     def append(self, batches, acks, deadline):
         future = asyncio.get_running_loop().create_future()
         self.appends.append((batches, future))
