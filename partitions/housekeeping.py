@@ -5,13 +5,16 @@ The scrub is the driver's; a deleted topic's files go with its groups. Called by
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
+from raftlog.errors import RaftlogError
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.committed_offsets import CommittedOffsets
 from raftlog.partitions.multiraft import Node
 
+_logger = logging.getLogger(__name__)
 _SLICE = 64
 """Replicas looked at in one turn of the loop."""
 
@@ -32,7 +35,7 @@ class Housekeeping:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = self._node.loop.create_task(self._run(), name="housekeeping")
+        self._task = self._node.keep_up(self._run(), "housekeeping")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -42,7 +45,10 @@ class Housekeeping:
     async def _run(self) -> None:
         while not self._node.ended.done():
             await self._node.pause(Deadline(self._node.loop.time() + self._interval_s))
-            await self.keep()
+            try:
+                await self.keep()
+            except RaftlogError as error:
+                _logger.warning("housekeeping is interrupted, and tried again: %s", error)
 
     async def keep(self) -> None:
         """Look at every replica once."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from uuid import UUID
 
-from raftlog.errors import FormatError, StorageError, Unavailable
+from raftlog.errors import FormatError, Unavailable
 from raftlog.partitions.control import first_roll
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
@@ -54,18 +54,12 @@ class Assignments:
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
         self.state_changed()
-        self._task = self._node.loop.create_task(self._run(), name="assignments")
-        self._task.add_done_callback(self._ended)
+        self._task = self._node.keep_up(self._run(), "following the controller's assignments")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Nobody would follow the controller any more: then the process has to end and say why."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._node.fail(StorageError(f"the groups of this node cannot follow the controller: {error!r}"))
 
     def state_changed(self) -> None:
         """The controller's state is another one."""

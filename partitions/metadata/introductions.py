@@ -49,7 +49,7 @@ class Introductions:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = self._node.loop.create_task(self._run(), name="introductions")
+        self._task = self._node.keep_up(self._run(), "looking for nodes that are away")
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -46,18 +46,12 @@ class Leading:
         node.on_request(HASH, self._serve_hash)
 
     def start(self) -> None:
-        self._task = self._node.loop.create_task(self._run(), name="the controller's leader")
-        self._task.add_done_callback(self._ended)
+        self._task = self._node.keep_up(self._run(), "the controller's leader")
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            context = {"message": f"{task.get_name()} failed", "exception": error, "task": task}
-            self._node.loop.call_exception_handler(context)
 
     def look_soon(self) -> None:
         """Something changed."""

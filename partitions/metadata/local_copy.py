@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import CorruptBatch, EntriesTrimmed, FormatError, InvalidBatch, RaftlogError
+from raftlog.errors import CorruptBatch, EntriesTrimmed, FormatError, InvalidBatch, RaftlogError, StorageError
 from raftlog.partitions.control import Answer, ControllerState, Restoration, SnapshotReader, decode_request
 from raftlog.partitions.control.rows import AnsweredRequest
 from raftlog.partitions.deadline import Deadline
@@ -120,6 +120,10 @@ class LocalCopy:
             self.problem = str(error)
             self._fail(FormatError(f"the controller's log cannot be applied: {error}"))
             return
+        except Exception as error:  # an entry that was passed over would make the state another one than the others'
+            self.problem = repr(error)
+            self._fail(StorageError(f"the controller's log cannot be applied: {error!r}"))
+            raise
         if self.state is not before or self.state.applied_index != applied:
             self._wake()
             self.on_applied()

@@ -12,10 +12,10 @@ here, and the process has to end. All calls come from one running loop. Called b
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self
 
-from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, RaftlogError, Unavailable
+from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, RaftlogError, StorageError, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity
@@ -241,6 +241,17 @@ class Node:
         mine, sequence = self.identity, self.driver.journal.durable_sequence
         label = self.settings.host_label
         return Identity(mine.cluster_id, mine.node_id, mine.disk_uuid, mine.boot_epoch, sequence, label)
+
+    def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run what has to go on for as long as the process lives: if it fails, the process must not live on without."""
+        task = self.loop.create_task(work, name=name)
+        task.add_done_callback(self._kept_up)
+        return task
+
+    def _kept_up(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("%s failed", task.get_name(), exc_info=error)
+            self.fail(StorageError(f"{task.get_name()} failed and would be missing from now on: {error!r}"))
 
     def _refused(self, refusal: Refusal) -> None:
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())

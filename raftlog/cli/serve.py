@@ -25,6 +25,7 @@ from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.workers import supervise, workers_option
 from raftlog.config import TopicConfig
+from raftlog.errors import StorageError
 from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
@@ -198,6 +199,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     broker = await Broker.open(settings)
+    loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
     server = HttpServer(broker, **http_settings)
     try:
         where = joined(*await server.start(host, port))
@@ -206,6 +208,14 @@ async def _serve(
             await _until_the_end(broker, stop)
     finally:
         await _stop(broker, server)
+
+
+def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that reached the loop is logged; after a broken invariant nothing here can be trusted to go on."""
+    loop.default_exception_handler(context)
+    error = context.get("exception")
+    if isinstance(error, AssertionError):
+        broker.node.fail(StorageError(f"a broken invariant: {error}; please report it with the log"))
 
 
 async def _begin(broker: Broker, where: str, stop: asyncio.Event) -> bool:
