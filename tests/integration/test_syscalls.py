@@ -65,16 +65,16 @@ def test_every_answer_leaves_after_the_sync_of_its_record(tmp_path: Path) -> Non
 
 
 def read_events(trace: str) -> list[tuple[str, str]]:
-    """The trace as writes to the partition's segment, its syncs at the moment they returned, and answers."""
+    """The trace as writes to the journal, its syncs at the moment they returned, and answers."""
     events = []
     waiting: set[str] = set()
     for line in trace.splitlines():
         thread, _, call = line.partition(" ")
         call = call.strip()
-        is_segment = re.search(r"traced/0/\d{20}\.log", call) is not None
-        if call.startswith(("pwrite64(", "pwritev(", "pwritev2(")) and is_segment:
+        is_journal = re.search(r"/\.raftlog/journal/", call) is not None
+        if call.startswith(("pwrite64(", "pwritev(", "pwritev2(")) and is_journal:
             events.append(("write", call))
-        elif call.startswith("fdatasync(") and is_segment:
+        elif call.startswith("fdatasync(") and is_journal:
             if "unfinished" in call:
                 waiting.add(thread)
             elif call.endswith("= 0"):
