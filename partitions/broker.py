@@ -268,10 +268,10 @@ class Broker:
             now = asyncio.get_running_loop().time()
             if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self.node.ended.done():
                 return fetched
+            if not self._lets_wait or (fetched.batches and now < until):  # no more of it fits
+                return fetched
             if now < until:  # the leader has too many who wait, or ends
                 await self.node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
-            if not self._lets_wait:
-                return fetched
 
     async def _fetch_until(
         self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline

@@ -155,7 +155,14 @@ class Switchboard:
         self._network.drop(end.process.node, end.peer_node, end.service, reason)
 
     def refuse(self, end: Stream) -> None:
+        """Whoever sends to an end that is no more gets a reset back; without it half a stream would live for ever."""
         self._network.drop(end.process.node, end.peer_node, end.service, "the other end is gone")
+        back = self._network.link(end.peer_node, end.process.node)
+        self._loop.call_at_ns(self._loop.now_ns + back.delay_ns(), self._refusal_arrives, end, back.ticket())
+
+    def _refusal_arrives(self, end: Stream, ticket: int) -> None:
+        if self._network.link(end.peer_node, end.process.node).passes(ticket):
+            self._break(end)
 
     def finish(self, end: Stream) -> None:
         link = self._network.link(end.process.node, end.peer_node)

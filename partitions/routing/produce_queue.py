@@ -324,11 +324,19 @@ class ProduceQueue:
 
     def _expire(self, now: float) -> float:
         earliest: float = NEVER
+        left: deque[Pending] = deque()
+        freed = 0
         for pending in self._queue:
             if pending.deadline <= now:
                 self._fail_expired(pending)
-            elif not pending.is_abandoned:
+            if pending.deadline <= now or pending.is_abandoned:
+                freed += pending.size
+            else:
+                left.append(pending)
                 earliest = min(earliest, pending.deadline)
+        self._queue = left
+        self._queued_bytes -= freed
+        self._release(freed)
         for flight in self._flights:
             for pending in flight.pendings:
                 if pending.deadline <= now:

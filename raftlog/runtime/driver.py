@@ -414,8 +414,8 @@ class Driver:
             if not group.is_deaf and group.core.tick():
                 self.mark_dirty(group)
         self.persister.write_again()
-        self.persister.empty_trash()
         try:
+            self.persister.empty_trash()
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
             self.persister.stop_with(error)

@@ -213,3 +213,38 @@ async def test_a_closed_queue_refuses_what_waits_and_what_comes(queue, leader):
     with pytest.raises(UnknownTopic):
         call(queue, b"later")
     assert queue._budgets[0].used == 0
+
+
+async def test_what_expired_while_nobody_leads_gives_its_room_back(queue, leader):
+    leader.why_no_leader = lambda: NotLeader("nobody")
+    futures = [call(queue, b"x" * 100, ms=20), call(queue, b"y" * 100, acks=0, ms=20)]
+    assert [type(error) for error in await asyncio.gather(*futures, return_exceptions=True)] == [NoLeader, NoLeader]
+    assert [budget.used for budget in queue._budgets] == [0, 0]
+    assert leader.appends == []
+
+
+async def test_an_answer_for_another_number_of_records_is_unknown_and_gives_the_room_back(queue, leader):
+    futures = [call(queue, b"x"), call(queue, b"y")]
+    await turns()
+    leader.appends[0][1].set_result(Appended(Offset(5), Offset(6), 1, Offset(6)))
+    for future in futures:
+        with pytest.raises(OutcomeUnknown, match="another number of records"):
+            await future
+    assert queue._budgets[0].used == 0
+
+
+async def test_appends_that_hang_at_an_earlier_leader_do_not_hold_up_the_next_one(queue, leader):
+    hanging = []
+    for number in range(5):
+        hanging.append(call(queue, b"%d" % number))
+        await turns()
+    assert len(leader.appends) == 4
+    leader.leader = 2
+    last = call(queue, b"last")
+    await turns()
+    assert leader.values(4) == [b"4", b"last"]
+    leader.answer(4)
+    assert await last == 1
+    for number in range(4):
+        leader.answer(number)
+    await asyncio.gather(*hanging)
