@@ -109,6 +109,21 @@ def test_callbacks_that_start_late_miss_nothing(pair: Pair) -> None:
         stream.send("closed here")
 
 
+def test_who_sends_to_an_end_that_is_no_more_is_told(pair: Pair) -> None:
+    """Each end hears of a cut in its own time, and the other one perhaps not at all, when it was over by then."""
+    pair.listen(callbacks=False)
+    stream = pair.connect()
+    pair.loop.run_until(lambda: bool(pair.accepted))
+    end = pair.accepted[0]
+    pair.server.running().call_soon(end.fail, ConnectionResetError("noticed late"))
+    pair.loop.run_for(1)
+    assert stream.lost is None
+    stream.send("anybody there?")
+    pair.loop.run_for(1)
+    assert isinstance(stream.lost, ConnectionResetError)
+    assert pair.network.drop_counts == {"the other end is gone": 1}
+
+
 def test_a_node_that_is_down_or_does_not_listen_refuses(pair: Pair) -> None:
     async def try_it() -> Any:
         return await outcome(pair.network.connect(pair.client.running(), pair.server, "rpc"))
