@@ -55,7 +55,7 @@ _FRESH_S = 1.0
 """For so long it is believed that a topic is unknown, once the controller was asked."""
 _POLL_MS = 2_000
 """A long poll is asked of the leader in pieces of this length, so that it follows a change of leader."""
-_AGAIN_MS = 200
+_AGAIN_MS = 500
 """Pause before a leader that does not let a poll wait is asked again."""
 _LOOK_MS = 1_500
 """A leader is looked for at least so long before a fetch takes what the replica here has."""
@@ -170,6 +170,7 @@ class Broker:
 
     def broker_ids(self) -> list[NodeId]:
         """Of all brokers of the cluster, sorted."""
+        self._check_ready()
         return [broker.node_id for broker in self.metadata.state.all_brokers()]
 
     def _check_ready(self) -> None:
@@ -371,6 +372,7 @@ class Broker:
 
     def topics(self) -> list[str]:
         """The names of those that are not internal, sorted."""
+        self._check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
     def outline_topics(self) -> list[TopicDescription]:
@@ -416,6 +418,7 @@ class Broker:
 
     async def brokers(self, *, deadline: Deadline) -> list[BrokerDescription]:
         """All brokers of the cluster, and whether they answer."""
+        self._check_ready()
         return await self._view.brokers(deadline)
 
     async def health(self, *, deadline: Deadline) -> Health:

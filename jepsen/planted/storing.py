@@ -60,12 +60,13 @@ def damaged_is_torn() -> None:
 
 
 def overwrite_before_cut() -> None:
-    """What a cut frees is overwritten at once, before the cut is durable."""
+    """What a cut frees is gone from the files at once, before the cut is durable in the journal."""
     cut_to = GroupLog.cut_to
 
     def cut_at_once(self: GroupLog, index: Index) -> bool:
         if cut_to(self, index):
             self.settle_cut()
+            self.segments._disk.sync(*self.segments.sync_targets())
         return False
 
     replace_method(GroupLog, "cut_to", cut_at_once)

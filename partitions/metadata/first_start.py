@@ -66,6 +66,9 @@ class Phase(Enum):
     MEMBER = "member"
 
 
+_PHASES = frozenset(phase.value for phase in Phase)
+
+
 class View(NamedTuple):
     """What a process says of itself."""
 
@@ -125,9 +128,9 @@ class FirstStart:
                 if self._is_begun(views) or await self._give(views):
                     return None
             else:
-                for view in views.values():
+                for at, view in views.items():
                     if view is not None and view.phase is Phase.MEMBER:
-                        return view
+                        return _met_at(view, at)
                 if self._may_found(views):
                     self._make(views)
                     continue
@@ -373,10 +376,18 @@ class FirstStart:
             _logger.log(level, "%s", text)
 
 
+def _met_at(view: View, address: str) -> View:
+    """A member is reached where it was met, whatever its own row says: that may be of an earlier start."""
+    others = tuple(member for member in view.members if member.replica != view.replica)
+    return view._replace(members=(*others, Member(*view.replica, address)))
+
+
 def view_of(replica: ReplicaId, cluster_id: str | None, raw: Any) -> View:
     """What `View.packed` packed; raises `FormatError`."""
     match raw:
-        case [str(phase), str(address), [*seeds], record, [*members]] if all(type(seed) is str for seed in seeds):
+        case [str(phase), str(address), [*seeds], record, [*members]] if phase in _PHASES and all(
+            type(seed) is str for seed in seeds
+        ):
             return View(
                 Phase(phase),
                 replica,

@@ -335,6 +335,8 @@ class Metadata:
             return {}
         leader = group.core.leader
         members = (*group.core.configuration.all_members(), *([] if leader is None else [leader]))
+        if not self._is_registered():
+            members = (*members, *(member.replica for member in self._file.members))
         away = [member for member in members if member != me and not self._node.is_connected(member.node_id)]
         known = peers_of(self.state, self._file, me, {}) if away else None
         addresses = {} if known is None else known.addresses

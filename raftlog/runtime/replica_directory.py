@@ -97,7 +97,10 @@ def move_to_trash(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> 
         number += 1
         target = f"{trash}/{group_id}-{number}"
     disk.rename(path, target)
-    disk.sync([], [path.rpartition("/")[0], trash])
+    parent = path.rpartition("/")[0]
+    disk.sync([], [parent, trash])
+    if parent != data_dir and not disk.list_directory(parent):
+        disk.remove_directory(parent)  # that of a topic which has no partition here any more
     return target
 
 
