@@ -66,7 +66,8 @@ def overwrite_before_cut() -> None:
     def cut_at_once(self: GroupLog, index: Index) -> bool:
         if cut_to(self, index):
             self.settle_cut()
-            self.segments._disk.sync(*self.segments.sync_targets())
+            files = self.segments.active.files
+            self.segments.disk.sync([files.log, files.index], [self.segments.path])
         return False
 
     replace_method(GroupLog, "cut_to", cut_at_once)

@@ -234,7 +234,10 @@ class Persister:
             if group.is_gone and not self._larges.is_syncing(key):
                 self.trash.add(group.path, group.group_id)
                 del self._leaving[key]
-        self.trash.empty()
+        try:
+            self.trash.empty()
+        except OSError as error:
+            self._disk_failed(error)
 
     @property
     def is_idle(self) -> bool:
