@@ -11,7 +11,7 @@ help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers"
-	@echo "make bench   measure (takes about ten minutes; needs wrk for the HTTP figures)"
+	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make jepsen  real brokers and clients under kills, pauses and cuts (takes about four minutes)"
 	@echo "make format  format the code"

@@ -41,7 +41,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "the leader counts itself before its sync, and loses what it committed",
             replicating.count_leader_unsynced,
             ("durable-lost", "leader-completeness", "commit-without-quorum"),
-            found_within=2,
+            found_within=58,
         ),
         PlantedBug(
             "count-follower-unsynced",
@@ -97,7 +97,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "after a restart an old term and vote are back",
             storing.replay_out_of_order,
             ("term-back", "voted-twice"),
-            found_within=46,
+            found_within=29,
         ),
         PlantedBug(
             "cut-corrupt",
@@ -118,21 +118,21 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "bytes that a cut frees are overwritten before the cut is durable",
             storing.overwrite_before_cut,
             ("unprovoked-damage", "durable-lost", "recovered-other-bytes"),
-            found_within=42,
+            found_within=15,
         ),
         PlantedBug(
             "forget-boundary-term",
             "after a trim nobody knows the term of the last entry that was deleted",
             storing.forget_boundary_term,
             ("boundary-term",),
-            found_within=12,
+            found_within=30,
         ),
         PlantedBug(
             "route-to-deposed-leader",
             "a request goes to a node that no longer leads, and is served there",
             clustering.route_to_deposed_leader,
             ("stale-end", "known-offset-out-of-range"),
-            found_within=3,
+            found_within=2,
             level="broker",
         ),
         PlantedBug(
@@ -156,7 +156,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "records of a deleted topic show in another one of the same name",
             clustering.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
-            found_within=4,
+            found_within=1,
             level="broker",
         ),
         PlantedBug(

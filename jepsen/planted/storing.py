@@ -1,5 +1,6 @@
 """Bugs in what is stored: the journal, the segments, and what a restart makes of them."""
 
+import asyncio
 from collections.abc import Sequence
 
 from jepsen.planted.patching import replace_method
@@ -11,9 +12,13 @@ from raftlog.runtime.journal import ending
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.survey import FileSurvey, Run
+from raftlog.runtime.persister import Persister
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Member
 from raftlog.types import Index, Term
+
+_CUT_HELD_S = 0.3
+"""A journal whose disk is slow."""
 
 
 def replay_out_of_order() -> None:
@@ -60,8 +65,9 @@ def damaged_is_torn() -> None:
 
 
 def overwrite_before_cut() -> None:
-    """What a cut frees is gone from the files at once, before the cut is durable in the journal."""
-    cut_to = GroupLog.cut_to
+    """What a cut frees is gone from the files at once, and the journal takes its time to hear of it."""
+    cut_to, end_turn, flush = GroupLog.cut_to, Persister.end_turn, Persister.flush
+    held: dict[Persister, None] = {}
 
     def cut_at_once(self: GroupLog, index: Index) -> bool:
         if cut_to(self, index):
@@ -70,7 +76,23 @@ def overwrite_before_cut() -> None:
             self.segments.disk.sync([files.log, files.index], [self.segments.path])
         return False
 
+    def end_turn_with_cut_held(self: Persister) -> None:
+        if self._cuts and self not in held:
+            held[self] = None
+            asyncio.get_running_loop().call_later(_CUT_HELD_S, release, self)
+        end_turn(self)
+
+    def flush_unless_held(self: Persister) -> None:
+        if self not in held:
+            flush(self)
+
+    def release(persister: Persister) -> None:
+        del held[persister]
+        flush(persister)
+
     replace_method(GroupLog, "cut_to", cut_at_once)
+    replace_method(Persister, "end_turn", end_turn_with_cut_held)
+    replace_method(Persister, "flush", flush_unless_held)
 
 
 def forget_boundary_term() -> None:

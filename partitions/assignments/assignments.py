@@ -159,7 +159,11 @@ class Assignments:
         if group.group_id == self._metadata.group_id or state.group(group.group_id) is not None:
             return False
         number = group.path.rpartition("/")[2]
-        if number.isdigit() and state.deletion_of(group.group_id, int(number)) is not None:
+        if number.isdigit():
+            numbers = range(int(number), int(number) + 1)
+        else:  # a crash in an installation took its directory's name away, so it can be any of a deleted topic
+            numbers = range(max((tombstone.partition_count for tombstone in state.deleted), default=0))
+        if any(state.deletion_of(group.group_id, each) is not None for each in numbers):
             return True
         if group.key not in self._unknown:
             self._unknown[group.key] = None

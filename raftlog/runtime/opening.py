@@ -23,7 +23,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd, Mark
 from raftlog.runtime.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment_files import segment_stem
@@ -149,11 +149,12 @@ def _holds_last_row(disk: Disk, path: str, end: LogEnd) -> bool:
 
 def take_installed_place(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> None:
     """Let the fetched log take the place of the old one, which goes to the trash. Durable on return."""
-    installing = installing_path(data_dir, group_id)
+    installing, parent = installing_path(data_dir, group_id), path.rpartition("/")[0]
     if disk.exists(path):
         move_to_trash(disk, data_dir, path, group_id)
+        make_directory(disk, parent)  # it goes with the last directory in it
     disk.rename(installing, path)
-    disk.sync([], [path.rpartition("/")[0], installing.rpartition("/")[0]])
+    disk.sync([], [parent, installing.rpartition("/")[0]])
 
 
 def open_installed(disk: Disk, path: str, end: LogEnd, log_start_offset: Offset) -> SegmentedLog:
