@@ -39,7 +39,8 @@ from raftlog.partitions.results import (
     TopicDescription,
 )
 from raftlog.partitions.routing.partition import Partition, Shared
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, Router, numbers_of
+from raftlog.partitions.routing.reading import Reader
+from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.serving import DataRequests
 from raftlog.partitions.routing.spreading import PartitionChoice, produce_records
 from raftlog.partitions.routing.topics import Topic, Topics
@@ -53,12 +54,6 @@ logger = logging.getLogger(__name__)
 _GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
 _FRESH_S = 1.0
 """For so long it is believed that a topic is unknown, once the controller was asked."""
-_POLL_MS = 2_000
-"""A long poll is asked of the leader in pieces of this length, so that it follows a change of leader."""
-_AGAIN_MS = 500
-"""Pause before a leader that does not let a poll wait is asked again."""
-_LOOK_MS = 1_500
-"""A leader is looked for at least so long before a fetch takes what the replica here has."""
 _LEADERS_MS = 3_000
 """A new topic's leaders are waited for no longer than this before its creation is answered."""
 
@@ -72,9 +67,8 @@ class Broker:
         self.node = node
         self.metadata = metadata
         self.is_ready = False
-        self._lets_wait = True
-        """Fetches may wait for records; not any more once the broker is about to stop."""
         self._router = Router(node)
+        self._reader = Reader(node, self._router)
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
         self._topics = Topics(self._shared)
         self._assignments = Assignments(node, metadata, self._topics, self.counters)
@@ -143,7 +137,7 @@ class Broker:
 
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
-        self._lets_wait = False
+        self._reader.lets_wait = False
         for replica in self._assignments.replicas.values():
             replica.stop_waiting()
 
@@ -263,33 +257,7 @@ class Broker:
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
         min_bytes = min(min_bytes, max_bytes)
-        while True:
-            until = Deadline(min(deadline, deadline_in(_POLL_MS)))
-            fetched = await self._fetch_until(target, offset, max_bytes, min_bytes, until)
-            now = asyncio.get_running_loop().time()
-            if sum(map(len, fetched.batches)) >= min_bytes or now >= deadline or self.node.ended.done():
-                return fetched
-            if not self._lets_wait or (fetched.batches and now < until):  # no more of it fits
-                return fetched
-            if now < until:  # the leader has too many who wait, or ends
-                await self.node.pause(Deadline(min(until, deadline_in(_AGAIN_MS))))
-
-    async def _fetch_until(
-        self, target: Partition, offset: int, max_bytes: int, min_bytes: int, until: Deadline
-    ) -> Fetched:
-        """Wait for records a while; then whoever leads is looked for again."""
-
-        async def here(replica: Replica) -> Fetched:
-            return await replica.fetch(offset, max_bytes, min_bytes, until)
-
-        async def there(node: NodeId) -> Fetched:
-            header = {"offset": offset, "max_bytes": max_bytes, "min_bytes": min_bytes}
-            answer = await self._router.read(node, FETCH, target, header, until)
-            high_watermark, log_start, epoch = numbers_of(answer, 3)
-            batches = [memoryview(piece) for piece in answer.payload]
-            return Fetched(batches, Offset(high_watermark), Offset(log_start), epoch)
-
-        return await self._router.call(target, _patient(until), here, there)
+        return await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline)
 
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline
@@ -299,34 +267,14 @@ class Broker:
         `linearizable`: not older than anything that was acknowledged before the call (ReadIndex).
         """
         target = await self._partition(topic, partition, deadline)
-
-        async def here(replica: Replica) -> OffsetRange:
-            return await replica.offsets(linearizable, deadline)
-
-        async def there(node: NodeId) -> OffsetRange:
-            header = {"linearizable": linearizable}
-            beginning, end = numbers_of(await self._router.read(node, OFFSETS, target, header, deadline), 2)
-            return OffsetRange(Offset(beginning), Offset(end))
-
-        return await self._router.call(target, deadline, here, there)
+        return await self._reader.offsets(target, linearizable, deadline)
 
     async def offset_for_timestamp(
         self, topic: str, partition: int, timestamp_ms: int, *, deadline: Deadline
     ) -> tuple[Offset, int] | None:
         """The first record whose timestamp is at least this: its offset and timestamp."""
         target = await self._partition(topic, partition, deadline)
-
-        async def here(replica: Replica) -> tuple[Offset, int] | None:
-            return await replica.offset_for_timestamp(timestamp_ms, deadline)
-
-        async def there(node: NodeId) -> tuple[Offset, int] | None:
-            answer = await self._router.read(node, TIMESTAMP, target, {"timestamp": timestamp_ms}, deadline)
-            if answer.value is None:
-                return None
-            offset, timestamp = numbers_of(answer, 2)
-            return Offset(offset), timestamp
-
-        return await self._router.call(target, deadline, here, there)
+        return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline)
 
     # ---- topics
 
@@ -453,8 +401,3 @@ class Broker:
 def joined(host: str, port: int) -> str:
     """HOST:PORT, or [HOST]:PORT for an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _patient(deadline: Deadline) -> Deadline:
-    """How long a leader is looked for: a fetch that does not want to wait for records still wants an answer."""
-    return Deadline(max(deadline, deadline_in(_LOOK_MS)))
