@@ -8,18 +8,17 @@ by byte, and the history is judged as a whole.
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Final
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis import Nemesis
+from jepsen.simulation.replicas import compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
 from raftlog.checkers import Assign, Poll
 from raftlog.checkers.history import ASSIGN, POLL
-from raftlog.errors import CorruptBatch
 from raftlog.raft import Configuration
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
@@ -55,7 +54,8 @@ class Convergence:
         self.loop.run_for(PATIENCE_MS[-1] / 1000 + 0.1)  # open requests find their deadline
         self._drain()
         for plan in self.cluster.groups:
-            compare_files(plan, self._members(plan))
+            replicas = {machine.name: (machine.disk, group) for machine, group in self._members(plan)}
+            compare_files(plan.partition, replicas)
         verdict = self.cluster.panel.finish()
         if not verdict.is_clean():
             first = verdict.anomalies[0]
@@ -159,38 +159,4 @@ def describe(group: Group) -> str:
 
 
 def _scrub(plan: GroupPlan, driver: Driver) -> None:
-    """Read every entry in the files; what is damaged is found by that."""
-    group = driver.groups.get(plan.key)
-    index = 0 if group is None else group.log.boundary.index + 1
-    while group is not None and index <= group.log.written_index:
-        try:
-            read = group.log.segments.read_entries(Index(index), group.log.written_index, 1 << 16)
-        except CorruptBatch as error:
-            group.note_damage(error)
-            return
-        index += max(1, len(read))
-
-
-def compare_files(plan: GroupPlan, members: list[tuple[Machine, Group]]) -> None:
-    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes."""
-    files = {machine.name: _segments(machine, group) for machine, group in members}
-    start = max((min(segments) for segments in files.values() if segments), default="")
-    names = list(files)
-    for one, other in pairwise(names):
-        first = {name: content for name, content in files[one].items() if name >= start}
-        second = {name: content for name, content in files[other].items() if name >= start}
-        differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-        if differing:
-            name = differing[0]
-            sizes = f"{len(first.get(name, b''))} and {len(second.get(name, b''))} bytes"
-            numbers = {"group": plan.partition, "replicas": f"{one} and {other}", "file": name, "sizes": sizes}
-            raise PropertyBroken("files-differ", numbers)
-
-
-def _segments(machine: Machine, group: Group) -> dict[str, bytes]:
-    prefix = f"{group.path}/"
-    return {
-        path.removeprefix(prefix): content
-        for path, content in machine.disk.snapshot().items()
-        if path.startswith(prefix) and path.endswith(".log")
-    }
+    scrub(driver.groups.get(plan.key))

@@ -218,8 +218,9 @@ async def test_without_a_majority_writes_fail_in_time_reads_go_on_and_writes_res
     await produce(brokers[leader], "t", b"kept")
     await brokers.stop(*others)
     survivor = brokers[leader]
-    while survivor.node.leader_of(survivor._topics.find("t").partitions[0].group_id).is_here:
-        await asyncio.sleep(0.01)
+    group_id = survivor._topics.find("t").partitions[0].group_id
+    while survivor.node.leader_of(group_id).is_here:
+        await survivor.node.leader_changed(group_id, soon())
     with pytest.raises(NoLeader) as raised:
         await produce(survivor, "t", b"refused", ms=400)
     assert raised.value.outcome == "failed"

@@ -8,26 +8,24 @@ its start to its end through some broker, and the history is judged as a whole.
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Final
 
 from jepsen.simulation.brokers.administering import Topic
 from jepsen.simulation.brokers.clients import Known
-from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.draining import Drain
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.workload import Workload
 from jepsen.simulation.convergence import describe
 from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.replicas import compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Send
-from raftlog.errors import CorruptBatch
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.control import ControllerState, GroupName
 from raftlog.raft import ReplicaId
-from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.types import Index, TopicPartition
+from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.2
 WRITES_S: Final = 2.0
@@ -59,7 +57,8 @@ class Convergence:
         self._within(options.convergence_s, "no-convergence", self._different)
         Drain(self.cluster, self._partitions()).read_all()
         for key in self._keys():
-            compare_files(self.cluster, key)
+            replicas = {machine.name: (machine.disk, group) for machine, group in self.cluster.replicas(key)}
+            compare_files(self.cluster.watch.group(key).name, replicas)
         self._check_topics()
         self._judge()
 
@@ -205,37 +204,4 @@ def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
 
 
 def _scrub(key: GroupKey, broker: Broker) -> None:
-    """Read every entry in the files; what is damaged is found by that."""
-    group = broker.node.driver.groups.get(key)
-    index = 0 if group is None else group.log.boundary.index + 1
-    while group is not None and index <= group.log.written_index:
-        try:
-            read = group.log.segments.read_entries(Index(index), group.log.written_index, 1 << 16)
-        except CorruptBatch as error:
-            group.note_damage(error)
-            return
-        index += max(1, len(read))
-
-
-def compare_files(cluster: BrokerCluster, key: GroupKey) -> None:
-    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes."""
-    files = {machine.name: _segments(machine, group) for machine, group in cluster.replicas(key)}
-    start = max((min(segments) for segments in files.values() if segments), default="")
-    for one, other in pairwise(files):
-        first = {name: content for name, content in files[one].items() if name >= start}
-        second = {name: content for name, content in files[other].items() if name >= start}
-        differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-        if differing:
-            name = differing[0]
-            sizes = f"{len(first.get(name, b''))} and {len(second.get(name, b''))} bytes"
-            numbers = {"group": cluster.watch.group(key).name, "replicas": f"{one} and {other}", "file": name}
-            raise PropertyBroken("files-differ", {**numbers, "sizes": sizes})
-
-
-def _segments(machine: Machine, group: Group) -> dict[str, bytes]:
-    prefix = f"{group.path}/"
-    return {
-        path.removeprefix(prefix): content
-        for path, content in machine.disk.snapshot().items()
-        if path.startswith(prefix) and path.endswith(".log")
-    }
+    scrub(broker.node.driver.groups.get(key))

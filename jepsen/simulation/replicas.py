@@ -1,0 +1,49 @@
+"""The replicas of one group at the end of a run: read through, and compared file by file. Called by `convergence`."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from jepsen.simulation.timed_disk import TimedDisk
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import CorruptBatch
+from raftlog.runtime.group import Group
+from raftlog.types import Index
+
+
+def scrub(group: Group | None) -> None:
+    """Read every entry in the files; what is damaged is found by that."""
+    index = 0 if group is None else group.log.boundary.index + 1
+    while group is not None and index <= group.log.written_index:
+        try:
+            read = group.log.segments.read_entries(Index(index), group.log.written_index, 1 << 16)
+        except CorruptBatch as error:
+            group.note_damage(error)
+            return
+        index += max(1, len(read))
+
+
+def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]]) -> None:
+    """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes.
+
+    `replicas` by machine's name; `name` is what the group is called in the verdict.
+    """
+    files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
+    start = max((min(segments) for segments in files.values() if segments), default="")
+    for one, other in pairwise(files):
+        first = {file: content for file, content in files[one].items() if file >= start}
+        second = {file: content for file, content in files[other].items() if file >= start}
+        differing = [file for file in {**first, **second} if first.get(file) != second.get(file)]
+        if differing:
+            file = differing[0]
+            sizes = f"{len(first.get(file, b''))} and {len(second.get(file, b''))} bytes"
+            numbers = {"group": name, "replicas": f"{one} and {other}", "file": file, "sizes": sizes}
+            raise PropertyBroken("files-differ", numbers)
+
+
+def _segments(disk: TimedDisk, group: Group) -> dict[str, bytes]:
+    prefix = f"{group.path}/"
+    return {
+        path.removeprefix(prefix): content
+        for path, content in disk.snapshot().items()
+        if path.startswith(prefix) and path.endswith(".log")
+    }
