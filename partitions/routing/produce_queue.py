@@ -103,7 +103,6 @@ class ProduceQueue:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Pending] = deque()
         """Ascending by number."""
-        self._queued_bytes = 0
         self._number = 0
         self._flights: dict[_Flight, None] = {}
         self._refusal: RaftlogError | None = None
@@ -154,7 +153,6 @@ class ProduceQueue:
         pending.number = self._number
         self._number += 1
         self._queue.append(pending)
-        self._queued_bytes += pending.size
         self._sweep.note(pending.deadline)
         self._schedule()
 
@@ -225,7 +223,6 @@ class ProduceQueue:
                 taken.append(pending)
                 size += pending.size
                 count += pending.count
-        self._queued_bytes -= size + dropped
         self._release(dropped)
         return taken
 
@@ -282,7 +279,6 @@ class ProduceQueue:
             self._sweep.note(pending.deadline)
         size = sum(pending.size for pending in back)
         self._release(flight.size - size)
-        self._queued_bytes += size
         if back and self._queue and self._queue[0].number < back[-1].number:
             self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
         else:
@@ -315,7 +311,7 @@ class ProduceQueue:
             self._pause.cancel()
         if self._look_timer is not None:
             self._look_timer.cancel()
-        queue, self._queue, self._queued_bytes = self._queue, deque(), 0
+        queue, self._queue = self._queue, deque()
         for pending in queue:
             self._fail_one(pending, as_raised_again(why))
         self._release(sum(pending.size for pending in queue))
@@ -335,7 +331,6 @@ class ProduceQueue:
                 left.append(pending)
                 earliest = min(earliest, pending.deadline)
         self._queue = left
-        self._queued_bytes -= freed
         self._release(freed)
         for flight in self._flights:
             for pending in flight.pendings:
