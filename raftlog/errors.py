@@ -10,6 +10,7 @@
     │   ├── UnknownTopic · UnknownPartition · TopicExists
     │   ├── UnknownBroker       no broker of that node id, or not with that disk
     │   ├── IdentityRefused     a process that must not act as the broker that it says it is
+    │   │   └── DiskRefused     its disk is stale, copied or retired; the next start takes a new disk uuid
     │   ├── VersionConflict     compare and set: it was changed meanwhile
     │   ├── OffsetOutOfRange    carries the first and the end offset
     │   ├── EntriesTrimmed      entries of a group's log that it does not hold any more
@@ -27,6 +28,7 @@
     │   ├── CorruptBatch        file, position and offset of bytes that fail their checksum
     │   ├── JournalDamaged      something synced is gone from the journal: hard state may be lost
     │   ├── FormatError         another version, or not a raftlog directory
+    │   │   └── SmallFileDamaged    a meta file, an identity or the like that fails its checksum
     │   ├── DirectoryLocked     another process has the directory open
     │   └── SyncFailed          an fsync failed; it is never retried
     └── OutcomeUnknown          the operation may or may not have happened
@@ -93,6 +95,13 @@ class UnknownBroker(RequestError):
 class IdentityRefused(RequestError):
     """A process that must not act as the broker that it says it is (a stale or copied disk, a node id that another disk
     has); the message says what to do."""
+
+
+class DiskRefused(IdentityRefused):
+    """The cluster refuses this disk for good: it is stale, a copy, or was replaced.
+
+    The next start on its directory takes a new disk uuid, keeps the old files aside, and is filled by the others.
+    """
 
 
 class VersionConflict(RequestError):
@@ -187,6 +196,10 @@ class JournalDamaged(StorageError):
 
 class FormatError(StorageError):
     """A directory of another format version, or something that is not a raftlog directory."""
+
+
+class SmallFileDamaged(FormatError):
+    """A small file with one JSON object (meta file, identity, …) that cannot be read, or fails its checksum."""
 
 
 class DirectoryLocked(StorageError):

@@ -23,6 +23,7 @@ from raftlog.raft.leader import Leader
 from raftlog.raft.log_view import LogView
 from raftlog.raft.messages import (
     FROM_LEADER,
+    AppendRequest,
     HeartbeatResponse,
     Message,
     PreVoteRequest,
@@ -35,6 +36,7 @@ from raftlog.raft.ready_maker import ReadyMaker
 from raftlog.raft.replica import Replica
 from raftlog.raft.role import Become
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.supply import Unsupplied, Wanted, supply
 from raftlog.types import Index, NodeId, Term
 
 
@@ -111,16 +113,21 @@ class RaftCore:
         self._become(Become(Role.FOLLOWER, why))
         return True
 
-    def quarantine(self, voting_position: EntryId | None = None) -> None:
-        """An entry of this log is damaged: no campaigns until `lift_quarantine`.
+    def set_reluctant(self, is_reluctant: bool) -> None:
+        """Whether others would lead better: then it campaigns only when none of them did for some election timeouts."""
+        self._replica.is_reluctant = is_reluctant
 
-        `voting_position` is the id of the damaged entry when it was the last one. The replica then votes by it until
-        its durable log is as fresh.
+    def quarantine(self, voting_position: EntryId | None = None) -> None:
+        """An entry of this log is damaged: no campaigns until `lift_quarantine`. A leader asks another one to lead.
+
+        `voting_position`: the id of the damaged entry, if it was the last. It votes by it until its log is as fresh.
         """
         self._happened()
         self._replica.is_quarantined = True
         if voting_position is not None and is_fresher(voting_position, self._replica.vote_floor):
             self._replica.voting_position = voting_position
+        if isinstance(self._role, Leader):
+            self._role.ask_heir()
         self.step_down("quarantined")
 
     def lift_quarantine(self) -> None:
@@ -136,10 +143,8 @@ class RaftCore:
 
     def wants_install(self, boundary: EntryId) -> bool:
         """Whether files that begin behind `boundary` are of use; ask directly before they take the log's place."""
-        replica = self._replica
-        return (
-            not isinstance(self._role, Leader) and boundary.index > replica.committed and not replica.log.has(boundary)
-        )
+        log, committed = self._replica.log, self._replica.committed
+        return not isinstance(self._role, Leader) and boundary.index > committed and not log.has(boundary)
 
     def install(self, installed: Installed) -> None:
         """The stored log was replaced by fetched files, all of them durable and committed up to `committed_index`.
@@ -152,6 +157,10 @@ class RaftCore:
         replica.replace_log(installed)
         # The source may have gone on to a later term while its files were fetched; who leads that is not known.
         self._become_follower(leader if replica.term == term else None, "installed the leader's files")
+
+    def supply(self, wanted: Wanted) -> AppendRequest | Unsupplied:
+        """What a follower fetches by itself, see `raftlog.raft.supply`; raises what reading the log raises."""
+        return supply(self._replica, wanted) if isinstance(self._role, Leader) else Unsupplied.NOT_LEADING
 
     # what happens
 
@@ -234,21 +243,17 @@ class RaftCore:
         if self._only_speaks:
             self._only_speaks = False
             return self._maker.take_messages() if self._replica.outbox else None
-        become = self._role.prepare()
-        while become is not None:
+        while (become := self._role.prepare()) is not None:
             self._become(become)
-            become = self._role.prepare()
         return self._maker.take(self._role, self._why) if self._maker.has_work(self._role) else None
 
     def advance(self, *, written: int = 0, durable: int = 0, applied: Index | None = None) -> None:
         """Report: all of the Readys up to number `written` is written, up to `durable` synced; `applied` is applied."""
         replica, role = self._replica, self._role
-        if replica.maybe_advance(written, durable):
-            self._happened()
-            if isinstance(role, Leader):
-                role.note_durable()
-        elif isinstance(role, Candidate):
-            # It may have waited for its vote to be durable.
+        is_moved = replica.maybe_advance(written, durable)
+        if is_moved and isinstance(role, Leader):
+            role.note_durable()
+        if is_moved or isinstance(role, Candidate):  # which may have waited for its vote to be durable
             self._happened()
         if applied is not None:
             replica.apply_to(applied)
@@ -318,6 +323,7 @@ class RaftCore:
             self.is_asleep,
             replica.is_quarantined,
             role.replication.statuses() if isinstance(role, Leader) else (),
+            isinstance(role, Leader) and role.is_handing_over,
         )
 
     # messages

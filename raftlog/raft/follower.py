@@ -29,6 +29,9 @@ from raftlog.raft.replica import NEVER, Replica
 from raftlog.raft.role import Become
 from raftlog.types import Index
 
+_PASSES_MAX = 3
+"""Election timeouts that a reluctant replica leaves to others; then it campaigns, for there may be none."""
+
 
 class Follower:
     """One follower in one term."""
@@ -41,6 +44,7 @@ class Follower:
         "_heartbeat_sequence",
         "_is_answer_owed",
         "_leader",
+        "_passes",
         "_reads",
         "_replica",
         "_sequence",
@@ -70,6 +74,8 @@ class Follower:
         self._timer_tick = replica.ticks
         """When the election timer began; hearing the leader and giving a vote begin it again."""
         self._timeout = replica.draw_election_ticks()
+        self._passes = 0
+        """Election timeouts in a row that a reluctant replica let pass."""
         self._wake_tick = replica.ticks if replica.hibernation.to_wake else NEVER
         self._reads = ForwardedReads(replica.settings.pending_reads_max)
         self._plan()
@@ -114,7 +120,9 @@ class Follower:
             self._plan()
             return None
         if replica.may_campaign():
-            return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
+            if not replica.is_reluctant or self._passes >= _PASSES_MAX:
+                return Become(Role.PRE_CANDIDATE, "no leader was heard in time")
+            self._passes += 1
         self._leader = None
         self._timer_tick = replica.ticks
         self._plan()
@@ -214,8 +222,7 @@ class Follower:
         boundary = message.boundary
         if replica.committed >= boundary.index or replica.log.has(boundary):
             self.verified = max(self.verified, boundary.index)
-        else:
-            replica.install_offer = message
+        replica.install_offer = message
         is_reached = min(self.verified, replica.durable_index) >= boundary.index
         replica.send(
             InstallResponse(
@@ -262,6 +269,7 @@ class Follower:
             hibernation.forget_wakes()
             self._wake_tick = NEVER
         self._heard_tick = self._timer_tick = replica.ticks
+        self._passes = 0
 
     def _behind_commit(self, previous: EntryId, entries: tuple[Entry, ...]) -> tuple[EntryId, tuple[Entry, ...]]:
         """Leave out what is committed here: every leader has it, so it need not be compared, nor can it be (trims)."""

@@ -78,6 +78,10 @@ class Leader:
     def has_own_term_commit(self) -> bool:
         return self._replica.committed >= self.first_own_index
 
+    @property
+    def is_handing_over(self) -> bool:
+        return self._transfer.target is not None
+
     def is_loyal(self) -> bool:
         return True
 
@@ -152,7 +156,7 @@ class Leader:
     def has_decisions(self) -> bool:
         """Whether `prepare` has more to do than it had after the last Ready."""
         replication = self.replication
-        return replication.match_moved or replication.is_due or replication.are_notices_due
+        return replication.match_moved or replication.is_due or replication.are_notices_due or self._is_round_due()
 
     # what members send
 
@@ -199,6 +203,8 @@ class Leader:
             self.replication.match_moved = True
         if ticks >= self._heartbeat_tick:
             self._heartbeat()
+        elif self._reads.has_rounds:
+            self.replication.send_heartbeats()  # whoever was asked is slow or away; all the others can tell as well
         self._plan()
         return None
 
@@ -230,8 +236,9 @@ class Leader:
                 return self._abdicate()
             self._maybe_leave_joint()
             self._transfer.maybe_ask(self._replica, replication.progress)
-        if self._reads.has_waiting and self.has_own_term_commit:
-            self._reads.begin_round(replication.send_heartbeats(), self._replica.committed)
+        if self._is_round_due():
+            self._reads.begin_round(replication.send_round(), self._replica.committed)
+            self._replica.next_tick = min(self._replica.next_tick, self._replica.ticks + 1)
             self._maybe_confirm_reads()
         if replication.is_due:
             replication.send_appends()
@@ -248,6 +255,14 @@ class Leader:
         replica = self._replica
         replica.reads.failed.extend(read.request for read in self._reads.drop_all() if read.origin is None)
         replica.hibernation.owe_wake(self._bedtime.sleepers(self.replication.progress))
+
+    def ask_heir(self) -> None:
+        """We are about to leave, and may not wait for anybody: the freshest of the other voters is to campaign."""
+        replica, progress = self._replica, self.replication.progress
+        heirs = [voter for voter in replica.configuration.voters if voter != replica.me]
+        if heirs:
+            heir = max(heirs, key=lambda voter: (progress[voter].match_index, progress[voter].is_active))
+            replica.send(TimeoutNow(replica.me, heir, replica.term))
 
     # parts of the above
 
@@ -308,12 +323,13 @@ class Leader:
 
     def _abdicate(self) -> Become:
         """Leave the group to its voters, and ask the freshest of them to take over (thesis 4.2.2)."""
-        replica, progress = self._replica, self.replication.progress
         self.replication.send_commit_notices()
-        voters = replica.configuration.voters
-        heir = max(voters, key=lambda voter: (progress[voter].match_index, progress[voter].is_active))
-        replica.send(TimeoutNow(replica.me, heir, replica.term))
+        self.ask_heir()
         return Become(Role.FOLLOWER, "not a voter any more")
+
+    def _is_round_due(self) -> bool:
+        """One round at a time: what is asked meanwhile shares the next one."""
+        return self._reads.has_waiting and not self._reads.has_rounds and self.has_own_term_commit
 
     def _maybe_confirm_reads(self) -> None:
         if not self._reads.has_rounds:
@@ -345,10 +361,13 @@ class Leader:
             self._transfer.maybe_ask(replica, self.replication.progress)
 
     def _sharers(self) -> list[Progress]:
-        """Whose sleep the group's depends on: every voter, and every learner that is there."""
-        voters = self._replica.configuration.voters
+        """Whose sleep the group's depends on: every voter, and every learner that is there, or whose process is: its
+        replica may only not be made yet, and nobody would tell us when it is."""
+        voters, hibernation = self._replica.configuration.voters, self._replica.hibernation
         return [
-            progress for member, progress in self.replication.progress.items() if progress.is_active or member in voters
+            progress
+            for member, progress in self.replication.progress.items()
+            if progress.is_active or member in voters or hibernation.sees(member)
         ]
 
     def _may_sleep(self) -> bool:

@@ -34,3 +34,7 @@ class LogView(Protocol):
     def entries(self, first: Index, max_entries: int, max_bytes: int) -> Sequence[Entry]:
         """Entries from `first` on, at least one even if it is larger than `max_bytes`; `first` is in the log."""
         ...
+
+    def stored_bytes_from(self, first: Index) -> int:
+        """About how much of what follows from `first` on would have to be read from files; 0 behind the last entry."""
+        ...

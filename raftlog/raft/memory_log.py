@@ -38,6 +38,10 @@ class MemoryLog(LogView):
         start = self._position(first)
         return within_bytes(self._entries[start : start + max_entries], max_bytes)
 
+    def stored_bytes_from(self, first: Index) -> int:
+        """As if all of it were in files."""
+        return sum(entry.size_bytes for entry in self._entries[max(0, first - self._boundary.index - 1) :])
+
     def entries_from_start(self) -> list[Entry]:
         """All that is held."""
         return list(self._entries)

@@ -141,7 +141,7 @@ class ReadIndexResponse(NamedTuple):
 
 
 class InstallOffer(NamedTuple):
-    """The receiver needs entries that the leader has trimmed away: fetch everything up to `boundary` as files."""
+    """The receiver lacks much, or what the leader has trimmed away (up to `boundary`): it is to fetch it by itself."""
 
     sender: ReplicaId
     to: ReplicaId

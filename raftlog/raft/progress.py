@@ -3,7 +3,7 @@
     match < next ≤ last index + 1 while replicating,   in flight = next − 1 − match, bounded by entries and by bytes
 
 PROBE: where the logs part is not known; one append at a time. REPLICATE: appends are pipelined, optimistically.
-CATCH_UP: the follower needs what the leader trimmed away; files are fetched elsewhere, and no append is sent.
+CATCH_UP: the follower lacks what the leader trimmed away, or so much that it fetches it by itself; no append is sent.
 """
 
 from collections import deque
@@ -90,8 +90,10 @@ class Progress:
         self.probe_sequence = sequence
         self._land_all()
 
-    def become_catch_up(self, sequence: int) -> None:
+    def become_catch_up(self, next_index: Index, sequence: int) -> None:
+        """It lacks what follows from `next_index` on, or more."""
         self.state = ProgressState.CATCH_UP
+        self.next_index = max(next_index, Index(self.match_index + 1))
         self.probe_sequence = sequence
         self.is_probe_sent = False
         self._land_all()

@@ -1,10 +1,12 @@
 """Linearizable reads without a log entry: ReadIndex (thesis 6.4).
 
 A leader that has committed in its own term notes its commit, and then must hear from a quorum that it still led: an
-answer to anything sent *after* the note will do. All reads that wait when a turn ends share one round; rounds are
-numbers of the leader's one sequence, so an answer to a later round confirms the earlier ones as well.
+answer to anything sent *after* the note will do. All reads that wait when a turn ends share one round, and those that
+come while it is under way share the next. A round asks as many followers as a quorum needs, and everybody at the next
+tick when that was not enough. Rounds are numbers of the leader's one sequence, so an answer to anything later confirms
+them as well.
 
-    a read's index ≥ every index acknowledged before it was asked
+    a read's index ≥ every index acknowledged before it was asked;   rounds under way ≤ 1
 
 No clock and no lease is involved.
 """

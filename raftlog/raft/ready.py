@@ -87,7 +87,8 @@ class Ready(NamedTuple):
     role_state: RoleState | None
     """When role, term or leader changed."""
     install_offer: InstallOffer | None
-    """The leader's log begins above ours: fetch its files, then call `install`."""
+    """What we lack is to be fetched. If the leader's log begins above ours, its beginning first, which takes the place
+    of our log (`install`); then its entries, as the appends that its core supplies."""
 
 
 class Restart(NamedTuple):
@@ -170,3 +171,5 @@ class Status(NamedTuple):
     is_asleep: bool
     is_quarantined: bool
     followers: tuple[FollowerStatus, ...]
+    is_handing_over: bool
+    """It leads, and takes nothing because another one is about to lead."""

@@ -39,6 +39,7 @@ class Replica:
         "install_offer",
         "is_hard_state_changed",
         "is_quarantined",
+        "is_reluctant",
         "log",
         "me",
         "next_tick",
@@ -102,6 +103,8 @@ class Replica:
         self.hibernation = Hibernation()
         self.install_offer: InstallOffer | None = None
         self.is_quarantined = restart.is_quarantined
+        self.is_reluctant = False
+        """Others would lead better: election timeouts pass by before it campaigns (see `Follower.tick`)."""
         self.voting_position = restart.voting_position
         """Id of the last entry that was lost to damage; gone once the durable log is as fresh."""
         self.maybe_lift_voting_position()

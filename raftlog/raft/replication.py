@@ -5,7 +5,7 @@ are matched to requests by the leader's one sequence of numbers; a late or doubl
 nor hold it up (thesis 3.5, 10.2.1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from raftlog.raft.configuration import ReplicaId
@@ -144,15 +144,20 @@ class Replication:
                 progress.sent_commit = known
                 replica.send(Heartbeat(replica.me, progress.member, replica.term, 0, known))
 
-    def send_heartbeats(self, sleep_at: EntryId | None = None, is_lullaby: bool = False) -> int:
-        """One to each follower, all with the same number, which is returned."""
+    def send_heartbeats(
+        self,
+        sleep_at: EntryId | None = None,
+        is_lullaby: bool = False,
+        to: Mapping[ReplicaId, Progress] | None = None,
+    ) -> int:
+        """One to each follower, or to some, all with the same number, which is returned."""
         replica = self._replica
         me, term, committed, outbox = replica.me, replica.term, replica.committed, replica.outbox
         self.sequence = sequence = self.sequence + 1
         # Most of what a process with thousands of quiet groups does is in this loop, so it spares calls; that of the
         # constructor takes as long as making the tuple.
         new = tuple.__new__
-        for member, progress in self.progress.items():
+        for member, progress in (self.progress if to is None else to).items():
             match = progress.match_index
             known = match if match < committed else committed
             if progress.sent_commit < known:
@@ -162,6 +167,18 @@ class Replication:
             outbox.append(new(Heartbeat, (me, member, term, sequence, known, sleep_at, is_lullaby)))
         return sequence
 
+    def send_round(self) -> int:
+        """Heartbeats to as many followers as make a quorum with us, those that answered last; their number.
+
+        To all while a configuration is joint, or when too few were heard in this period.
+        """
+        needed = len(self._voters) // 2 + 1 - (None in self._voters)
+        heard = [progress for progress in self._voters if progress is not None and progress.is_active]
+        if self._outgoing or len(heard) < needed:
+            return self.send_heartbeats()
+        heard.sort(key=lambda progress: progress.acked_sequence, reverse=True)
+        return self.send_heartbeats(to={progress.member: progress for progress in heard[:needed]})
+
     def _maybe_send(self, progress: Progress, loads: dict[tuple[Index, int, int], _Load]) -> bool:
         """One append or offer, if there is one to send; true when there may be another."""
         replica = self._replica
@@ -169,9 +186,11 @@ class Replication:
         is_probe = progress.state is not ProgressState.REPLICATE
         if progress.next_index > log.last_index and (not is_probe or progress.is_probe_sent):
             return False
-        if progress.state is ProgressState.CATCH_UP or progress.next_index <= log.boundary.index:
+        if progress.next_index <= log.boundary.index or self._has_to_fetch(progress):
             self._maybe_offer(progress)
             return False
+        if progress.state is ProgressState.CATCH_UP:
+            progress.become_probe(progress.next_index, self.sequence)
         max_entries, max_bytes = progress.room(replica.settings)
         if max_entries <= 0 or max_bytes <= 0:
             return False
@@ -206,18 +225,25 @@ class Replication:
         entries = log.entries(first, max_entries, max_bytes)
         return _Load(previous, entries, sum([entry.size_bytes for entry in entries]))
 
-    def _maybe_offer(self, progress: Progress) -> bool:
-        """The follower needs what was trimmed away: say so, once per round trip."""
+    def _has_to_fetch(self, progress: Progress) -> bool:
+        """Whether the follower, where the logs agree being known, lacks so much that it should fetch it by itself."""
+        if progress.state is ProgressState.PROBE:
+            return False
+        lacks_bytes = self._replica.log.view.stored_bytes_from(progress.next_index)
+        least = self._replica.settings.fetch_bytes_min
+        return lacks_bytes > (least if progress.state is ProgressState.REPLICATE else least // 4)
+
+    def _maybe_offer(self, progress: Progress) -> None:
+        """The follower is to fetch what it lacks: say so, once per round trip."""
         replica = self._replica
         if progress.state is not ProgressState.CATCH_UP:
-            progress.become_catch_up(self.sequence)
+            progress.become_catch_up(progress.next_index, self.sequence)
         if progress.is_probe_sent:
-            return False
+            return
         sequence = self.next_sequence()
         progress.note_probe(sequence)
         boundary = replica.log.boundary
         replica.send(InstallOffer(replica.me, progress.member, replica.term, sequence, boundary, replica.committed))
-        return True
 
     # answers
 
@@ -254,9 +280,13 @@ class Replication:
         if progress is None or not message.is_reached:
             return
         self._acknowledge(progress, message.boundary.index, message.boundary.index)
-        if progress.state is ProgressState.CATCH_UP:
-            # Its log goes on behind our boundary as far as we had committed, so begin at its end, not at the boundary.
-            progress.become_probe(Index(min(message.last_index, self._replica.log.last_index) + 1), self.sequence)
+        log = self._replica.log
+        next_index = Index(min(message.last_index, log.last_index) + 1)
+        if progress.state is not ProgressState.CATCH_UP or next_index <= log.boundary.index:
+            return
+        # Its log goes on behind our boundary, so begin at its end, unless there is much more to be fetched.
+        if log.view.stored_bytes_from(next_index) <= self._replica.settings.fetch_bytes_min:
+            progress.become_probe(next_index, self.sequence)
             self.is_due = True
 
     def _heard(self, sender: ReplicaId, sequence: int) -> Progress | None:
@@ -282,7 +312,8 @@ class Replication:
             progress.become_replicate(agreed, self.sequence)
             self.is_due = True
         elif progress.state is ProgressState.CATCH_UP and progress.match_index >= self._replica.log.boundary.index:
-            progress.become_probe(Index(progress.match_index + 1), self.sequence)
+            if not self._has_to_fetch(progress):
+                progress.become_probe(progress.next_index, self.sequence)
             self.is_due = True
 
     def _refuse(self, progress: Progress, message: AppendResponse) -> None:
@@ -298,11 +329,11 @@ class Replication:
         log = self._replica.log
         self.is_due = True
         if hint.index < log.boundary.index:
-            progress.become_catch_up(self.sequence)
+            progress.become_catch_up(Index(hint.index + 1), self.sequence)
             return
         agreed = log.last_index_of_term(min(hint.index, log.last_index), hint.term)
         if log.term_at(agreed) > hint.term:
-            progress.become_catch_up(self.sequence)
+            progress.become_catch_up(log.boundary.index, self.sequence)
             return
         progress.become_probe(Index(agreed + 1), self.sequence)
 

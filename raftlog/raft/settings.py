@@ -22,6 +22,9 @@ class RaftSettings:
     in_flight_bytes_max: int = 8 << 20
     """What may be on its way to one follower, or written there but not yet durable. More hides longer round trips and
     costs memory on both sides."""
+    fetch_bytes_min: int = 8 << 20
+    """A follower that lacks more than this, to be read from files, is told to fetch it by itself; it is sent appends
+    again when less than a quarter of this is left. Less spares the connection of heartbeats more."""
     uncommitted_entries_max: int = 65_536
     uncommitted_bytes_max: int = 64 << 20
     """What a leader takes beyond its commit before it refuses proposals as overloaded."""

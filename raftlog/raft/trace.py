@@ -23,9 +23,10 @@ from raftlog.raft.configuration import Configuration, ConfigurationChange, Repli
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import ControlPayloads, Entry, EntryId, Proposal
 from raftlog.raft.log_view import LogView
-from raftlog.raft.messages import Message
+from raftlog.raft.messages import AppendRequest, Message
 from raftlog.raft.ready import Accepted, Installed, Ready, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.supply import Unsupplied, Wanted
 from raftlog.types import Index
 
 Line = dict[str, Any]
@@ -112,6 +113,12 @@ class TracedCore(RaftCore):
             self._seen = now
         self._tell(f"Handle{_name(message)}", message=plain_message(message))
         self._observe()
+
+    def supply(self, wanted: Wanted) -> AppendRequest | Unsupplied:
+        supplied = super().supply(wanted)
+        if not isinstance(supplied, Unsupplied):
+            self._tell(_SENDS[_name(supplied)], message=plain_message(supplied), awaits=None)
+        return supplied
 
     def tick(self) -> bool:
         is_ready = super().tick()

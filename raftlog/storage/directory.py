@@ -10,7 +10,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from raftlog.errors import DirectoryLocked, FormatError
+from raftlog.errors import DirectoryLocked, FormatError, SmallFileDamaged
 from raftlog.storage.disk import DirectoryLock, Disk, File
 
 INTERNAL = ".raftlog"
@@ -106,7 +106,7 @@ def place_meta(disk: Disk, path: str) -> None:
 def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
     """The meta fields of a directory of this kind; `None` when it has none.
 
-    Raises `FormatError` when the file is damaged, or the directory is of another kind or version.
+    Raises `SmallFileDamaged`, and `FormatError` when the directory is of another kind or version.
     """
     name = internal(path, META)
     if not disk.exists(name):
@@ -120,15 +120,18 @@ def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
         body = json.loads(text)
         stated = body.pop("crc32c")
         version, level, found_kind = body.pop("format"), body.pop("feature_level"), body.pop("kind")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise FormatError(f"{name} is damaged ({error}); restore it from a copy of the directory") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise SmallFileDamaged(f"{name} is damaged ({error}); restore it from a copy of the directory") from None
+    is_sound = stated == _checksum({"format": version, "feature_level": level, "kind": found_kind, **body})
+    if not is_sound and version == FORMAT_VERSION:  # another version may have another checksum
+        raise SmallFileDamaged(
+            f"{name} is damaged: its checksum does not match; restore it from a copy of the directory"
+        )
     if version != FORMAT_VERSION or level > FEATURE_LEVEL:
         raise FormatError(
             f"{path} has format version {version}, feature level {level}; this program reads format version "
             f"{FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the program that wrote it, or a newer one"
         )
-    if stated != _checksum({"format": version, "feature_level": level, "kind": found_kind, **body}):
-        raise FormatError(f"{name} is damaged: its checksum does not match; restore it from a copy of the directory")
     if found_kind != kind:
         raise FormatError(f"{path} is the directory of a {found_kind}, not of a {kind}")
     return dict(body)

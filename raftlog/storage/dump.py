@@ -8,7 +8,7 @@ from raftlog.errors import FormatError, InvalidBatch
 from raftlog.records import Compression, ControlKind, read_control
 from raftlog.storage.disk import Disk
 from raftlog.storage.repair import GAP
-from raftlog.storage.roll import decode_roll
+from raftlog.storage.roll import Member, decode_roll
 from raftlog.storage.verify import Stored, log_file_segment, walk_segment
 
 
@@ -59,13 +59,22 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
         kind, payload = read_control(batch)
         described: dict[str, Any] = {"kind": kind.name.lower()}
         if kind is ControlKind.ROLL:
-            described |= {
-                key: str(value) if isinstance(value, uuid.UUID) else value
-                for key, value in decode_roll(payload)._asdict().items()
-            }
+            described |= {key: _plain(value) for key, value in decode_roll(payload)._asdict().items()}
         elif kind is ControlKind.GAP:
             names = ("version", "first_index", "last_index", "first_offset", "end_offset", "term", "reason")
             described |= dict(zip(names, GAP.unpack(payload), strict=True))
         return described
     except (InvalidBatch, FormatError) as error:
         return {"problem": str(error)}
+
+
+def _plain(value: Any) -> Any:
+    """A field of a roll as JSON has it: a member is an object, a setting a pair."""
+    match value:
+        case uuid.UUID():
+            return str(value)
+        case Member():
+            return {"node_id": value.node_id, "disk_uuid": str(value.disk_uuid)}
+        case tuple():
+            return [_plain(each) for each in value]
+    return value

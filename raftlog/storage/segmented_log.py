@@ -11,12 +11,12 @@ import errno
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange
-from raftlog.records import BatchHeader, ControlKind, build_control_batch, read_header, stamp
+from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, build_control_batch, read_header, stamp
 from raftlog.storage.changes import ChangedFiles, Changes, changed_files
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.reading import ReadableLog
 from raftlog.storage.roll import Roll, encode_roll
-from raftlog.storage.rows import Row
+from raftlog.storage.rows import Row, pack_row, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import SUFFIXES, create_segment_files, segment_stem
 from raftlog.types import Buffer, Index, Offset, Term
@@ -322,6 +322,38 @@ class SegmentedLog(ReadableLog):
             why = f"it has {len(batch)} bytes where {row.length} belong"
         if why:
             raise self.corrupt(segment, row, f"the batch that was fetched does not fit: {why}")
+        segment.write_again(number, batch)
+
+    def rebuild_entry(self, index: Index, batch: Buffer) -> None:
+        """Put a *committed* entry, fetched from the leader, in its place where neither row nor batch can be believed.
+
+        The rows around it say where that is. Not synced. Raises `CorruptBatch` when it does not fit there; then nothing
+        changed.
+        """
+        segment = self.segment_of_index(index)
+        number = index - segment.base_index
+        before = segment.row(number - 1) if number else None
+        after = segment.row(number + 1) if number + 1 < segment.rows else None
+        position = before.end if before else 0
+        header = read_header(batch)
+        packed = pack_row(
+            index, header.leader_epoch, header.base_offset, position, header, memoryview(batch)[:HEADER_SIZE]
+        )
+        row = unpack_row(packed)
+        follows = (segment.end_position, segment.next_offset)
+        if after is not None and after.index == index + 1:
+            follows = (after.position, after.offset)
+        is_confirmed = number + 1 == segment.rows or (after is not None and after.index == index + 1)
+        why = self.why_corrupt(packed, row, batch)
+        if before is not None and before.index != index - 1:
+            why = "the row before it cannot be believed either"
+        elif header.base_offset < (before.offset if before else segment.base_offset) or row.end > segment.end_position:
+            why = "it does not fit behind the entry before it"
+        elif is_confirmed and (row.end, header.next_offset) != follows:
+            why = f"it ends at position {row.end}, offset {header.next_offset}, where {follows} follow"
+        if why:
+            raise self.corrupt(segment, row, f"the entry that was fetched does not fit: {why}")
+        segment.put_row(number, packed)
         segment.write_again(number, batch)
 
 

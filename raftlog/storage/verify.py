@@ -16,7 +16,7 @@ from raftlog.records.header import MAGIC, TERM_MAX, header_bytes
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
-from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import segment_stem
 from raftlog.types import Offset, Position
@@ -105,6 +105,16 @@ def _verify_listed(disk: Disk, path: str) -> VerifyReport:
     return report
 
 
+def _has_rows_behind(segment: Segment, stored: Stored) -> bool:
+    """Whether an index row speaks of a batch behind this one, which therefore was not the last that was written."""
+    first = stored.number + 1
+    packed = segment.files.index.read(first * ROW_SIZE, segment.files.index.size())
+    return any(
+        row.index == segment.base_index + number and row.position > stored.position and row.offset >= stored.offset
+        for number, row in enumerate(unpack_rows(packed), first)
+    )
+
+
 def open_with_index(disk: Disk, path: str, base: int) -> Segment:
     """A segment to read whose base index is known: from its roll, or where that is damaged from its first row."""
     segment = open_for_reading(disk, path, base)
@@ -124,6 +134,7 @@ def _verify_segment(segment: Segment, report: VerifyReport, end_offset: int | No
             and stored.row is None
             and not stored.row_only
             and looks_torn(segment, stored.position, stored.why)
+            and not _has_rows_behind(segment, stored)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
             break

@@ -17,6 +17,7 @@ from raftlog.raft.memory_log import MemoryLog
 from raftlog.raft.messages import InstallOffer, Message
 from raftlog.raft.ready import Accepted, HardState, Installed, Ready, Refused, Restart, Role
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.supply import Unsupplied, Wanted
 from raftlog.raft.trace import Line, TracedCore
 from raftlog.types import Index, NodeId, Term
 from tests.raft.invariants import Invariants
@@ -150,7 +151,7 @@ class Node:
         source = self.cluster.nodes[offer.sender]
         boundary = source.log.boundary
         if not self.core.wants_install(boundary):
-            return False
+            return self._fetch(source.core, offer)
         committed = source.core.committed_index
         entries = source.log.entries_from_start()[: committed - boundary.index]
         base = max((known for known in source.disk.configurations() if known.index <= boundary.index), default=NOBODY)
@@ -166,6 +167,23 @@ class Node:
         self.applied = []
         self.work()
         return True
+
+    def _fetch(self, source: RaftCore, offer: InstallOffer) -> bool:
+        """Ask the leader for one append after the other, until it has no more; whether there was any."""
+        after, committed = self.core.last_id, self.core.committed_index
+        count = 0
+        while True:
+            wanted = Wanted(self.me, offer.term, offer.sequence, after, 3, 100)
+            supplied = source.supply(wanted)
+            if supplied is Unsupplied.PARTED and after.index > committed:
+                after = EntryId(committed, self.log.term_at(committed))
+                continue
+            if isinstance(supplied, Unsupplied) or not supplied.entries:
+                return count > 0
+            self.core.step(supplied)
+            self.work()
+            after = EntryId(supplied.entries[-1].index, supplied.entries[-1].term)
+            count += 1
 
     def _take(self, ready: Ready) -> None:
         invariants = self.cluster.invariants

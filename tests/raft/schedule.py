@@ -38,6 +38,7 @@ class Schedule:
                 message_bytes_max=random.choice([1, 100, 1 << 20]),
                 in_flight_entries_max=random.choice([1, 4, 1000]),
                 acknowledges_written=random.random() < 0.2,
+                fetch_bytes_min=random.choice([1 << 20, 1 << 20, 8, 20]),
             ),
         )
         self.values = self.sleeps = 0

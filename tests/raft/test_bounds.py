@@ -7,13 +7,23 @@ import pytest
 from raftlog.raft.core import RaftCore
 from raftlog.raft.entry import TERM_MAX, EmptyPayloads, Entry, EntryId, EntryKind, Proposal
 from raftlog.raft.memory_log import MemoryLog
-from raftlog.raft.messages import AppendRequest, Heartbeat, PreVoteRequest, TimeoutNow, VoteRequest
+from raftlog.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    InstallOffer,
+    PreVoteRequest,
+    TimeoutNow,
+    VoteRequest,
+)
 from raftlog.raft.ready import Accepted, HardState, Refusal, Restart, Role
 from raftlog.raft.replica import Replica
 from raftlog.raft.settings import RaftSettings
+from raftlog.raft.supply import Unsupplied, Wanted
 from raftlog.types import Index, Term
 from tests.raft.cluster import Cluster, configuration
-from tests.raft.lone import ONE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
+from tests.raft.lone import ONE, THREE, TWO, LoneFollower, entry, entry_id, replicating, why_refused
 
 
 def test_bounds_of_what_is_in_flight() -> None:
@@ -30,6 +40,54 @@ def test_bounds_of_what_is_in_flight() -> None:
     cluster.network.clear()
     cluster.tick(8)
     assert cluster.data(2)[-1] == "large", "an entry above every bound still travels, alone"
+
+
+def test_r48_who_lacks_much_is_sent_offers_until_little_is_left() -> None:
+    """The leader neither reads nor holds what a far follower lacks; once per round trip it offers it to be fetched."""
+    cluster = replicating(fetch_bytes_min=1000)
+    cluster[3].crash()
+    cluster.propose(1, *range(30), size_bytes=100)
+    cluster.settle()
+    last, hint = cluster.core(1).last_id, entry_id(2, 1)
+    cluster.tick_one(1, 3)
+    (heartbeat,) = cluster.take(Heartbeat, to=3)
+    cluster.core(1).step(HeartbeatResponse(THREE, ONE, Term(1), heartbeat.sequence, hint.index, hint.index))
+    cluster[1].work()
+    (probe,) = cluster.take(AppendRequest, to=3)
+    assert len(probe.entries) == 30, "where the logs part was not known, so this was a probe"
+    agreed = AppendResponse(THREE, ONE, Term(1), probe.sequence, True, Index(2), Index(2), Index(2))
+    cluster.core(1).step(agreed)
+    cluster[1].work()
+    (offer,) = cluster.take(InstallOffer, to=3)
+    cluster.propose(1, "x", size_bytes=100)
+    assert not cluster.take(AppendRequest, to=3)
+    assert not cluster.take(InstallOffer, to=3)
+    for held, is_near in ((last.index - 5, False), (last.index - 1, True)):
+        cluster.core(1).step(AppendResponse(THREE, ONE, Term(1), offer.sequence, True, held, held, held))
+        cluster[1].work()
+        assert bool(cluster.take(AppendRequest, to=3)) == is_near
+
+
+def test_what_a_leader_supplies_to_those_who_fetch() -> None:
+    cluster = replicating()
+    cluster.propose(1, *"abcdef")
+    cluster.settle()
+    cluster[1].trim(Index(3))
+
+    def supply(number: int, term: int, after: EntryId) -> AppendRequest | Unsupplied:
+        return cluster.core(number).supply(Wanted(THREE, Term(term), 7, after, 2, 100))
+
+    last = cluster.core(1).last_id
+    supplied = supply(1, 1, entry_id(4, 1))
+    assert isinstance(supplied, AppendRequest)
+    assert [entry.index for entry in supplied.entries] == [5, 6]
+    assert (supplied.to, supplied.sequence, supplied.previous, supplied.is_probe) == (THREE, 7, (4, 1), False)
+    at_end = supply(1, 1, last)
+    assert isinstance(at_end, AppendRequest)
+    assert at_end.entries == ()
+    assert supply(1, 1, entry_id(2, 1)) is Unsupplied.TRIMMED
+    assert supply(1, 1, entry_id(last.index + 1, 1)) is supply(1, 1, entry_id(4, 2)) is Unsupplied.PARTED
+    assert supply(1, 2, last) is supply(2, 1, last) is Unsupplied.NOT_LEADING
 
 
 def test_bounds_of_what_a_leader_takes() -> None:
@@ -153,7 +211,8 @@ def test_what_came_before_a_tick_is_in_its_ready(request_is: str) -> None:
     for _ in range(RaftSettings().heartbeat_ticks):
         core.tick()
     cluster[1].work()
-    sent = [type(message) for message in cluster.network if message.to == TWO]
+    asked = cluster.network[-1].to  # a round of reads asks one of the two
+    sent = [type(message) for message in cluster.network if message.to == asked]
     assert sent == [Heartbeat, Heartbeat if request_is == "read" else AppendRequest], "one of them is the tick's own"
 
 

@@ -23,6 +23,8 @@ R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_re
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
 R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_is_refused_and_nothing_is_changed
 R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
+    tests/raft/test_bounds.py::test_r48_who_lacks_much_is_sent_offers_until_little_is_left
+    tests/runtime/test_fetching.py::test_what_is_not_synced_is_bounded
 R49: tests/runtime/test_journal_ending.py::test_a_block_in_the_wrong_place_is_named
     tests/storage/test_adversity.py::test_a_rotten_length_is_never_believed
 """
@@ -309,7 +311,10 @@ def test_r16_heartbeats_of_reads_do_not_hide_a_lost_append() -> None:
         cluster[1].work()
         before, cluster.network = cluster.network, before
         cluster.settle()
-    assert cluster.data(2)[-1] == "lost"
+    assert [cluster.data(number)[-1:] for number in (2, 3)].count(["lost"]) == 1, "it was asked, and told what it lacks"
+    cluster.tick(2)
+    cluster.settle()
+    assert cluster.data(2)[-1] == cluster.data(3)[-1] == "lost"
 
 
 def test_r18_learners_do_not_count() -> None:

@@ -41,7 +41,7 @@ def test_r20_files_replace_a_log_unless_it_has_the_boundary() -> None:
     cluster.core(3).step(offer)
     ready = cluster.core(3).ready()
     assert ready is not None
-    assert ready.install_offer is None, "the boundary is in the log: there is nothing to fetch"
+    assert ready.install_offer == offer, "entries may be fetched, but no files: the boundary is in the log"
     assert not cluster.core(3).wants_install(entry_id(8, 1))
 
 
@@ -55,7 +55,6 @@ def test_r20_an_offer_of_a_boundary_that_is_in_the_log_is_answered_when_it_is_du
     for is_reached in (False, True):
         cluster.core(2).step(InstallOffer(ONE, TWO, Term(1), 10**6, entry_id(3, 1), Index(3)))
         cluster[2].work()
-        assert cluster[2].offer is None
         assert [answer.is_reached for answer in cluster.take(InstallResponse)] == [is_reached]
         cluster[2].sync()
 

@@ -345,9 +345,38 @@ def test_6_4_reads_of_one_turn_share_one_round() -> None:
     for request in range(100):
         leader.core.read_index(request)
     leader.work()
-    assert len(cluster.network) == 2
+    assert len(cluster.network) == 1, "one follower makes a quorum with the leader"
     cluster.settle()
     assert [read.request for read in leader.reads] == list(range(100))
+
+
+def test_6_4_reads_that_come_while_a_round_is_under_way_share_the_next() -> None:
+    cluster = Cluster([1, 2, 3])
+    leader = cluster.elect(1)
+    for request in range(10):
+        leader.core.read_index(request)
+        leader.work()
+    assert len(cluster.network) == 1
+    cluster.deliver()
+    assert leader.reads == []
+    cluster.settle()
+    assert [read.request for read in leader.reads] == list(range(10))
+
+
+@pytest.mark.parametrize("members", [[1, 2, 3], [1, 2, 3, 4, 5]])
+def test_6_4_all_are_asked_at_the_next_tick_when_those_who_were_asked_do_not_answer(members: list[int]) -> None:
+    cluster = Cluster(members)
+    leader = cluster.elect(1)
+    leader.core.read_index("r")
+    leader.work()
+    silent = {message.to for message in cluster.network}
+    assert len(silent) == len(members) // 2
+    cluster.network.clear()
+    cluster.cut = lambda message: message.to in silent
+    assert leader.reads == []
+    cluster.tick(1)
+    cluster.settle()
+    assert [read.request for read in leader.reads] == ["r"]
 
 
 @pytest.mark.parametrize("missing", [(2, 3), (4, 5)])

@@ -213,6 +213,20 @@ def test_a_learner_that_was_away_wakes_its_leader_when_it_returns(is_behind: boo
     assert cluster.data(4) == (["x"] if is_behind else [])
 
 
+def test_a_learner_whose_replica_is_not_made_yet_keeps_the_group_awake() -> None:
+    """Its process is there, so no return of it will wake the leader."""
+    cluster = Cluster([1, 2, 3], (4,), settings=RaftSettings(sleep_after_ticks=4))
+    cluster.isolate(4)
+    cluster.processes(alive=True)
+    cluster.elect(1)
+    cluster.propose(1, "x")
+    cluster.tick(100)
+    assert not cluster.core(1).is_asleep
+    cluster.isolate()
+    _fall_asleep(cluster, 100)
+    assert cluster.data(4) == ["x"]
+
+
 def test_a_voter_that_is_away_keeps_the_group_awake() -> None:
     cluster = _sleeping()
     cluster.isolate(3)

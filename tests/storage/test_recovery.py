@@ -9,6 +9,7 @@ import pytest
 from raftlog.config import LogConfig
 from raftlog.errors import CorruptBatch, DirectoryLocked, FormatError, LogDamaged, StorageFull, SyncFailed
 from raftlog.records import build_batch, read_records
+from raftlog.storage import directory
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE
@@ -273,13 +274,12 @@ def test_a_damaged_meta_file_is_refused_and_nothing_is_changed() -> None:
     assert {name: data for name, data in f.disk.snapshot().items() if data} == {n: d for n, d in before.items() if d}
 
 
-def test_a_directory_of_another_version_is_refused_with_both_versions() -> None:
+def test_a_directory_of_another_version_is_refused_with_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     f = Fixture()
     f.log.close()
-    meta = f.disk.open(f"{PATH}/.raftlog/meta")
-    text = meta.read(0, 1000).replace(b'"format": 1', b'"format": 2')
-    meta.truncate(0)
-    meta.write(0, [text])
+    with monkeypatch.context() as newer:
+        newer.setattr(directory, "FORMAT_VERSION", 2)
+        directory.write_meta(f.disk, PATH, directory.LONE_LOG, {})
     with pytest.raises(FormatError, match=r"format version 2.*reads format version 1"):
         f.open()
 

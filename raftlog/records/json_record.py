@@ -1,0 +1,125 @@
+"""One record as a JSON object, the shape that every face of raftlog reads:
+
+    {"key": …, "value": …, "headers": [{"name": "h", "value": "<base64>" | null}], "timestamp": ms | RFC 3339,
+     "partition": 0, "encoding": {"key": "json" | "text" | "base64", "value": …}}
+
+All fields are optional. `null` is none. Where `encoding` does not say what a key or value is, the face does (`Encode`).
+`topic` and `offset`, which are there when a record was printed, are left aside, so what was printed can be read again.
+Not for stored records, which are JSON only on their way out. Called by `api/http` and `cli`.
+"""
+
+import binascii
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import orjson
+
+from raftlog.records.build import NewRecord
+
+Encode: TypeAlias = Callable[[Any], bytes]
+"""The bytes that a JSON value stands for; raises `ValueError`."""
+
+FIELDS = ("encoding", "headers", "key", "partition", "timestamp", "value")
+_KNOWN = frozenset((*FIELDS, "topic", "offset"))
+_ENCODED = frozenset(("key", "value"))
+_TIMESTAMP_MAX = (1 << 62) - 1
+
+
+def json_text(value: Any) -> bytes:
+    """Compact JSON text, in a buffer of its own size: what orjson gives keeps a page of memory for the smallest one."""
+    return bytes(memoryview(orjson.dumps(value)))
+
+
+def text_or_json(value: Any) -> bytes:
+    """A string's UTF-8 text, and the JSON text of anything else."""
+    return value.encode() if type(value) is str else json_text(value)
+
+
+def from_base64(value: Any) -> bytes:
+    """The bytes of a base64 string."""
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is not base64, which is a string")
+    try:
+        return binascii.a2b_base64(value, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{value[:40]!r} is not base64 ({error})") from None
+
+
+def _text(value: Any) -> bytes:
+    if type(value) is not str:
+        raise ValueError('what is encoded as "text" is a string')
+    return value.encode()
+
+
+_BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _text, "base64": from_base64}
+
+
+def read_record(fields: Any, encode: Encode) -> NewRecord:
+    """The record of one object; raises `ValueError` that says what is wrong with it."""
+    if type(fields) is not dict:
+        raise ValueError("it is not a JSON object")
+    if fields.keys() <= _ENCODED:  # the common case
+        key, value = fields.get("key"), fields.get("value")
+        return NewRecord(None if value is None else encode(value), None if key is None else encode(key), None, [])
+    if not fields.keys() <= _KNOWN:
+        unknown = ", ".join(sorted(fields.keys() - _KNOWN))
+        raise ValueError(f"unknown field {unknown}; a record can have {', '.join(FIELDS)}")
+    encoding = fields.get("encoding")
+    encode_key = encode_value = encode
+    if encoding is not None:
+        named = _encodings(encoding)
+        encode_key, encode_value = named.get("key", encode), named.get("value", encode)
+    key, value = fields.get("key"), fields.get("value")
+    headers, timestamp = fields.get("headers"), fields.get("timestamp")
+    return NewRecord(
+        None if value is None else encode_value(value),
+        None if key is None else encode_key(key),
+        None if timestamp is None else read_timestamp(timestamp),
+        [] if headers is None else read_headers(headers),
+    )
+
+
+def partition_of(fields: Mapping[str, Any]) -> int | None:
+    """The partition that an object names; raises `ValueError`."""
+    partition = fields.get("partition")
+    if partition is None:
+        return None
+    if type(partition) is not int or partition < 0:
+        raise ValueError("the partition is no whole number from 0")
+    return partition
+
+
+def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    """`[{"name": …, "value": base64 | null}]`; raises `ValueError`."""
+    if type(headers) is not list:
+        raise ValueError('headers are a list of {"name": …, "value": base64 or null}')
+    return [_header(header) for header in headers]
+
+
+def _header(header: Any) -> tuple[str, bytes | None]:
+    if type(header) is not dict or type(header.get("name")) is not str:
+        raise ValueError('a header is {"name": …, "value": base64 or null}')
+    value = header.get("value")
+    return header["name"], None if value is None else from_base64(value)
+
+
+def read_timestamp(value: Any) -> int:
+    """Milliseconds since 1970, given so or as RFC 3339; raises `ValueError`."""
+    if type(value) is str:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError(f"timestamp {value!r} has no time zone; write it like 2024-05-01T12:00:00Z")
+        value = round(moment.timestamp() * 1000)
+    if type(value) is not int or not 0 <= value <= _TIMESTAMP_MAX:
+        raise ValueError("the timestamp is neither milliseconds since 1970 nor RFC 3339")
+    return value
+
+
+def _encodings(encoding: Any) -> dict[str, Encode]:
+    if type(encoding) is not dict or not encoding.keys() <= _ENCODED:
+        raise ValueError('encoding is an object with "key", "value" or both')
+    unknown = [name for name in encoding.values() if type(name) is not str or name not in _BY_NAME]
+    if unknown:
+        raise ValueError(f"unknown encoding {unknown[0]!r}; it can be {', '.join(_BY_NAME)}")
+    return {field: _BY_NAME[name] for field, name in encoding.items()}
