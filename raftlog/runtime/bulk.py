@@ -1,28 +1,36 @@
 """What replicas ask of each other over the bulk connection: entries as they are stored, checked before they are sent.
 
-Any replica answers, for what it holds; whoever asked checks every batch against what it knows of it.
+Any replica answers for what it holds, but `AppendAsked` is for the leader of its term. Whoever asked checks every batch
+against what it knows of it.
 """
 
 from typing import NamedTuple
 
-from raftlog.raft import EntryId
+from raftlog.raft import Entry, EntryId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Index, Offset, Term
 
 
 class LogAsked(NamedTuple):
-    """Where does your log of this group begin, and how far is it committed?"""
+    """Where does your log of this group begin?"""
 
     group: GroupKey
 
 
+class StoredEntry(NamedTuple):
+    """A batch as it is stored, stamped with its term and offset."""
+
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    term: Term
+    batch: bytes
+
+
 class LogFound(NamedTuple):
-    """Entries `boundary.index + 1` (a roll at `base_offset`) to `committed_index` can be asked for, for some time."""
+    """`first` is the roll at `base_offset` with which the log begins, behind `boundary`; both are committed."""
 
     boundary: EntryId
     base_offset: Offset
-    log_start_offset: Offset
-    committed_index: Index
+    first: StoredEntry
 
 
 class EntriesAsked(NamedTuple):
@@ -34,15 +42,32 @@ class EntriesAsked(NamedTuple):
     bytes_max: int
 
 
-class StoredEntry(NamedTuple):
-    """A batch as it is stored, stamped with its term and offset."""
-
-    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
-    term: Term
-    batch: bytes
-
-
 class EntriesFound(NamedTuple):
     """Consecutive entries from `first_index` on; fewer than asked for at the end of a segment or before a bad one."""
 
     entries: tuple[StoredEntry, ...]
+
+
+class AppendAsked(NamedTuple):
+    """What follows `after` in the log of the leader of `term`? The number is that of the offer which said to ask."""
+
+    group: GroupKey
+    term: Term
+    sequence: int
+    after: EntryId
+    bytes_max: int
+
+
+class AppendFound(NamedTuple):
+    """The entries behind `after`, as far as they fit, none at the log's end; and how far the leader has come."""
+
+    committed: Index
+    last_index: Index
+    entries: tuple[Entry, ...]
+
+
+class LogsPart(NamedTuple):
+    """The leader does not have the entry `after`: ask again behind what is committed."""
+
+
+BulkRequest = LogAsked | EntriesAsked | AppendAsked

@@ -1,22 +1,28 @@
-"""What replicas do for each other outside of Raft's messages: the installation of a log, and the repair of entries.
+"""What replicas get from each other outside of Raft's messages: what a follower lacks, and what is damaged.
 
-One task at a time for each group; none of them holds anything that a crash would spoil. A task that fails is begun
-again: an installation by the leader's next offer, a repair after a pause, for as long as there is something to repair.
+For each group at most one task that fetches and one that repairs; none of them holds anything that a crash would spoil.
+A task that fails is begun again: fetching by the leader's next offer after a pause, a repair after a pause, for as long
+as there is something to repair. Another leader's offer ends what was fetched from the former one at once. While another
+log takes the place of a group's, nothing is repaired in it. A rebuild runs to its end, unless the replica goes: half of
+it would leave a replica that never does anything again.
+
+    groups that fetch at the same time ≤ transfers_max; the others wait for their turn
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.raft.messages import InstallOffer
-from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
+from raftlog.runtime.fetching import Fetching
 from raftlog.runtime.group import Group
 from raftlog.runtime.installation import Installation
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.rebuilding import Rebuild, Rebuilt
 from raftlog.runtime.repairing import Repair
-from raftlog.types import Index, NodeId, Offset, Term
 
 if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.driver import Driver
@@ -27,37 +33,143 @@ _DOUBLINGS_MAX = 6
 
 
 class CatchUp:
-    """The tasks of a driver's groups, and the answers to those of others."""
+    """The tasks of a driver's groups."""
 
     def __init__(self, driver: "Driver") -> None:
         self._driver = driver
+        self._bytes_fetched = 0
+        """By those that ended."""
+        self._fetches: dict[GroupKey, tuple[Fetching, asyncio.Task[None]]] = {}
+        self._transfers = asyncio.Semaphore(driver.config.transfers_max)
+        self._turn_waits: list[asyncio.Future[None]] = []
+        self._installing: dict[GroupKey, None] = {}
+        """Groups whose log is being replaced."""
         self._tasks: dict[GroupKey, asyncio.Task[None]] = {}
+        """Those that repair."""
+        self._rebuilds: dict[GroupKey, asyncio.Task[Rebuilt]] = {}
         self._failures: dict[GroupKey, int] = {}
-        """How often in a row a group's task was given up."""
+        """How often in a row a group's repair was given up."""
 
-    # tasks of this process
+    # what is lacking
 
     def offered(self, group: Group, offer: InstallOffer) -> None:
-        """The leader's log begins behind the end of ours."""
-        if group.key not in self._tasks:
-            self._begin(group, Installation(self._driver, group, offer).run, "installation")
+        """The leader says that we lack so much, or what it does not have any more, that we are to fetch it."""
+        key = group.key
+        if key in self._rebuilds:
+            return
+        if key in self._fetches:
+            fetching, task = self._fetches[key]
+            if (fetching.leader, fetching.term) == (offer.sender, offer.term):
+                return
+            task.cancel()
+        fetching = Fetching(self._driver, group, offer, self._wait_turn)
+        work = self._fetch(group, fetching)
+        self._fetches[key] = fetching, self._driver.loop.create_task(work, name=f"fetching for {group.path}")
+
+    @property
+    def is_fetching(self) -> bool:
+        return bool(self._fetches)
+
+    @property
+    def bytes_fetched(self) -> int:
+        """Of batches that were taken."""
+        return self._bytes_fetched + sum(fetching.bytes_taken for fetching, _ in self._fetches.values())
+
+    def turned(self) -> None:
+        """The driver ended a turn."""
+        if self._turn_waits:
+            waits, self._turn_waits = self._turn_waits, []
+            for wait in waits:
+                if not wait.done():
+                    wait.set_result(None)
+
+    def _wait_turn(self) -> "asyncio.Future[None]":
+        wait: asyncio.Future[None] = self._driver.loop.create_future()
+        self._turn_waits.append(wait)
+        return wait
+
+    async def _fetch(self, group: Group, fetching: Fetching) -> None:
+        try:
+            async with self._transfers:
+                if group.core.wants_install(fetching.offer.boundary):
+                    await self._install(group, fetching)
+                await fetching.run()
+        except (RaftlogError, OSError, TimeoutError) as error:
+            _logger.warning("%s stopped fetching from %s for now: %s", group.path, fetching.leader, error)
+            await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
+        finally:
+            self._bytes_fetched += fetching.bytes_taken
+            if self._fetches.get(group.key, (None,))[0] is fetching:
+                del self._fetches[group.key]
+
+    async def _install(self, group: Group, fetching: Fetching) -> None:
+        """What is damaged in the old log does not matter any more; its quarantine ends with a look at the new one."""
+        self._installing[group.key] = None
+        repair = self._tasks.pop(group.key, None)
+        if repair is not None:
+            repair.cancel()
+        try:
+            await Installation(self._driver, group, fetching.leader.node_id).run()
+        finally:
+            del self._installing[group.key]
+            if group.damage is not None and not group.is_closed and self._driver.failure is None:
+                self.repair(group)
+
+    # what is damaged
 
     def repair(self, group: Group) -> None:
-        """Damage was found; a task that is under way goes first, and repair follows it."""
-        if group.key not in self._tasks:
+        """Damage was found; when the log is being replaced, repair follows that."""
+        if group.key not in self._failures:
+            _logger.error("%s is quarantined: %s", group.path, group.damage)
+        if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
             self._begin(group, Repair(self._driver, group).run, "repair")
 
+    async def rebuild(self, group: Group, term_min: int) -> Rebuilt:
+        """Let the replica go on alone; it is finished whoever waits for it, and whoever asks again waits for the same.
+
+        Repairs and transfers for it end. Raises as `Rebuild.run`, and `Unavailable` when the replica goes meanwhile.
+        """
+        task = self._rebuilds.get(group.key)
+        if task is None:
+            if group.key in self._installing:
+                raise Unavailable(f"{group.name}: a leader's log takes the place of this one just now; look again")
+            self.forget(group)
+            work = Rebuild(self._driver, group, term_min).run()
+            task = self._driver.loop.create_task(work, name=f"rebuilding of {group.path}")
+            self._rebuilds[group.key] = task
+            task.add_done_callback(partial(self._rebuilt, group))
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise Unavailable(f"{group.name}: the replica was removed, or the process stops; look again")
+        return task.result()
+
+    def is_rebuilding(self, group: Group) -> bool:
+        return group.key in self._rebuilds
+
+    def _rebuilt(self, group: Group, task: "asyncio.Task[Rebuilt]") -> None:
+        if self._rebuilds.get(group.key) is task:
+            del self._rebuilds[group.key]
+        if not task.cancelled() and task.exception() is not None:
+            _logger.warning("%s does not go on alone: %s", group.path, task.exception())
+        if group.damage is not None and not group.is_closed and self._driver.failure is None:
+            self.repair(group)
+
     def forget(self, group: Group) -> None:
-        """The group is gone: nobody waits for its task any more."""
-        task = self._tasks.pop(group.key, None)
-        if task is not None:
-            task.cancel()
+        """The group is gone: nobody waits for its tasks any more."""
+        for task in (self._tasks.pop(group.key, None), self._rebuilds.pop(group.key, None)):
+            if task is not None:
+                task.cancel()
+        if group.key in self._fetches:
+            self._fetches.pop(group.key)[1].cancel()
         self._failures.pop(group.key, None)
 
     def stop(self) -> None:
-        for task in self._tasks.values():
+        fetches = (task for _, task in self._fetches.values())
+        for task in (*self._tasks.values(), *self._rebuilds.values(), *fetches):
             task.cancel()
         self._tasks.clear()
+        self._rebuilds.clear()
+        self._fetches.clear()
 
     def _begin(self, group: Group, run: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         self._tasks[group.key] = self._driver.loop.create_task(self._run(group, run, what), name=f"{what} {group.path}")
@@ -71,6 +183,7 @@ class CatchUp:
                 await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
         except (RaftlogError, OSError, TimeoutError) as error:
             _logger.warning("%s of %s was given up for now: %s", what, group.path, error)
+            group.repair_note = f"tried again: {error}"
             failures = self._failures[key] = min(self._failures.get(key, 0) + 1, _DOUBLINGS_MAX)
             await asyncio.sleep(self._driver.config.retry_pause_ms / 1000 * 2 ** (failures - 1))
         finally:
@@ -78,47 +191,3 @@ class CatchUp:
                 del self._tasks[key]
         if group.damage is not None and not group.is_closed and self._driver.failure is None:
             self.repair(group)
-
-    # answers to others
-
-    def serve(self, node: NodeId, request: object) -> object:
-        """Answer a replica on another node; raises `Unavailable` for what this one does not have."""
-        if isinstance(request, LogAsked):
-            return self._log(self._group(request.group))
-        if isinstance(request, EntriesAsked):
-            return self._entries(self._group(request.group), request)
-        raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
-
-    def _group(self, key: GroupKey) -> Group:
-        group = self._driver.groups.get(key)
-        if group is None:
-            raise Unavailable(f"group {key.hex()} has no replica on node {self._driver.me.node_id}")
-        return group
-
-    def _log(self, group: Group) -> LogFound:
-        log = group.log
-        if not log.segments.segments or group.damage is not None:
-            raise Unavailable(f"{group.path} has no sound log to give away")
-        self._pin(group)
-        first = log.segments.segments[0]
-        last = min(group.applied_index, log.written_index)
-        start = group.trim_to if group.trim_to is not None else group.log_start_offset  # it follows every applied trim
-        return LogFound(log.boundary, Offset(first.base_offset), start, Index(last))
-
-    def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
-        log = group.log
-        if not log.boundary.index < asked.first_index <= log.written_index:
-            raise Unavailable(f"{group.path} holds entries {log.boundary.index + 1} to {log.written_index}")
-        self._pin(group)
-        last = Index(min(asked.last_index, log.written_index))
-        size = min(asked.bytes_max, self._driver.config.transfer_chunk_bytes)
-        try:
-            stored = log.segments.read_entries(asked.first_index, last, size)
-        except CorruptBatch as error:
-            group.note_damage(error)
-            raise
-        return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
-
-    def _pin(self, group: Group) -> None:
-        """Nothing is trimmed for as long as one question may take."""
-        group.pinned_until = self._driver.loop.time() + self._driver.config.transfer_timeout_ms / 1000

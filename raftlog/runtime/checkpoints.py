@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from raftlog.errors import RaftlogError
-from raftlog.raft import HardState
+from raftlog.raft import EntryId, HardState
 from raftlog.runtime.control_entries import member_of, replica_of
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
@@ -44,6 +44,7 @@ class Checkpoints:
         journal: Journal,
         groups_max: int,
         interval_s: float,
+        write: Callable[[Group], None],
         soon: Callable[[Callable[[], None]], None],
         fail: Callable[[OSError], None],
     ) -> None:
@@ -51,6 +52,7 @@ class Checkpoints:
         self._journal = journal
         self._groups_max = groups_max
         self._interval_s = interval_s
+        self._write = write
         self._soon = soon
         self._fail = fail
         self.has_news = True
@@ -77,29 +79,52 @@ class Checkpoints:
         for key, folded in fold.groups.items():
             if folded.mark is Mark.REMOVED:
                 self._removed[key] = GroupState(
-                    key, Mark.REMOVED, folded.term, folded.vote, Offset(0), None, Index(0), Index(0), None
+                    key,
+                    Mark.REMOVED,
+                    folded.term,
+                    folded.vote,
+                    Offset(0),
+                    None,
+                    Index(0),
+                    Index(0),
+                    folded.voting_position,
                 )
 
     def note_changed(self, group: Group) -> None:
         """Something of the group changes now that a checkpoint speaks of, or one of its files."""
         self._changed[group.key] = group
 
-    def note_removed(self, group: Group) -> None:
-        """The group is gone; its term and vote stay."""
+    def note_removed(self, group: Group, position: EntryId) -> None:
+        """The group is gone; its term and vote stay, and the position that it held, should it come back."""
         self._removed[group.key] = _state(group)._replace(
             mark=Mark.REMOVED, log_start_offset=Offset(0), end=None, commit_hint=Index(0),
-            configuration_index=Index(0), voting_position=None,
+            configuration_index=Index(0), voting_position=position if position.index else None,
         )  # fmt: skip
         self._states.pop(group.key, None)
         self._changed.pop(group.key, None)
         self._to_sync.pop(group.key, None)
 
-    def forget_removed(self, key: GroupKey) -> HardState:
-        """The group comes back: its mark goes, and its term and vote are where its next life begins."""
+    def note_renounced(self, key: GroupKey) -> None:
+        """A group that never was here gets the mark of one that was removed; one that was keeps its mark."""
+        never = GroupState(key, Mark.REMOVED, Term(0), None, Offset(0), None, Index(0), Index(0))
+        self._removed.setdefault(key, never)
+
+    def was_removed(self, key: GroupKey) -> bool:
+        """Whether this disk had a replica of the group, and has none now."""
+        return key in self._removed
+
+    def forget_removed(self, key: GroupKey) -> tuple[HardState, EntryId | None]:
+        """The group comes back: its mark goes, and its term and vote are where its next life begins.
+
+        It also votes as if it still held its former log, as somebody may count on: a member that was left behind may
+        not know yet that this one was let go, and would else be elected by it over what both had acknowledged.
+        """
         removed = self._removed.pop(key, None)
         if removed is None:
-            return HardState(Term(0), None)
-        return HardState(removed.term, replica_of(removed.vote) if removed.vote else None)
+            return HardState(Term(0), None), None
+        position = removed.voting_position
+        vote = replica_of(removed.vote) if removed.vote else None
+        return HardState(removed.term, vote), EntryId(*position) if position else None
 
     # until it begins
 
@@ -130,6 +155,8 @@ class Checkpoints:
         for key, group in list(islice(self._changed.items(), count)):
             log = group.log
             segments = log.segments
+            if log.written_index < log.last_index:
+                self._write(group)
             if group.is_deaf or log.written_index < log.last_index:
                 return False
             segments.publish_rows(segments.last_index)

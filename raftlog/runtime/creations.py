@@ -1,19 +1,28 @@
-"""Many groups made together, while the loop goes on: two syncs for all of a batch, then their `created` marks.
+"""New groups: one at a time, or many together while the loop goes on, with two syncs for all of a batch.
 
     directories and staged meta files → synced → meta files placed, first rolls → synced → marks journaled, groups begin
 
 Work is cut into slices of a few groups, so that no turn of the loop takes long. A crash before the marks are durable
 leaves directories that hold at most a first roll, which are made again. Nothing of a batch that failed counts.
+
+    a group with the mark `removed` is never made from its first roll: its members may have gone on without this disk
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from raftlog.errors import InvalidArgument, StorageFull, Unavailable
+from raftlog.raft import Restart
 from raftlog.runtime.creation import Making
-from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.group import Group
+from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.journal.operations import Created, GroupKey
 from raftlog.storage.roll import Roll
-from raftlog.storage.segmented_log import SyncTargets
+from raftlog.storage.segmented_log import FULL_ERRORS, SyncTargets
+from raftlog.types import Offset
 
 if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.driver import Driver
@@ -27,6 +36,9 @@ _FILES_SLICE: Final = 2
 
 Creation = tuple[Roll, str | None]
 """The first roll of a group, the same everywhere, and the name of its directory if it is not the group's id."""
+Joining = tuple[uuid.UUID, str | None]
+"""A group whose replica here begins empty, and the name of its directory."""
+_Wanted = tuple[uuid.UUID, Roll | None, str | None]
 
 
 class Creations:
@@ -36,24 +48,76 @@ class Creations:
         self._driver = driver
         self._under_way: dict[GroupKey, None] = {}
 
+    def make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
+        """Make one; blocking. Raises like `Driver.create_group`."""
+        driver = self._driver
+        path = f"{driver.data_dir}/{name or group_id}"
+        self._check(path, group_id, roll)
+        making = Making(driver.disk, path, group_id, roll)
+        with self._may_be_full(path):
+            log, restart = making.run(driver.config.recent_bytes_max)
+        return self._begin([(making, log, restart)])[0]
+
     def is_under_way(self, key: GroupKey) -> bool:
+        """Whether a replica of the group is being made."""
         return key in self._under_way
+
+    def _check(self, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+        """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
+        if group_id.bytes in self._driver.groups or group_id.bytes in self._under_way:
+            raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
+        if self._driver.persister.is_leaving(group_id.bytes):
+            raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
+        if roll is not None and self._driver.persister.checkpoints.was_removed(group_id.bytes):
+            raise Unavailable(f"{path}: this disk gave the group {group_id} up, and can only be filled by its leader")
+
+    @contextmanager
+    def _may_be_full(self, path: str) -> Iterator[None]:
+        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in FULL_ERRORS:
+                raise StorageFull(f"{path}: {error}; add space, and try again") from None
+            self._driver.persister.stop_with(error)
+            raise self._driver.failure or error from None
+
+    def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
+        """Mark replicas whose directories are durable as created, and let them work."""
+        persister = self._driver.persister
+        persister.append([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
+        groups = []
+        for making, log, restart in created:
+            hard_state, position = persister.checkpoints.forget_removed(making.group_id.bytes)
+            again = restart._replace(hard_state=hard_state, voting_position=position)
+            group = self._driver.add(making.group_id, making.path, log, again)
+            group.has_voting_position = position is not None
+            groups.append(group)
+        return groups
 
     async def create(self, creations: Sequence[Creation]) -> None:
         """Make all of them, batch by batch; raises like `Driver.create_group`, and earlier batches stay."""
-        for at in range(0, len(creations), _BATCH):
-            await self._create_batch(creations[at : at + _BATCH])
+        await self._make_all([(roll.group_id, roll, name) for roll, name in creations])
 
-    async def _create_batch(self, batch: Sequence[Creation]) -> None:
+    async def join(self, joining: Sequence[Joining]) -> None:
+        """The same, with empty logs that the groups' leaders will fill."""
+        await self._make_all([(group_id, None, name) for group_id, name in joining])
+
+    async def _make_all(self, wanted: Sequence[_Wanted]) -> None:
+        for at in range(0, len(wanted), _BATCH):
+            await self._make_batch(wanted[at : at + _BATCH])
+
+    async def _make_batch(self, batch: Sequence[_Wanted]) -> None:
         makings: list[Making] = []
         begun = 0
         try:
-            for roll, name in batch:
-                makings.append(self._making(roll, name))
+            for each in batch:
+                makings.append(self._making(*each))
             await self._stage(makings, Making.begin)
             await self._stage(makings, Making.go_on)
             while begun < len(makings):
-                self._begin(makings[begun : begun + _SLICE])
+                some = makings[begun : begun + _SLICE]
+                self._begin([(making, *making.finish(self._driver.config.recent_bytes_max)) for making in some])
                 begun += _SLICE
                 await self._let_others()
         finally:
@@ -62,19 +126,19 @@ class Creations:
             for making in makings:
                 self._under_way.pop(making.group_id.bytes, None)
 
-    def _making(self, roll: Roll, name: str | None) -> Making:
+    def _making(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Making:
         driver = self._driver
-        path = f"{driver.data_dir}/{name or roll.group_id}"
-        driver.check_creation(path, roll.group_id)
-        self._under_way[roll.group_id.bytes] = None
-        return Making(driver.disk, path, roll.group_id, roll)
+        path = f"{driver.data_dir}/{name or group_id}"
+        self._check(path, group_id, roll)
+        self._under_way[group_id.bytes] = None
+        return Making(driver.disk, path, group_id, roll)
 
     async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
         """Do one stage of all, and sync what it touched."""
         driver = self._driver
         targets = SyncTargets([], [])
         for number, making in enumerate(makings, 1):
-            with driver.making(making.path):
+            with self._may_be_full(making.path):
                 files, directories = work(making)
             targets.files.extend(files)
             targets.directories.extend(directories)
@@ -84,17 +148,12 @@ class Creations:
             await driver.persister.sync(targets.files, list(dict.fromkeys(targets.directories)))
         except OSError as error:
             raise driver.failure or error from None
-        self._check()
-
-    def _begin(self, makings: Sequence[Making]) -> None:
-        """Journal the marks, and let the groups work."""
-        driver = self._driver
-        driver.begin_created([(making, *making.finish(driver.config.recent_bytes_max)) for making in makings])
+        self._check_driver()
 
     async def _let_others(self) -> None:
         await asyncio.sleep(0)
-        self._check()
+        self._check_driver()
 
-    def _check(self) -> None:
+    def _check_driver(self) -> None:
         if self._driver.failure is not None:
             raise self._driver.failure

@@ -11,25 +11,23 @@ are no threads, and no clock but the loop's. Only dirty groups are visited; a ti
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Self
 
-from raftlog.errors import CorruptBatch, InvalidArgument, LogClosed, NotLeader, RaftlogError, StorageFull, Unavailable
-from raftlog.raft import RaftCore, Ready, ReplicaId, Restart, Role
+from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
+from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.catch_up import CatchUp
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.control_entries import BatchPayloads
-from raftlog.runtime.creation import Making
-from raftlog.runtime.creations import Creation, Creations
+from raftlog.runtime.control_entries import BatchPayloads, is_control
+from raftlog.runtime.creations import Creation, Creations, Joining
+from raftlog.runtime.disk_room import DiskRoom
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import (
-    Created,
     Cut,
     GroupKey,
     VotingPosition,
@@ -38,13 +36,14 @@ from raftlog.runtime.opening import OpenedGroup, open_groups, open_journal
 from raftlog.runtime.outbox import Outbox
 from raftlog.runtime.peers import Peers
 from raftlog.runtime.persister import Persister
+from raftlog.runtime.proposals import settle_read
 from raftlog.runtime.scrubbing import Scrubbing
-from raftlog.runtime.ticker import Ticker
+from raftlog.runtime.supplying import Supplying
+from raftlog.runtime.ticker import Stall, Ticker
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
-from raftlog.storage.segmented_log import FULL_ERRORS
-from raftlog.types import Index, NodeId, Offset
+from raftlog.types import NodeId, Offset
 
 
 def _ignore(*_: object) -> None:
@@ -76,10 +75,14 @@ class Driver:
         """Why nothing goes on any more; set once."""
         self.on_failure: Callable[[RaftlogError], None] = _ignore
         """Called once, when the disk failed: the process must end, for what it holds is unknown."""
+        self.on_stall: Callable[[Stall], None] = self._give_leadership_up
+        """Called again and again while it lasts, when the loop or the disk stood still."""
         self.on_step: Callable[[Group, Ready], None] = _ignore
         """Called with every Ready that was handled, for whoever watches."""
         self.messages_refused = 0
         """Appends that were unsound, or for which there was no room."""
+        self.entries_repaired = 0
+        """Damaged entries that other replicas gave back."""
         self._random = random
         self._boot_epoch = boot_epoch
         self._dirty: list[Group] = []
@@ -89,17 +92,19 @@ class Driver:
         self.persister = Persister(
             disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
         )
+        self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
         self._admitted_bytes = 0
         """Proposals and appends that were taken and are not in the journal yet."""
         self._is_started = False
         self._is_turn_due = False
-        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._give_leadership_up)
+        self._is_reluctant = False
+        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
         silence = config.raft.election_ticks_min
         self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change = self._process_changed
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
-        self._catch_up = CatchUp(self)
-        self._creations = Creations(self)
+        self.catch_up, self.supplying = CatchUp(self), Supplying(self)
+        self.creations = Creations(self)
         journal.on_durable = self._journal_durable
 
     @classmethod
@@ -132,7 +137,7 @@ class Driver:
         return driver
 
     def _adopt(self, opened: OpenedGroup) -> None:
-        group = self._add(opened.group_id, opened.path, opened.log, opened.restart)
+        group = self.add(opened.group_id, opened.path, opened.log, opened.restart)
         group.damage = opened.damage
         if opened.lost_from is not None:
             position = opened.restart.voting_position
@@ -142,11 +147,13 @@ class Driver:
             )
         group.has_voting_position = opened.restart.voting_position is not None
 
-    def _add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+    def add(self, group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
+        """Let a group work whose directory is there, durably."""
         payloads = BatchPayloads(self.wall_ms)
         random = Random(self._random.getrandbits(64))  # noqa: S311  # election timeouts, no secrets
         core = RaftCore(self.me, self.config.raft, random, log, restart, payloads)
         group = Group(self, group_id, path, core, log, restart.hard_state)
+        core.set_reluctant(self._is_reluctant)
         for node in self._peers.alive_nodes():
             core.hear_from_process(node, True)
         self.groups[group.key] = self._awake[group.key] = group
@@ -163,13 +170,15 @@ class Driver:
         self._want_turn()
         for group in self.groups.values():
             if group.damage:
-                self._catch_up.repair(group)
+                self.catch_up.repair(group)
 
     def close(self) -> None:
         """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
         self._ticker.stop()
-        self._catch_up.stop()
+        self.catch_up.stop()
         self._outbox.stop()
+        if self.failure is None:
+            self.persister.write_rest()
         if self.failure is None:
             self.failure = LogClosed("the process stops")
             self.journal.close()
@@ -184,71 +193,45 @@ class Driver:
 
         Blocking. Raises `StorageFull` (nothing counts), `FormatError`, and `SyncFailed` (the process must end).
         """
-        return self._make(roll.group_id, roll, name)
+        return self.creations.make(roll.group_id, roll, name)
 
     async def create_groups(self, creations: Sequence[Creation]) -> None:
         """Create many without holding the loop; raises like `create_group`, and what was created before stays."""
-        await self._creations.create(creations)
+        await self.creations.create(creations)
+
+    async def join_groups(self, joining: Sequence[Joining]) -> None:
+        """`join_group` for many without holding the loop; what was made before a failure stays."""
+        await self.creations.join(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log, as a replica that the group's leader will fill. Raises like `create_group`."""
-        return self._make(group_id, None, name)
-
-    def _make(self, group_id: uuid.UUID, roll: Roll | None, name: str | None) -> Group:
-        path = f"{self.data_dir}/{name or group_id}"
-        self.check_creation(path, group_id)
-        making = Making(self.disk, path, group_id, roll)
-        with self.making(path):
-            log, restart = making.run(self.config.recent_bytes_max)
-        return self.begin_created([(making, log, restart)])[0]
-
-    def check_creation(self, path: str, group_id: uuid.UUID) -> None:
-        """Whether a replica of this group can be made now; raises `InvalidArgument` or `Unavailable`."""
-        if group_id.bytes in self.groups or self._creations.is_under_way(group_id.bytes):
-            raise InvalidArgument(f"{path}: this process has a replica of group {group_id} already")
-        if self.persister.is_leaving(group_id.bytes):
-            raise Unavailable(f"{path}: a replica of group {group_id} is still being removed; try again")
-
-    @contextmanager
-    def making(self, path: str) -> Iterator[None]:
-        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno in FULL_ERRORS:
-                raise StorageFull(f"{path}: {error}; add space, and try again") from None
-            self.persister.stop_with(error)
-            raise self.failure or error from None
-
-    def begin_created(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
-        """Mark replicas whose directories are durable as created, and let them work."""
-        self.persister.append([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
-        groups = []
-        for making, log, restart in created:
-            hard_state = self.persister.checkpoints.forget_removed(making.group_id.bytes)
-            groups.append(self._add(making.group_id, making.path, log, restart._replace(hard_state=hard_state)))
-        return groups
+        return self.creations.make(group_id, None, name)
 
     def remove_group(self, key: GroupKey) -> None:
         """Forget a group: its mark stays in the journal, its directory goes."""
-        group = self.groups.pop(key)
-        self._awake.pop(key, None)
-        group.end(LogClosed(f"{group.path}: this replica was removed"))
-        self._catch_up.forget(group)
+        group = self.groups[key]
+        self.detach(group)
         self.persister.remove(group)
-        self._peers.unshare(key)
+
+    def detach(self, group: Group) -> None:
+        """It does nothing any more; its files stay."""
+        del self.groups[group.key]
+        self._awake.pop(group.key, None)
+        group.end(LogClosed(f"{group.path}: this replica was removed"))
+        self.catch_up.forget(group)
+        self._peers.unshare(group.key)
 
     # what the network brings
 
     def receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         """Messages of another process arrived. Those of unknown groups are nobody's."""
-        if self.failure is None:
+        if self.failure is None and not self.journal.is_reserve_low:
             self._fatal(self._receive, node, envelopes)
 
     def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         for key, message in envelopes:
             group = self.groups.get(key)
-            if group is None or group.is_deaf or message.sender.node_id != node:
+            if group is None or group.is_deaf or group.is_leaving or message.sender.node_id != node:
                 self.messages_refused += 1
                 continue
             try:
@@ -262,7 +245,12 @@ class Driver:
 
     def _admits(self, group: Group, message: AppendRequest) -> bool:
         size = sum(entry.size_bytes for entry in message.entries)
-        if group.is_disk_full or self.why_refused(size) is not None or not group.admission.admits(message, group.log):
+        is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
+        if not is_essential and (group.is_disk_full or self.room.is_scarce):
+            return False
+        if self.why_refused(size, is_essential=is_essential) is not None:
+            return False
+        if not group.admission.admits(message, group.log):
             return False
         self.note_admitted(size)
         return True
@@ -273,7 +261,7 @@ class Driver:
 
     async def serve(self, node: NodeId, request: object) -> object:
         """Answer a bulk request of another replica; raises `RaftlogError` for what cannot be given."""
-        return self._catch_up.serve(node, request)
+        return self.supplying.serve(node, request)
 
     def _process_changed(self, node: NodeId, is_alive: bool) -> None:
         for group in self.groups.values():
@@ -289,8 +277,14 @@ class Driver:
             self._dirty.append(group)
             self._want_turn()
 
-    def why_refused(self, size_bytes: int) -> RaftlogError | None:
+    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+        if is_essential and self.failure is None and size_bytes < self.config.large_append_bytes:
+            return self._why_frozen()
         return self.failure or self.journal.why_refused(self._journaled_bytes(size_bytes) + self._admitted_bytes)
+
+    def _why_frozen(self) -> RaftlogError | None:
+        """The journal's last room is for a checkpoint; everything else must wait until there is more."""
+        return StorageFull(f"{self.data_dir}: the disk is full; add space") if self.journal.is_reserve_low else None
 
     def note_admitted(self, size_bytes: int) -> None:
         self._admitted_bytes += self._journaled_bytes(size_bytes)
@@ -302,10 +296,13 @@ class Driver:
     def note_changed(self, group: Group) -> None:
         self.persister.checkpoints.note_changed(group)
 
+    def write_entries(self, group: Group) -> None:
+        self.persister.write(group)
+
     def damage_found(self, group: Group) -> None:
         self.persister.checkpoints.note_changed(group)
         if self._is_started:
-            self._catch_up.repair(group)
+            self.catch_up.repair(group)
 
     def trim(self, group: Group, offset: Offset) -> None:
         self.persister.trim(group, offset)
@@ -343,10 +340,11 @@ class Driver:
         for group, ready in taken:
             self._finish(group, ready)
             self.on_step(group, ready)
+        self.catch_up.turned()
 
     def _take(self, group: Group) -> Ready | None:
         """The group's Ready, if it has one; and whether it wants ticks from now on."""
-        if group.is_closed or group.is_deaf:
+        if group.is_closed or group.is_deaf or group.is_leaving:
             return None
         ready = group.take_ready()
         group.admission.end_turn()
@@ -361,17 +359,20 @@ class Driver:
 
     def _finish(self, group: Group, ready: Ready) -> None:
         """Step 3 of a Ready, but for its messages."""
-        if ready.entries or ready.cut_to is not None:
+        if ready.cut_to is not None:
             self.persister.write(group)
+        elif ready.entries:
+            self.persister.write_soon(group)
+        group.settle_committed()
         if ready.apply is not None:
             group.deliver(ready.apply)
             self.persister.hint_commit(group, ready.apply.last)
         for request, index in ready.reads:
-            _settle(request, index)
+            settle_read(request, index)
         for request in ready.reads_failed:
-            _settle(request, NotLeader(f"{group.path}: the read was not served; ask again", group.core.leader))
+            settle_read(request, NotLeader(f"{group.path}: the read was not served; ask again", group.core.leader))
         if ready.install_offer is not None:
-            self._catch_up.offered(group, ready.install_offer)
+            self.catch_up.offered(group, ready.install_offer)
 
     def _journal_durable(self, _: JournalSequence) -> None:
         self._ticker.note_disk_moved()
@@ -390,7 +391,7 @@ class Driver:
         if self.failure is None:
             self.failure = failure
             self._ticker.stop()
-            self._catch_up.stop()
+            self.catch_up.stop()
             self._outbox.stop()
             self.persister.drop_waits(failure)
             for group in self.groups.values():
@@ -410,11 +411,13 @@ class Driver:
         if self.persister.is_idle:
             self._ticker.note_disk_moved()
         self._peers.tick(ProcessBeat(self.me.disk_uuid, self._boot_epoch, self.journal.durable_sequence))
-        for group in self._awake.values():
-            if not group.is_deaf and group.core.tick():
-                self.mark_dirty(group)
-        self.persister.write_again()
+        if self.journal.is_reserve_low:
+            self.journal.make_reserve()  # no elections meanwhile: they would take the last of it
+        else:
+            self._tick_groups()
+        self.persister.write_rest()
         try:
+            self.room.look(self.persister.waits_for_room)
             self.persister.empty_trash()
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
@@ -422,20 +425,23 @@ class Driver:
         self.persister.checkpoints.maybe_begin(now)
         self.persister.flush()
 
-    def _give_leadership_up(self, why: str) -> None:
-        """Others can lead better; where there are no others, nobody can."""
+    def _tick_groups(self) -> None:
         for group in self._awake.values():
-            core = group.core
-            if core.role is Role.LEADER and len(core.configuration.all_voters()) > 1 and core.step_down(why):
+            if not (group.is_deaf or group.is_leaving) and group.core.tick():
                 self.mark_dirty(group)
 
+    def _give_leadership_up(self, stall: Stall) -> None:
+        """Others can lead better; where there are no others, nobody can."""
+        for group in self._awake.values():
+            if len(group.core.configuration.all_voters()) > 1:
+                group.give_leadership_up(stall.value)
 
-def _settle(request: object, outcome: Index | RaftlogError) -> None:
-    """A read's request is the future that waits for it; its caller may have gone."""
-    assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
-    if request.done():
-        return
-    if isinstance(outcome, RaftlogError):
-        request.set_exception(outcome)
-    else:
-        request.set_result(outcome)
+    def _stalled(self, stall: Stall) -> None:
+        self.on_stall(stall)
+
+    def set_reluctant(self, is_reluctant: bool) -> None:
+        """Whether the other processes would lead better: then the groups here leave elections to them at first."""
+        if is_reluctant != self._is_reluctant:
+            self._is_reluctant = is_reluctant
+            for group in self.groups.values():
+                group.core.set_reluctant(is_reluctant)

@@ -15,14 +15,11 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from raftlog.errors import (
-    ChangeRefused,
     CorruptBatch,
     InvalidArgument,
     LogClosed,
     NotLeader,
-    Overloaded,
     RaftlogError,
-    StorageFull,
     Unavailable,
 )
 from raftlog.raft import (
@@ -33,7 +30,6 @@ from raftlog.raft import (
     Proposal,
     RaftCore,
     Ready,
-    Refusal,
     Refused,
     ReplicaId,
     Role,
@@ -44,11 +40,13 @@ from raftlog.runtime.admission import Admission
 from raftlog.runtime.committed_entries import CommittedEntry, read_committed
 from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.control_entries import Trim, encode_trim
+from raftlog.runtime.damaged import DamagedEntry
+from raftlog.runtime.disk_room import why_no_room
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.host import Host
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.runtime.proposals import Committed, Proposals
+from raftlog.runtime.proposals import Committed, Proposals, error_of
 from raftlog.runtime.rolling import Rolling
 from raftlog.runtime.trimming import Trimming
 from raftlog.types import Index, Offset
@@ -103,6 +101,10 @@ class Group:
         self.applied_index = core.committed_index
         self.damage: CorruptBatch | None = None
         """What is wrong in the files, until it is repaired; the group is quarantined while it is set."""
+        self.damaged: Sequence[DamagedEntry] | None = None
+        """What nobody could give, as the last repair found it; `None` while that is not known."""
+        self.repair_note: str | None = None
+        """How far the repair is, or why it does not get on, in words."""
         self.damage_count = 0
         """How often damage was met: a repair that began before the last time does not lift the quarantine."""
         self.admission = Admission(group_id)
@@ -115,12 +117,16 @@ class Group:
         self.on_end: Callable[[], None] | None = None
         self.is_disk_full = False
         """Entries wait for room on the disk: nothing more is taken."""
+        self.is_essential = False
+        """A full disk takes its entries all the same, as far as the journal goes: they may be what frees room."""
+        self.is_majority_full = False
+        """Too few of the voters' disks have room, as far as the node knows: what is appended would not be committed."""
         self.is_gone = False
         """Removed, and the journal says so durably."""
         self.is_deaf = False
         """Another log is taking the place of this one: nothing may happen to it."""
-        self.pinned_until = 0.0
-        """By the loop's clock: another replica is copying the log, so nothing is trimmed."""
+        self.is_leaving = False
+        """It says nothing and hears nothing while it is asked whether its members have let it go."""
         self.trim_to: Offset | None = None
         """The newest trim that is on its way to the journal."""
         self._trimming = Trimming(self, host)
@@ -172,10 +178,11 @@ class Group:
         if not 0 <= offset <= self.high_watermark:
             return self._refuse(self._no_trim(offset))
         trim = Trim(self._trimming.trimmable(offset), snapshot_index)
-        return self._propose_own([(ControlKind.TRIM, encode_trim(trim))])
+        return self._propose_own([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
         """Begin a new segment. Fails like `propose`, and with `Unavailable` while the newest one holds no record."""
+        self._host.write_entries(self)
         if self.core.role is Role.LEADER and not self.rolling.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
@@ -183,16 +190,19 @@ class Group:
         except RaftlogError as error:
             return self._refuse(error)
 
-    def _propose_own(self, entries: Sequence[tuple[ControlKind, bytes]]) -> "asyncio.Future[Committed]":
+    def _propose_own(
+        self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
+    ) -> "asyncio.Future[Committed]":
         now_ms = self._host.wall_ms()
         batches = [build_control_batch(kind, payload, now_ms, next_offset=_UNSTAMPED) for kind, payload in entries]
         try:
-            return self._wait_for(self._append(batches, sum(map(len, batches))), _as_it_is)
+            accepted = self._append(batches, sum(map(len, batches)), is_essential=is_essential)
+            return self._wait_for(accepted, _as_it_is)
         except RaftlogError as error:
             return self._refuse(error)
 
-    def _append(self, batches: Sequence[bytearray], size: int) -> Accepted:
-        refusal = self._why_refused(size)
+    def _append(self, batches: Sequence[bytearray], size: int, *, is_essential: bool = False) -> Accepted:
+        refusal = self._why_refused(size, is_essential or self.is_essential)
         if refusal is not None:
             raise refusal
         self._host.note_admitted(size)
@@ -222,7 +232,7 @@ class Group:
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
         if refused:
-            future.set_exception(self._error(refused))
+            future.set_exception(error_of(self.name, refused))
         else:
             self._reads[future] = None
             future.add_done_callback(self._reads.pop)
@@ -235,22 +245,19 @@ class Group:
         refused = self.core.transfer_leadership(target)
         self._host.mark_dirty(self)
         if refused:
-            raise self._error(refused)
+            raise error_of(self.name, refused)
 
     def read(self, offset: int, max_bytes: int, end: Offset | None = None) -> list[memoryview]:
         """Stored client batches below `end`, by default committed ones; raises `OffsetOutOfRange`, `CorruptBatch`."""
-        segments = self.log.segments
-        end = self.high_watermark if end is None else end
-        if segments.next_offset < offset <= end:
-            return []  # it waits in memory for room in the files
         try:
-            return segments.read(offset, max_bytes, end)
+            return self.log.read(offset, max_bytes, self.high_watermark if end is None else end)
         except CorruptBatch as error:
             self.note_damage(error)
             raise
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first record that is durable here whose timestamp is at least this, committed or not; `CorruptBatch`."""
+        self._host.write_entries(self)
         try:
             return self.log.segments.offset_for_timestamp(timestamp_ms)
         except CorruptBatch as error:
@@ -294,14 +301,13 @@ class Group:
     def log_end_offset(self) -> Offset:
         return self.log.next_offset
 
-    def _why_refused(self, size: int) -> RaftlogError | None:
+    def _why_refused(self, size: int, is_essential: bool) -> RaftlogError | None:
         if self.is_closed:
             return self._closed()
-        if self.is_disk_full:
-            return StorageFull(f"{self.name}: no space left; delete records or add space, and try again")
         if self.is_deaf:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
-        return self._host.why_refused(size)
+        no_room = None if is_essential else why_no_room(self, self._host.room)
+        return no_room or self._host.why_refused(size, is_essential=is_essential)
 
     def _closed(self) -> LogClosed:
         return LogClosed(f"{self.name} is closed: {self.closed_by}")
@@ -315,7 +321,7 @@ class Group:
         """What the core was asked gives it something to do, also when it refused. Raises the refusal."""
         self._host.mark_dirty(self)
         if isinstance(answer, Refused):
-            raise self._error(answer)
+            raise error_of(self.name, answer)
         return answer
 
     def _wait_for(self, accepted: Accepted, answer: Callable[[Committed], _T]) -> "asyncio.Future[_T]":
@@ -323,22 +329,14 @@ class Group:
         self._open.add(accepted, future, answer)
         return future
 
-    def _error(self, refused: Refused) -> RaftlogError:
-        leads = f"; {refused.leader} leads" if refused.leader else ""
-        text = f"{self.name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
-        if refused.why in (Refusal.NOT_LEADER, Refusal.TRANSFERRING):
-            return NotLeader(text, refused.leader)
-        if refused.why in (Refusal.OVERLOADED, Refusal.NOT_CAUGHT_UP):
-            return Overloaded(text)
-        if refused.why in (Refusal.INVALID_CHANGE, Refusal.NO_SUCH_VOTER):
-            return InvalidArgument(text)
-        return ChangeRefused(text)
-
     # rolls
 
     def roll_if_due(self, size: int = 0) -> None:
         """Propose a roll when the active segment is too old, or would grow too large with `size` bytes more."""
-        if self.core.role is Role.LEADER and self.rolling.is_due(size, self._host.wall_ms) and self.rolling.may_roll():
+        if self.core.role is not Role.LEADER or not self.rolling.is_due(size, self._host.wall_ms):
+            return
+        self._host.write_entries(self)
+        if self.rolling.may_roll():
             with suppress(Unavailable):  # what is to be appended now is refused for the same reason
                 self._propose_roll()
 
@@ -402,6 +400,18 @@ class Group:
         self.core.advance(applied=entries.last)
         self._host.mark_dirty(self)
 
+    def settle_committed(self) -> None:
+        """What others have committed is done, durable here or not: a stalled disk must not hold up its answer."""
+        if self.core.role is not Role.LEADER and not self.is_deaf:
+            self._open.settle(self.core.committed_index, self.core.leader)
+
+    def give_leadership_up(self, why: str) -> bool:
+        """Stop leading without an heir; false when it does not lead."""
+        is_given_up = self.core.role is Role.LEADER and self.core.step_down(why)
+        if is_given_up:
+            self._host.mark_dirty(self)
+        return is_given_up
+
     def settle_trim(self, offset: Offset) -> None:
         """A trim is durable: the log start moves, and files go."""
         self._trimming.settle(offset)
@@ -419,7 +429,6 @@ class Group:
         """The replica stops: what has no outcome yet stays unknown."""
         self.is_closed = True
         self.closed_by = self.closed_by or why
-        self._trimming.end()
         self._open.end(why)
         for read in self._reads:
             if not read.done():

@@ -57,6 +57,10 @@ class GroupLog(LogView):
         """The last entry in the files, from before its row could rot there."""
         self._written: Index = self._last_index
         """The last entry whose bytes were brought to a file."""
+        self.unwritten_bytes = 0
+        """At most so many bytes of entries are not in the files."""
+        self.has_unwritten_control = False
+        """Whether there may be control entries among them."""
         self._cut_to: Index | None = None
         """Entries above it in the files are gone, but their bytes are not to be touched yet."""
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
@@ -117,6 +121,7 @@ class GroupLog(LogView):
                 )
                 stamp(batch, Offset(offset), entry.term)
             if header.attributes & CONTROL_BIT:
+                self.has_unwritten_control = True
                 self._note_control(entry, header)
             offset += header.last_offset_delta + 1
             size += len(batch)
@@ -124,6 +129,7 @@ class GroupLog(LogView):
                 self._terms.append((entry.index, entry.term))
         self._recent.extend(entries)
         self._recent_bytes += size
+        self.unwritten_bytes += size
         self._last_index = entries[-1].index
         self.next_offset = Offset(offset)
         return size
@@ -190,6 +196,7 @@ class GroupLog(LogView):
             if error.errno not in FULL_ERRORS:
                 raise
             return False
+        self.unwritten_bytes, self.has_unwritten_control = 0, False
         if self._written != self._last_index:
             self._written = self._last_index
             self._end = self._end_of_files()
@@ -227,6 +234,28 @@ class GroupLog(LogView):
 
     # finding
 
+    def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+        """Client batches from the one that holds `offset` on, below `end`; at least one where there is any.
+
+        What is not in the files yet comes from memory. Raises `OffsetOutOfRange` and `CorruptBatch`.
+        """
+        written = self.offset_of(Index(self.written_index + 1))
+        found: list[memoryview] = []
+        if offset < written or offset > end:
+            found = self.segments.read(offset, max_bytes, min(end, written))
+            max_bytes -= sum(map(len, found))
+            offset = read_header(found[-1]).next_offset if found else offset
+            if offset < written or max_bytes <= 0:
+                return found
+        for entry in self._recent[self.written_index + 1 - self._recent_first :]:
+            header = read_header(entry.payload)
+            if header.base_offset >= end or (found and len(entry.payload) > max_bytes):
+                break
+            if header.next_offset > offset and not is_control(entry.payload):
+                found.append(memoryview(entry.payload))
+                max_bytes -= len(entry.payload)
+        return found
+
     def offset_of(self, index: Index) -> Offset:
         """Base offset of an entry, or of the one that will follow the last."""
         if index > self._last_index:
@@ -256,6 +285,18 @@ class GroupLog(LogView):
         end = self.segments.row_at(last).end
         between = (each.end_position for each in segments if first < each.next_index <= last)
         return sum(between) + end - start
+
+    def stored_bytes_from(self, first: Index) -> int:
+        """Raises `CorruptBatch` when the row of `first` cannot be read; one that rotted makes it a wrong answer."""
+        if first >= self._recent_first:
+            return 0
+        segment = self.segments.segment_of_index(first)
+        try:
+            position = segment.row(first - segment.base_index).position
+        except OSError as error:
+            raise self._unreadable(first, error) from None
+        behind = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
+        return max(0, segment.end_position - position) + behind
 
     def end(self) -> LogEnd | None:
         """The last entry in the files and its place, for a checkpoint."""
@@ -319,7 +360,10 @@ class GroupLog(LogView):
         if not doomed:
             return
         kept = self.segments.segments[len(doomed)]
-        roll = read_roll(kept)
+        try:
+            roll = read_roll(kept)
+        except OSError as error:
+            raise self._unreadable(Index(kept.base_index), error) from None
         last = Index(kept.base_index - 1)
         boundary = EntryId(last, Term(roll.previous_term) if roll else self.term_at(last))
         self.segments.drop_below(offset)

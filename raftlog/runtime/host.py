@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from raftlog.errors import RaftlogError
 from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.disk_room import DiskRoom
 from raftlog.types import Offset
 
 if TYPE_CHECKING:  # a group owns neither
@@ -23,8 +24,14 @@ class Host(Protocol):
         """There is something to do for the group in the next turn."""
         ...
 
-    def why_refused(self, size_bytes: int) -> RaftlogError | None:
-        """Why no entries of that size can be taken now."""
+    room: DiskRoom
+
+    def why_refused(self, size_bytes: int, *, is_essential: bool = False) -> RaftlogError | None:
+        """Why no entries of that size can be taken now; small essential ones may use what is reserved."""
+        ...
+
+    def write_entries(self, group: "Group") -> None:
+        """Bring what the journal has of the group to its files now, as far as there is room."""
         ...
 
     def damage_found(self, group: "Group") -> None:

@@ -1,21 +1,23 @@
-"""A follower behind the leader's log start gets the leader's log, entry by entry, in the place of its own.
+"""A follower whose log ends before the leader's begins starts anew where that begins.
 
-    fetched into a directory beside (one segment for each of the leader's, byte for byte) → synced
-    → the journal says `install`, durably → the directories change places → the core goes on from there
+    the leader's first entry, a committed roll, is fetched into a directory beside → synced
+    → the journal says `install`, durably → the directories change places → the core goes on behind the roll
 
-A crash before `install` is durable leaves the old log, and something to delete; after it, recovery makes the
-directories change places. While that one sync is under way the replica is deaf: nothing may happen to the old log.
+Everything that the old log had is committed and trimmed away elsewhere, or was never committed; so nothing that anybody
+counts on is lost by it, and what follows the roll is fetched into the log itself (`fetching`). A crash before `install`
+is durable leaves the old log, and something to delete; after it, recovery makes the directories change places. While
+that one sync is under way the replica is deaf: nothing may happen to the old log.
 """
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.raft import Installed
-from raftlog.raft.messages import InstallOffer
-from raftlog.records import ControlKind, crc_matches, read_control, read_header
+from raftlog.records import ControlKind, read_control, read_header
 from raftlog.runtime.admission import end_of_entries
-from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
+from raftlog.runtime.bulk import LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import entry_of, is_control
 from raftlog.runtime.group import Group
@@ -24,39 +26,39 @@ from raftlog.runtime.opening import open_installed, take_installed_place
 from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.types import Index, Offset, Term
+from raftlog.types import NodeId, Offset
 
 if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.driver import Driver
 
 
+_logger = logging.getLogger(__name__)
+
+
 class Installation:
     """One attempt."""
 
-    def __init__(self, driver: "Driver", group: Group, offer: InstallOffer) -> None:
+    def __init__(self, driver: "Driver", group: Group, source: NodeId) -> None:
         self._driver = driver
         self._group = group
-        self._source = offer.sender.node_id
+        self._source = source
         self._path = installing_path(driver.data_dir, group.group_id)
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
-        found = await self._ask(LogAsked(self._group.key))
+        async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
+            found = await self._driver.transport.request(self._source, LogAsked(self._group.key))
         if not isinstance(found, LogFound):
             raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
         if not self._group.core.wants_install(found.boundary):
             return
         segments = self._begin(found)
         try:
-            await self._fetch(segments, found)
+            self._append_roll(segments, found)
             end = await self._sync(segments)
         finally:
             segments.close()
         await self._change_places(found, end)
-
-    async def _ask(self, request: object) -> object:
-        timeout_s = self._driver.config.transfer_timeout_ms / 1000
-        return await asyncio.wait_for(self._driver.transport.request(self._source, request), timeout_s)
 
     def _begin(self, found: LogFound) -> SegmentedLog:
         disk = self._driver.disk
@@ -65,35 +67,18 @@ class Installation:
         make_replica_directory(disk, self._path, self._group.group_id)
         return SegmentedLog(disk, self._path, (), found.base_offset)
 
-    async def _fetch(self, segments: SegmentedLog, found: LogFound) -> None:
-        group, config = self._group, self._driver.config
-        next_index = Index(found.boundary.index + 1)
-        while next_index <= found.committed_index:
-            asked = EntriesAsked(group.key, next_index, found.committed_index, config.transfer_chunk_bytes)
-            answer = await self._ask(asked)
-            if not isinstance(answer, EntriesFound) or not answer.entries:
-                raise Unavailable(f"node {self._source} has no entry {next_index}")
-            for index, term, batch in answer.entries:
-                entry = entry_of(index, term, batch)
-                if index != next_index or end_of_entries((entry,), group.group_id) is None:
-                    raise Unavailable(f"node {self._source} sent something else than entry {next_index}")
-                self._append(segments, batch)
-                next_index = Index(next_index + 1)
-            segments.write()
-
-    @staticmethod
-    def _append(segments: SegmentedLog, batch: bytes) -> None:
+    def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
+        """Raises `Unavailable` for anything but the roll of this group behind the boundary."""
+        index, term, batch = found.first
         header = read_header(batch)
-        if header.base_offset != segments.next_offset or not crc_matches(batch, header):
-            raise Unavailable(f"offset {header.base_offset} was sent where {segments.next_offset} follows")
-        if is_control(batch):
+        is_sound = end_of_entries((entry_of(index, term, batch),), self._group.group_id) is not None
+        if is_sound and is_control(batch) and header.base_offset == found.base_offset:
             kind, payload = read_control(batch, header)
             if kind is ControlKind.ROLL:
-                segments.begin_segment(batch, header, decode_roll(payload), Term(header.leader_epoch))
+                segments.begin_segment(batch, header, decode_roll(payload), term)
+                segments.write()
                 return
-        if not segments.segments:
-            raise Unavailable("the log that was sent does not begin with a roll")
-        segments.append_stamped(batch, header)
+        raise Unavailable(f"node {self._source} sent something else than the roll behind {found.boundary}")
 
     async def _sync(self, segments: SegmentedLog) -> LogEnd:
         segments.publish_rows(segments.last_index)
@@ -122,16 +107,17 @@ class Installation:
         group.is_deaf = True
         driver.persister.checkpoints.note_changed(group)
         try:
-            await driver.persister.append_durably([Install(group.key, found.log_start_offset, end)])
+            await driver.persister.append_durably([Install(group.key, found.base_offset, end)])
             group.log.segments.close()
             take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-            segments = open_installed(driver.disk, group.path, end, found.log_start_offset)
+            segments = open_installed(driver.disk, group.path, end, found.base_offset)
         except (RaftlogError, OSError) as error:
             # The old log is gone by what the journal says, the new one is not in its place: only recovery can go on.
             driver.persister.stop_with(error)
             return
+        _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, found.base_offset)
         group.log.replace(segments)
-        committed = found.committed_index
+        committed = found.first.index
         known = configurations(segments, None, committed)
         group.core.install(Installed(known, committed, committed))
         group.restart_at(committed)

@@ -14,7 +14,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.transport import Envelope, Transport
 from raftlog.types import NodeId
 
-NOTICE_DELAY_S: Final = 0.001
+NOTICE_DELAY_S: Final = 0.02
 
 
 class Outbox:

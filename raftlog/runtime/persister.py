@@ -53,15 +53,21 @@ class Persister:
     ) -> None:
         self.journal = journal
         self.checkpoints = Checkpoints(
-            disk, journal, config.checkpoint_groups_max, config.checkpoint_interval_ms / 1000, soon, self._disk_failed
+            disk,
+            journal,
+            config.checkpoint_groups_max,
+            config.checkpoint_interval_ms / 1000,
+            self.write,
+            soon,
+            self._disk_failed,
         )
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
         self._waits = DurableWaits()
         self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
-        self._full: dict[GroupKey, Group] = {}
-        """Groups with entries that wait for room on the disk."""
+        self._unwritten: dict[GroupKey, Group] = {}
+        """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
         self._leaving: dict[GroupKey, Group] = {}
         """Groups whose directories are still there."""
         self._gathered: list[Operation] = []
@@ -141,6 +147,17 @@ class Persister:
             asyncio.get_running_loop().call_soon(self.settle)  # nothing of it was left to journal
         self._want_turn()
 
+    def write_soon(self, group: Group) -> None:
+        """Entries were journaled: a few of them go to the files together, at the latest with the next tick.
+
+        Control entries are written at once, for what they do to the files follows them.
+        """
+        log = group.log
+        if log.unwritten_bytes >= self._config.segment_write_bytes or log.has_unwritten_control:
+            self.write(group)
+        else:
+            self._unwritten[group.key] = group
+
     def write(self, group: Group) -> None:
         """Bring entries to the files; on a full disk they wait, and the group takes nothing more."""
         self.checkpoints.note_changed(group)
@@ -152,15 +169,20 @@ class Persister:
         group.is_disk_full = not is_written
         if is_written:
             group.log.note_durable(group.core.durable_index)  # it may be durable since before it could be written
-            self._full.pop(group.key, None)
+            self._unwritten.pop(group.key, None)
             self._larges.start(group)
         else:
-            self._full[group.key] = group
+            self._unwritten[group.key] = group
 
-    def write_again(self) -> None:
-        """Try again what there was no room for."""
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether there are entries for which the disk had no room."""
+        return any(group.is_disk_full for group in self._unwritten.values())
+
+    def write_rest(self) -> None:
+        """Bring to the files what waits for that, and try again what there was no room for."""
         self._larges.journal_again()
-        for group in list(self._full.values()):
+        for group in list(self._unwritten.values()):
             self.write(group)
 
     def hint_commit(self, group: Group, index: Index) -> None:
@@ -211,16 +233,34 @@ class Persister:
 
     def remove(self, group: Group) -> None:
         """Journal the removal of a group that is closed, and throw its directory away once that is durable."""
-        self._full.pop(group.key, None)
+        self._unwritten.pop(group.key, None)
         self._leaving[group.key] = group
         self._larges.forget(group)
-        self.append([Removed(group.key)])
-        self.checkpoints.note_removed(group)
+        self.append(self.removal_of(group))
         self._wait(self._last_sequence, self._settle_removal, group)
+
+    def removal_of(self, group: Group) -> list[Operation]:
+        """What the journal has to hear, in this turn, of the removal of a group that is closed."""
+        position = group.core.voting_position or group.core.last_id
+        self.checkpoints.note_removed(group, position)
+        return [VotingPosition(group.key, *position), Removed(group.key)]
 
     def _settle_removal(self, group: Group, _: JournalSequence) -> None:
         group.log.segments.close()
         group.is_gone = True
+
+    def begin_leaving(self, group: Group) -> None:
+        """Somebody else sees to where its directory goes, and calls `end_leaving` when that is durable."""
+        self._unwritten.pop(group.key, None)
+        self._larges.forget(group)
+        self._leaving[group.key] = group
+
+    def end_leaving(self, group: Group) -> None:
+        del self._leaving[group.key]
+
+    def may_move(self, group: Group) -> bool:
+        """Whether no sync that was submitted needs its files where they are."""
+        return not self.checkpoints.is_under_way and not self._larges.is_syncing(group.key)
 
     def is_leaving(self, key: GroupKey) -> bool:
         """Whether a removal of the group is under way."""

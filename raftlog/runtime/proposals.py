@@ -1,6 +1,6 @@
 """Proposals of one group that have no outcome yet, and their outcomes.
 
-    done      its last entry is delivered with its term
+    done      its last entry is committed with its term, and delivered if this replica leads
     failed    another entry was committed in the place of its first one
     unknown   that cannot be told any more, or the replica ends
 
@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from raftlog.errors import NotLeader, OutcomeUnknown, RaftlogError
-from raftlog.raft import Accepted, ReplicaId
+from raftlog.errors import ChangeRefused, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
+from raftlog.raft import Accepted, Refusal, Refused, ReplicaId
 from raftlog.runtime.group_log import GroupLog
 from raftlog.types import Index, Offset, Term
 
@@ -59,7 +59,7 @@ class Proposals:
             self._open = deque(sorted(left, key=lambda each: each.last_index))
 
     def settle(self, applied: Index, leader: ReplicaId | None) -> None:
-        """Entries up to `applied` are delivered."""
+        """Entries up to `applied` are delivered, or committed by another leader."""
         waiting = self._open
         next_index, next_offset = Index(0), Offset(0)
         while waiting and waiting[0].last_index <= applied:
@@ -95,3 +95,27 @@ class Proposals:
         if log.term_at(first) == term:
             return OutcomeUnknown(f"{self._name}: only the beginning of entries {first}–{last} was kept")
         return NotLeader(f"{self._name}: another leader's entry took its place", leader)
+
+
+def error_of(name: str, refused: Refused) -> RaftlogError:
+    """What the core refused to a group of this name, as callers hear of it."""
+    leads = f"; {refused.leader} leads" if refused.leader else ""
+    text = f"{name}: {refused.why.value}{leads}{': ' + refused.detail if refused.detail else ''}"
+    if refused.why in (Refusal.NOT_LEADER, Refusal.TRANSFERRING):
+        return NotLeader(text, refused.leader)
+    if refused.why in (Refusal.OVERLOADED, Refusal.NOT_CAUGHT_UP):
+        return Overloaded(text)
+    if refused.why in (Refusal.INVALID_CHANGE, Refusal.NO_SUCH_VOTER):
+        return InvalidArgument(text)
+    return ChangeRefused(text)
+
+
+def settle_read(request: object, outcome: Index | RaftlogError) -> None:
+    """A read's request is the future that waits for it; its caller may have gone."""
+    assert isinstance(request, asyncio.Future), f"a read was asked with {request!r}"
+    if request.done():
+        return
+    if isinstance(outcome, RaftlogError):
+        request.set_exception(outcome)
+    else:
+        request.set_result(outcome)

@@ -1,30 +1,41 @@
 """A quarantined replica looks for everything that is damaged in its files, and gets it from the others.
 
-    quarantined → (every entry read → the bad ones fetched, fitted, synced)* → nothing bad is found → quarantine lifted
+    quarantined → what is known to be bad is fetched, fitted → every entry is read, and whatever else is bad is fetched
+    → synced → nothing bad is left, and none was met meanwhile → quarantine lifted
 
 A batch is taken only when it is what the index row speaks of, byte for byte, so it does not matter who sends it. An
 entry that nobody has was never committed: the leader cuts it away in its own time. With no other replica it stays.
+
+Others have the loop and the disk between the slices: the group takes entries and acknowledges them all the time, and
+one slice is held. Called by `catch_up`, one at a time for each group.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
+from raftlog.records import ControlKind, read_control
 from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
+from raftlog.runtime.control_entries import is_control
+from raftlog.runtime.damaged import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.group import Group
+from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.healing import heal_row
 from raftlog.storage.segment import Segment
-from raftlog.types import Index, NodeId
+from raftlog.types import Buffer, Index, NodeId, Offset
 
 if TYPE_CHECKING:  # the driver owns this
     from raftlog.runtime.driver import Driver
 
 _logger = logging.getLogger(__name__)
-_SLICE_ENTRIES = 256
-"""Entries that are read before others get their turn."""
+_SLICE_BYTES: Final = 2 << 20
+_SLICE_ENTRIES: Final = 512
+"""Bytes and entries that are read before others get their turn: one or two milliseconds."""
+_PAUSE_S_MAX: Final = 0.002
+"""After a slice the disk is left to others for as long as that took, and no longer than this: a loop with much to do
+has its pause anyway."""
 
 
 class Repair:
@@ -33,6 +44,11 @@ class Repair:
     def __init__(self, driver: "Driver", group: Group) -> None:
         self._driver = driver
         self._group = group
+        self._left: list[DamagedEntry] = []
+        """Damaged entries that nobody could give, in order, at most `DAMAGED_MAX` of them."""
+        self._mended = 0
+        self._latest_configuration = Index(0)
+        """Of the entries that were read; 0 when only a roll has it."""
 
     async def run(self) -> None:
         """Repair what can be repaired, and lift the quarantine when nothing bad is left.
@@ -40,76 +56,165 @@ class Repair:
         Raises `Unavailable` when something is left that nobody could give, and what reading and writing raise.
         """
         group = self._group
-        left: CorruptBatch | None = None
-        is_changed = True
-        while is_changed:
-            is_changed, met = False, group.damage_count
-            left = None
-            async for index, error in self._bad_entries():
-                if await self._mend(index):
-                    is_changed = True
-                else:
-                    left = left or error
-            if is_changed:
-                await self._sync()
-        if left is not None:
-            group.damage = left
+        await self._mend_known()
+        log, met = group.log, group.damage_count
+        generation, written = log.segments.generation, log.written_index
+        await self._look_through()
+        if self._mended:
+            await self._sync()
+        if self._left:
+            group.damage, group.damaged = self._left[0].error, tuple(self._left)
             if await self._trim_like_the_leader():
                 raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
-            raise Unavailable(f"no other replica has it yet: {left}")
-        if group.log.written_index < group.log.last_index or group.damage_count != met:
+            raise Unavailable(f"no other replica has it yet: {group.damage}")
+        is_cut = log.segments.generation != generation or log.written_index < written
+        if is_cut or group.damage_count != met:
             raise Unavailable("it changed meanwhile, and is looked at again")
+        self._lift()
+
+    def _lift(self) -> None:
+        group, driver = self._group, self._driver
         group.log.note_repaired()
-        known = configurations(group.log.segments, None, group.core.committed_index)
+        known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         group.core.restore_configurations(known)
-        _logger.warning("%s is repaired: %s", group.path, group.damage)
-        group.damage = None
+        _logger.warning("%s is repaired, %d entries: %s", group.path, self._mended, group.damage)
+        group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
-        self._driver.persister.settle_cut(group)
-        self._driver.mark_dirty(group)
+        driver.persister.settle_cut(group)
+        driver.mark_dirty(group)
 
-    async def _bad_entries(self) -> AsyncIterator[tuple[Index, CorruptBatch]]:
-        """Entries that fail their checks, in order; other work goes on in between."""
-        count = 0
-        for segment in self._group.log.segments.segments:
-            for index, error in self._walk(segment):
-                count += 1
-                if count % _SLICE_ENTRIES == 0:
-                    await asyncio.sleep(0)
-                if error is not None:
-                    yield index, error
+    # looking
 
-    def _walk(self, segment: Segment) -> Iterator[tuple[Index, CorruptBatch | None]]:
+    async def _mend_known(self) -> None:
+        """First of all what somebody stumbled over: others may want to read it."""
+        index = self._index_of(self._group.damage)
+        if index is not None and self._damage_at(index) is not None:
+            await self._mend(index)
+
+    def _index_of(self, damage: CorruptBatch | None) -> Index | None:
+        """The entry at the damaged position, by the rows; `None` when that is not in a segment of this log."""
+        segments = self._group.log.segments.segments
+        segment = next((each for each in segments if damage and each.files.log.path == damage.file), None)
+        if segment is None or damage is None:
+            return None
+        low, high = 0, segment.rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if segment.row(middle).position <= damage.position else (low, middle)
+        index = Index(segment.base_index + low)
+        return index if low < segment.rows and index <= self._group.log.written_index else None
+
+    def _damage_at(self, index: Index) -> CorruptBatch | None:
+        try:
+            self._group.log.segments.read_entries(index, index, 1)
+        except CorruptBatch as error:
+            return error
+        return None
+
+    async def _look_through(self) -> None:
+        """Read every entry, and mend the bad ones, or note the first that cannot be."""
+        segments = self._group.log.segments.segments
+        total, before = max(1, self._group.log.segments.size_bytes), 0
+        for segment in segments:
+            await self._look_through_one(segment, before, total)
+            before += segment.end_position
+
+    async def _look_through_one(self, segment: Segment, before: int, total: int) -> None:
+        loop, number = self._driver.loop, 0
+        while number < segment.rows:
+            began = loop.time()
+            number = await self._look_at(segment, number)
+            read = before + (segment.row(number).position if number < segment.rows else segment.end_position)
+            share = min(1.0, read / total)
+            self._group.repair_note = f"{self._mended} entries repaired, {share:.0%} of {total:,} bytes read"
+            await asyncio.sleep(min(loop.time() - began, _PAUSE_S_MAX))
+
+    async def _look_at(self, segment: Segment, first: int) -> int:
+        """Look at rows from `first` on, as many as a slice has; the row after the last one."""
+        group, size, number = self._group, 0, first
+        for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
+            index = Index(segment.base_index + number)
+            if index > group.log.written_index:
+                return segment.rows
+            if error is None:
+                self._note_configuration(index, batch)
+            elif not is_placed:
+                await self._rebuild_or_note(index, error)
+            elif not heal_row(segment, number) or self._damage_at(index) is not None:
+                await self._mend_or_note(index, error)
+            size += len(batch)
+            if number + 1 - first >= _SLICE_ENTRIES or size >= _SLICE_BYTES:
+                break
+        return number + 1
+
+    def _note_configuration(self, index: Index, batch: Buffer) -> None:
+        if is_control(batch) and read_control(batch)[0] is ControlKind.CONFIGURATION:
+            self._latest_configuration = max(index, self._latest_configuration)
+
+    # mending
+
+    async def _mend_or_note(self, index: Index, error: CorruptBatch) -> None:
+        if not await self._mend(index):
+            await self._rebuild_or_note(index, error)
+            return
+        for _, batch in self._group.log.segments.read_entries(index, index, 1):
+            self._note_configuration(index, batch)
+
+    async def _rebuild_or_note(self, index: Index, error: CorruptBatch) -> None:
+        """Nothing here says any more what the entry was. If it is committed, the leader has the one that it was."""
+        group, leader = self._group, self._group.core.leader
+        if index <= group.core.committed_index and leader is not None and leader != self._driver.me:
+            try:
+                asked = EntriesAsked(group.key, index, index, self._driver.config.transfer_chunk_bytes)
+                answer = await self._ask(leader.node_id, asked)
+                if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
+                    group.log.segments.rebuild_entry(index, answer.entries[0].batch)
+                    self._note_mended()
+                    self._note_configuration(index, answer.entries[0].batch)
+                    return
+            except (RaftlogError, OSError, TimeoutError) as refused:
+                _logger.info("%s: entry %s cannot be rebuilt: %s", group.path, index, refused)
+        self._note_left(index, error)
+
+    def _note_left(self, index: Index, error: CorruptBatch) -> None:
         segments = self._group.log.segments
-        for number, row, _, why in segments.walk(segment):
-            if segment.base_index + number > self._group.log.written_index:
-                return
-            is_bad = why is not None and not heal_row(segment, number)
-            yield Index(segment.base_index + number), segments.corrupt(segment, row, why or "") if is_bad else None
+        segment = segments.segment_of_index(index)
+        number = index - segment.base_index
+        end = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
+        if len(self._left) < DAMAGED_MAX:
+            self._left.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
+
+    def _note_mended(self) -> None:
+        self._driver.entries_repaired += 1
+        self._mended += 1
 
     async def _mend(self, index: Index) -> bool:
         """Ask one replica after the other for the entry; true when one of them had it."""
-        asked = EntriesAsked(self._group.key, index, index, self._driver.config.transfer_chunk_bytes)
-        timeout_s = self._driver.config.transfer_timeout_ms / 1000
+        group = self._group
+        asked = EntriesAsked(group.key, index, index, self._driver.config.transfer_chunk_bytes)
         for node in self._sources():
             try:
-                answer = await asyncio.wait_for(self._driver.transport.request(node, asked), timeout_s)
+                answer = await self._ask(node, asked)
                 if isinstance(answer, EntriesFound) and answer.entries and answer.entries[0].index == index:
-                    if index > self._group.log.written_index:
+                    if index > group.log.written_index:
                         return False
-                    self._group.log.segments.repair_batch(index, answer.entries[0].batch)
+                    group.log.segments.repair_batch(index, answer.entries[0].batch)
+                    self._note_mended()
                     return True
             except (RaftlogError, OSError, TimeoutError) as error:
-                _logger.info("%s: node %s could not give entry %s: %s", self._group.path, node, index, error)
+                _logger.info("%s: node %s could not give entry %s: %s", group.path, node, index, error)
         return False
+
+    async def _ask(self, node: NodeId, question: object) -> object:
+        async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
+            return await self._driver.transport.request(node, question)
 
     async def _trim_like_the_leader(self) -> bool:
         """Whether the leader's log begins above ours, so that nobody has to have what stands below any more."""
         group, leader = self._group, self._group.core.leader
         if leader is None or leader == self._driver.me:
             return False
-        timeout_s = self._driver.config.transfer_timeout_ms / 1000
-        found = await asyncio.wait_for(self._driver.transport.request(leader.node_id, LogAsked(group.key)), timeout_s)
+        found = await self._ask(leader.node_id, LogAsked(group.key))
         if not isinstance(found, LogFound) or found.boundary.index <= group.log.boundary.index:
             return False
         return group.trim_damaged(found.base_offset)

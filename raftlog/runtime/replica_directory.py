@@ -4,6 +4,7 @@
     {data_dir}/.raftlog/controller/         the same, of group 0
     {data_dir}/.raftlog/installing/{id}/    a log that is being fetched; takes the place of the old one as a whole
     {data_dir}/.raftlog/trash/{id}-{n}/     a removed or replaced log, until it is deleted
+    {data_dir}/.raftlog/damaged/{id}-{n}/   a log that was given up by an operator's order; kept
     {data_dir}/.raftlog/unknown/{name}-{n}/ a directory that stood where a replica had to be made; kept
 
 Directories are opened by the group id in their meta file, never by name. What is not known is left alone.
@@ -13,8 +14,8 @@ import logging
 import uuid
 from collections.abc import Iterator
 
-from raftlog.errors import FormatError
-from raftlog.storage.directory import CHECKPOINT, INTERNAL, internal, make_directory, read_meta, write_meta
+from raftlog.errors import FormatError, SmallFileDamaged
+from raftlog.storage.directory import CHECKPOINT, DAMAGED, INTERNAL, internal, make_directory, read_meta, write_meta
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.segment import open_for_reading
@@ -30,10 +31,22 @@ _UNKNOWN = "unknown"
 
 
 def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
-    """The paths of all replicas' directories below `data_dir`, by group id; raises `FormatError`."""
+    """The paths of all replicas' directories below `data_dir`, by group id.
+
+    A meta file that was lost or damaged is written again from a roll. Raises `FormatError`, `OSError`.
+    """
+    return _find(disk, data_dir, heals=True)
+
+
+def group_directories(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
+    """The same, and nothing is changed."""
+    return _find(disk, data_dir, heals=False)
+
+
+def _find(disk: Disk, data_dir: str, *, heals: bool) -> dict[uuid.UUID, str]:
     found: dict[uuid.UUID, str] = {}
     for path in _candidates(disk, data_dir):
-        group_id = _group_of(disk, path)
+        group_id = group_of(disk, path, heals=heals)
         if group_id is None:
             continue
         if group_id in found:
@@ -42,24 +55,40 @@ def find_replicas(disk: Disk, data_dir: str) -> dict[uuid.UUID, str]:
     return found
 
 
-def _group_of(disk: Disk, path: str) -> uuid.UUID | None:
-    """The group whose replica a directory is; a meta file that was lost is written again from the first roll."""
-    meta = read_meta(disk, path, REPLICA)
-    if meta is not None:
-        return uuid.UUID(meta["group_id"])
-    bases = segment_bases(disk, path)
-    if not bases:
-        return None
-    segment = open_for_reading(disk, path, bases[0])
+def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
+    """The group whose replica a directory is, by its meta file; where that is lost or damaged, by its first sound roll.
+
+    With `heals` the meta file is then written again. Raises `FormatError` for a directory of another kind or version.
+    """
+    why = "it is missing"
     try:
-        roll = read_roll(segment)
-    finally:
-        segment.close()
-    if roll is None or disk.exists(internal(path, CHECKPOINT)):
-        return None
-    _logger.warning("%s has lost its meta file; its first entry says that it belongs to group %s", path, roll.group_id)
-    make_replica_directory(disk, path, roll.group_id)
-    return roll.group_id
+        meta = read_meta(disk, path, REPLICA)
+        if meta is not None:
+            return uuid.UUID(meta["group_id"])
+    except SmallFileDamaged as error:
+        why = str(error)
+    if disk.exists(internal(path, CHECKPOINT)):
+        return None  # a log without a group
+    group_id = group_in_rolls(disk, path)
+    if group_id is not None and heals:
+        _logger.warning("the meta file of %s is written again, for group %s as its roll says: %s", path, group_id, why)
+        make_replica_directory(disk, path, group_id)
+    elif group_id is None and segment_bases(disk, path):
+        _logger.error("%s: nothing says to which group this directory belongs; it stays as it is: %s", path, why)
+    return group_id
+
+
+def group_in_rolls(disk: Disk, path: str) -> uuid.UUID | None:
+    """The group id in the first roll of the directory's segments that can be read."""
+    for base in segment_bases(disk, path):
+        segment = open_for_reading(disk, path, base)
+        try:
+            roll = read_roll(segment)
+        finally:
+            segment.close()
+        if roll is not None:
+            return roll.group_id
+    return None
 
 
 def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
@@ -114,6 +143,18 @@ def move_aside(disk: Disk, data_dir: str, path: str) -> str:
         number += 1
     disk.rename(path, target)
     disk.sync([], [path.rpartition("/")[0], unknown])
+    return target
+
+
+def keep_replica(disk: Disk, data_dir: str, path: str, group_id: uuid.UUID) -> str:
+    """Rename a replica's directory into `.raftlog/damaged/`, durably; it is kept for good. Returns its new path."""
+    damaged = internal(data_dir, DAMAGED)
+    make_directory(disk, damaged)
+    number = 0
+    while disk.exists(target := f"{damaged}/{group_id}-{number}"):
+        number += 1
+    disk.rename(path, target)
+    disk.sync([], [path.rpartition("/")[0], damaged])
     return target
 
 

@@ -38,8 +38,8 @@ class Rolling:
         """Whether the active segment is too old, or its files are too large for `size` bytes more and their row."""
         limits, active = self.limits, self._log.segments.active
         return (
-            active.end_position + self.ahead_bytes + size > limits.segment_bytes
-            or active.rows >= limits.segment_rows_max
+            active.end_position + self._log.unwritten_bytes + self.ahead_bytes + size > limits.segment_bytes
+            or active.rows + self._log.last_index - self._log.written_index >= limits.segment_rows_max
             or (limits.segment_ms is not None and wall_ms() - active.created_ms >= limits.segment_ms)
         )
 

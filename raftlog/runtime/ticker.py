@@ -5,13 +5,21 @@ A tick that comes late is one tick: whoever was held up must first read what arr
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum
+
+
+class Stall(Enum):
+    """What stood still, in words."""
+
+    LOOP = "its loop stood still"
+    DISK = "its disk stands still"
 
 
 class Ticker:
-    """Calls `tick(now)`; before that `stalled(why)` when something stood still for longer than `stall_s`."""
+    """Calls `tick(now)`; before that `stalled(what)` when something stood still for longer than `stall_s`."""
 
     def __init__(
-        self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[str], None]
+        self, tick_s: float, stall_s: float, tick: Callable[[float], None], stalled: Callable[[Stall], None]
     ) -> None:
         self._tick_s, self._stall_s = tick_s, stall_s
         self._tick, self._stalled = tick, stalled
@@ -39,9 +47,9 @@ class Ticker:
         now = self._loop.time()
         self._timer = self._loop.call_later(self._tick_s, self._run)
         if now - self._ticked_at > self._stall_s:
-            self._stalled("its loop stood still")
+            self._stalled(Stall.LOOP)
         elif now - self._moved_at > self._stall_s:
-            self._stalled("its disk stands still")
+            self._stalled(Stall.DISK)
             self._moved_at = now
         self._ticked_at = now
         self._tick(now)

@@ -4,14 +4,14 @@
 
 The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
 moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
-stays owed. Files that must stay for a while (the replica is quarantined, another one copies the log, a cut is on its
-way) are left over below the log start; they go with a later turn, or with a restart.
+stays owed. Files that must stay for a while (the replica is quarantined, a cut is on its way) are left over below the
+log start; they go with a later turn, or with a restart. Nothing stays for those who copy the log: they go on with what
+is left.
 
 Trim entries are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
 are looked for once, among the entries that were not known to be committed. Owned by a group.
 """
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from raftlog.errors import CorruptBatch, Unavailable
@@ -37,7 +37,6 @@ class Trimming:
         """Trim entries of the files were looked for up to here, as far as they were there when the log was opened."""
         self._is_repair = False
         """The newest trim takes damaged entries that nobody has any more."""
-        self._timer: asyncio.TimerHandle | None = None
         self.is_waiting = True
         """`go_on` may have something to do in the next turn."""
 
@@ -91,10 +90,6 @@ class Trimming:
         """The log was replaced by one that was fetched, whose start follows every trim up to `applied`."""
         self._looked_to = applied
 
-    def end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _look_into_files(self) -> None:
         """A damaged entry is looked at again once it is repaired; a later trim makes up for one that is lost so."""
         group, log = self._group, self._group.log
@@ -136,14 +131,7 @@ class Trimming:
         self.is_waiting = bool(self._owed) or self._looked_to < log.noted_from - 1 or log.has_leftovers
 
     def _may_drop(self, although_damaged: bool) -> bool:
-        """Whether nobody needs the files; when that is only a matter of time, a timer sees to it."""
+        """Whether the files are what the log says, and nobody is about to change them."""
         group = self._group
-        pinned_s = group.pinned_until - self._host.loop.time()
-        if pinned_s > 0 and self._timer is None:
-            self._timer = self._host.loop.call_later(pinned_s, self._unpinned)
         is_sound = group.damage is None or although_damaged
-        return pinned_s <= 0 and is_sound and not group.log.is_cut_waiting and not group.is_deaf
-
-    def _unpinned(self) -> None:
-        self._timer = None
-        self._host.mark_dirty(self._group)
+        return is_sound and not group.log.is_cut_waiting and not group.is_deaf

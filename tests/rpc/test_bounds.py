@@ -19,9 +19,10 @@ from raftlog.runtime.rpc.backoff import Backoff
 from raftlog.runtime.rpc.codec import TurnDecoder
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
-from raftlog.runtime.rpc.frame import FrameKind, FrameReader, joined
+from raftlog.runtime.rpc.frame import FrameKind, FrameReader, encode_frame, joined
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
+from raftlog.runtime.rpc.traffic import Flow
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from tests.rpc.messages import ME, append, heartbeat
 
@@ -51,7 +52,7 @@ def taken(queue: SendQueue) -> list[list[Envelope]]:
 
 
 def test_all_messages_of_a_turn_are_one_frame() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     sent = [heartbeat(1), append(2, 100), heartbeat(3)]
     queue.add_envelopes(sent[:1])
     queue.add_envelopes(sent[1:])
@@ -59,13 +60,13 @@ def test_all_messages_of_a_turn_are_one_frame() -> None:
 
 
 def test_the_oldest_heartbeats_go_first() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     beats = [heartbeat(number) for number in range(20)]
-    kept = [append(100, 2800), append(101, 2800)]
+    kept = [append(100, 2500), append(101, 2500)]
     queue.add_envelopes([*beats[:10], kept[0], *beats[10:]])
     queue.add_envelopes([kept[1]])
     assert queue.messages_dropped == 0
-    late = append(102, 1000)
+    late = append(102, 1200)
     queue.add_envelopes([late])
     left = [each for turn in taken(queue) for each in turn]
     assert 0 < queue.messages_dropped == len(beats) - sum(type(each.message) is Heartbeat for each in left)
@@ -76,7 +77,7 @@ def test_the_oldest_heartbeats_go_first() -> None:
 
 
 def test_without_heartbeats_the_new_message_is_dropped() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     old = [append(number, 3000) for number in range(2)]
     queue.add_envelopes(old)
     queue.add_envelopes([append(9, 3000)])
@@ -87,7 +88,7 @@ def test_without_heartbeats_the_new_message_is_dropped() -> None:
 
 
 def test_one_message_above_the_bound_travels_alone_and_one_above_a_frame_never() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     large = append(1, 30 * KIB)
     queue.add_envelopes([append(2, 70 * KIB)])
     assert queue.messages_dropped == 1
@@ -98,7 +99,7 @@ def test_one_message_above_the_bound_travels_alone_and_one_above_a_frame_never()
 
 
 def test_requests_are_taken_or_refused_but_never_dropped() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     assert queue.add_frame([bytes(5 * KIB)])
     assert not queue.add_frame([bytes(5 * KIB)])
     queue.add_envelopes([heartbeat(number) for number in range(1000)])
@@ -111,10 +112,10 @@ def test_requests_are_taken_or_refused_but_never_dropped() -> None:
 
 
 def test_only_the_newest_beat_is_sent() -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     queue.add_beat(ProcessBeat(DISK, 1, 1))
     queue.add_beat(ProcessBeat(DISK, 1, 2))
-    alone = SendQueue(SMALL)
+    alone = SendQueue(SMALL, Flow())
     alone.add_beat(ProcessBeat(DISK, 1, 2))
     assert queue.take(SMALL.turn_bytes) == alone.take(SMALL.turn_bytes)
 
@@ -122,7 +123,7 @@ def test_only_the_newest_beat_is_sent() -> None:
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(["beats", "append", "frame", "take"]), st.integers(1, 6000)), max_size=40))
 def test_the_queue_keeps_its_bound_and_its_count(steps: list[tuple[str, int]]) -> None:
-    queue = SendQueue(SMALL)
+    queue = SendQueue(SMALL, Flow())
     for step, number in steps:
         was_empty = queue.bytes == 0
         if step == "beats":
@@ -130,7 +131,7 @@ def test_the_queue_keeps_its_bound_and_its_count(steps: list[tuple[str, int]]) -
         elif step == "append":
             queue.add_envelopes([append(number, number)])
         elif step == "frame":
-            queue.add_frame([bytes(number)])
+            queue.add_frame(encode_frame(FrameKind.CALL, bytes(number)))
         elif queue:
             queue.take(SMALL.turn_bytes)
         assert queue.bytes >= 0

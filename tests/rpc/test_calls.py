@@ -21,10 +21,22 @@ from raftlog.errors import (
     RaftlogError,
     Unavailable,
 )
-from raftlog.raft import EntryId, ReplicaId
-from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound, StoredEntry
+from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
+from raftlog.records import build_batch
+from raftlog.runtime.bulk import (
+    AppendAsked,
+    AppendFound,
+    BulkRequest,
+    EntriesAsked,
+    EntriesFound,
+    LogAsked,
+    LogFound,
+    LogsPart,
+    StoredEntry,
+)
+from raftlog.runtime.control_entries import no_op_batch
 from raftlog.runtime.rpc import Answer, Call, NotConnected, RpcConfig
-from raftlog.runtime.rpc.bulk_codec import BulkRequest, answer_of, call_of, found_of, request_of
+from raftlog.runtime.rpc.bulk_codec import answer_of, call_of, found_of, request_of
 from raftlog.runtime.rpc.calls import decode_answer, decode_call, encode_answer, encode_call, encode_failure
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.failures import as_fields, from_fields
@@ -177,7 +189,7 @@ def over_the_wire(request: BulkRequest, found: LogFound | EntriesFound) -> tuple
 
 
 def test_bulk_questions_and_answers() -> None:
-    log = LogFound(EntryId(Index(6), Term(2)), Offset(10), Offset(12), Index(99))
+    log = LogFound(EntryId(Index(6), Term(2)), Offset(10), StoredEntry(Index(7), Term(3), b"a roll"))
     assert over_the_wire(LogAsked(GROUP), log) == (LogAsked(GROUP), log)
     asked = EntriesAsked(GROUP, Index(7), Index(9), 1000)
     found = EntriesFound(tuple(StoredEntry(Index(7 + at), Term(2), bytes(100 * at)) for at in range(3)))
@@ -185,9 +197,25 @@ def test_bulk_questions_and_answers() -> None:
     assert over_the_wire(asked, EntriesFound(())) == (asked, EntriesFound(()))
 
 
+def test_an_append_that_is_asked_for() -> None:
+    asked = AppendAsked(GROUP, Term(3), 1 << 40, EntryId(Index(6), Term(2)), 1000)
+    batches = [bytes(build_batch([b"x" * 10 * at])) for at in range(1, 4)]
+    data = [Entry(Index(7 + at), Term(2), EntryKind.DATA, len(batch), batch) for at, batch in enumerate(batches)]
+    no_op = bytes(no_op_batch(1_000))
+    entries = (*data, Entry(Index(10), Term(3), EntryKind.NO_OP, len(no_op), no_op))
+    for found in (AppendFound(Index(9), Index(12), entries), AppendFound(Index(9), Index(9), ()), LogsPart()):
+        assert over_the_wire(asked, found) == (asked, found)
+
+
 @pytest.mark.parametrize(
     "call",
-    [Call("bulk.log", b"short"), Call("bulk.log"), Call("bulk.entries", [GROUP, 1, 2]), Call("bulk.entries", GROUP)],
+    [
+        Call("bulk.log", b"short"),
+        Call("bulk.log"),
+        Call("bulk.entries", [GROUP, 1, 2]),
+        Call("bulk.entries", GROUP),
+        Call("bulk.append", [GROUP, 1, 2, 3, 4]),
+    ],
 )
 def test_bulk_questions_that_cannot_be_read(call: Call) -> None:
     with pytest.raises(BadFrame):
@@ -204,3 +232,9 @@ def test_answers_to_another_question(answer: Answer) -> None:
         found_of(LogAsked(GROUP), answer)
     with pytest.raises(FormatError):
         found_of(EntriesAsked(GROUP, Index(1), Index(2), 3), answer)
+
+
+@pytest.mark.parametrize("answer", [Answer([1, 2]), Answer([1, 2, bytes(4)]), Answer([1, 2, bytes(4)], (b"no batch",))])
+def test_answers_that_are_no_append(answer: Answer) -> None:
+    with pytest.raises(FormatError):
+        found_of(AppendAsked(GROUP, Term(3), 1, EntryId(Index(6), Term(2)), 1000), answer)

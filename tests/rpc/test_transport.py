@@ -76,7 +76,7 @@ async def test_requests_and_answers() -> None:
 async def test_bulk_questions_go_over_their_own_connection() -> None:
     asked = EntriesAsked(GROUP, Index(4), Index(9), MIB)
     found = EntriesFound((StoredEntry(Index(4), Term(1), bytes(MIB)), StoredEntry(Index(5), Term(1), b"x")))
-    log = LogFound(EntryId(Index(3), Term(1)), Offset(10), Offset(10), Index(9))
+    log = LogFound(EntryId(Index(3), Term(1)), Offset(10), StoredEntry(Index(4), Term(1), b"a roll"))
 
     async def serve(node: NodeId, request: object) -> object:
         assert node == 1

@@ -1,5 +1,6 @@
 """Section 15 of docs/FORMATS.md against the code: frames, handshake, Raft messages, errors."""
 
+import struct
 import uuid
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
@@ -7,12 +8,10 @@ from crc32c import crc32c
 
 from raftlog.errors import NotLeader
 from raftlog.raft import ReplicaId
-from raftlog.raft.messages import AppendRequest
+from raftlog.raft.messages import Heartbeat
 from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Reason, Refusal, RpcConfig
 from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
-from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat
-from raftlog.runtime.rpc.columns import Column, Flag, Number, OptionalIdentity, OptionalNumber
-from raftlog.runtime.rpc.columns import Identity as IdColumn
+from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat, encode_turn
 from raftlog.runtime.rpc.failures import _FIELDS
 from raftlog.runtime.rpc.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
 from raftlog.runtime.rpc.handshake import (
@@ -24,13 +23,14 @@ from raftlog.runtime.rpc.handshake import (
     encode_hello,
     encode_refusal,
 )
-from raftlog.runtime.transport import ProcessBeat
-from raftlog.types import Buffer, NodeId
+from raftlog.runtime.transport import Envelope, ProcessBeat
+from raftlog.types import Buffer, Index, NodeId, Term
 from tests.layouts import DOCUMENT, layout, table_after
 
 CONFIG = RpcConfig()
 DISK = uuid.UUID(int=7)
 SECTION = DOCUMENT.split("## 15. ")[1]
+CODES = {"int32": "i", "int64": "q", "bool": "?", "uint32": "I"}
 
 
 def read(frame: list[Buffer]) -> tuple[FrameKind, list[object], bytes]:
@@ -98,36 +98,23 @@ def test_errors_with_arguments_are_those_of_the_code() -> None:
     assert documented == {error.__name__: ", ".join(name for name, _ in fields) for error, fields in _FIELDS.items()}
 
 
-def name_of(column: Column) -> str:
-    """What the document calls a column."""
-    match column:
-        case Number():
-            return "term" if column.pack([1]) == [b"\0\0\0\1"] else "number"
-        case OptionalNumber():
-            return "number?"
-        case Flag():
-            return "flag"
-        case OptionalIdentity():
-            return "id?"
-        case _:
-            assert isinstance(column, IdColumn)
-            return "id"
-
-
 def test_raft_messages_are_those_of_the_code() -> None:
+    head = SECTION.split("| field | type | |\n|---|---|---|\n")[1].split("\n\n")[0]
+    shapes = {cells[2].strip(): cells[1].strip() for cells in (line.split("|") for line in head.splitlines())}
+    shapes = {"".join(CODES[part.strip()] for part in types.split(",")): name for types, name in shapes.items()}
     documented = {int(cells[0]): (cells[1], cells[2]) for cells in table_after("raft messages")}
     expected = {}
     for each in _LAYOUTS:
-        fields = [name for name in each.type._fields[2:] if name != "entries"]
-        named = zip(map(name_of, each.columns), fields, strict=True)
-        text = ", ".join(kind if kind == field == "term" else f"{kind} {field}" for kind, field in named)
-        end = "; then the entries" if each.type is AppendRequest else ""
-        expected[each.code] = (each.type.__name__, text + end)
+        named = zip((shapes[shape] for shape in each.shapes), each.type._fields[2:], strict=True)
+        text = ", ".join(kind if kind == field else f"{kind} {field}" for kind, field in named)
+        expected[each.code] = (each.type.__name__, text)
     assert documented == expected
 
 
-def test_columns_have_the_byte_strings_of_the_table() -> None:
-    head = SECTION.split("| column | byte strings | |\n|---|---|---|\n")[1].split("\n\n")[0]
-    documented = {cells[1].strip(): int(cells[2]) for cells in (line.split("|") for line in head.splitlines())}
-    known = {name_of(column): column.parts for each in _LAYOUTS for column in each.columns}
-    assert documented == known
+def test_a_row_by_the_table_alone() -> None:
+    group = bytes(range(16))
+    me, you = ReplicaId(NodeId(3), DISK), ReplicaId(NodeId(4), uuid.UUID(int=8))
+    beat = Heartbeat(me, you, Term(5), 6, Index(7))
+    data = b"".join(encode_turn([Envelope(group, beat)]))[HEAD_SIZE:]
+    replicas = struct.pack(">Hq16sq16s", 2, 3, DISK.bytes, 4, you.disk_uuid.bytes)
+    assert data == replicas + struct.pack(">B16sHHiqq?qi?", 3, group, 0, 1, 5, 6, 7, False, 0, 0, False)

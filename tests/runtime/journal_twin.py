@@ -108,7 +108,7 @@ class Replica:
                 self.mark = Mark.CREATED if isinstance(operation, Created) else self.mark
             case Removed():
                 self.entries, self.mark, self.log_start = {}, Mark.REMOVED, 0
-                self.configuration_index, self.voting_position = 0, None
+                self.configuration_index = 0
             case VotingPosition():
                 self.voting_position = (operation.index, operation.term) if operation.index else None
             case Known():

@@ -7,6 +7,7 @@ import pytest
 
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
+from raftlog.runtime.disk_room import DiskRoom
 from tests.runtime.drivers import GROUP, SMALL, World
 
 
@@ -218,6 +219,9 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
         world.run(3)
         refused = [future for future in futures if future.done() and isinstance(future.exception(), StorageFull)]
         assert refused
+        answered = [future for future in futures if future.done() and future.exception() is None]
+        assert world.group(leader).log.written_index < world.group(leader).core.committed_index
+        assert len(world.values(leader)) == 5 + len(answered)  # those too that wait for room in the files
         for disk in world.disks:
             disk.capacity_bytes = None
         world.run_until(lambda: all(future.done() for future in futures))
@@ -280,6 +284,35 @@ def test_a_removed_group_is_gone_after_a_restart() -> None:
         assert not world.drivers[follower].groups
 
 
+@pytest.mark.parametrize("checkpoint_s", [0.1, 5.0])
+def test_whoever_was_let_go_and_is_taken_in_again_elects_nobody_who_lacks_what_it_held(checkpoint_s: float) -> None:
+    with World(4, voters=3) as world:
+        leader = world.leader()
+        gone, behind = (number for number in (1, 2, 3) if number != leader)
+        world.fill(leader, 3)
+        world.crash(behind)
+        core = world.group(leader).core
+        world.do(4, lambda: world.drivers[4].join_group(GROUP))
+        wanted = tuple(sorted(world.ids[number - 1] for number in (leader, behind, 4)))
+        change = ConfigurationChange(wanted, (), core.configuration.index)
+        world.do(leader, lambda: world.group(leader).change_members(change))
+        world.run_until(lambda: core.configuration.voters == wanted and not core.configuration.is_joint)
+        world.commit(leader, b"held by the new members")
+        world.do(gone, lambda: world.drivers[gone].remove_group(GROUP.bytes))
+        world.run(checkpoint_s)
+        world.crash(gone)
+        world.start(gone)
+        world.do(gone, lambda: world.drivers[gone].join_group(GROUP))
+        world.crash(leader)
+        world.crash(4)
+        world.start(behind)  # it goes by the old members, of which it makes a majority with the one that was let go
+        world.run(20)
+        assert world.group(behind).core.role is not Role.LEADER
+        world.start(4)
+        world.commit(world.leader(), b"afterwards")
+        assert world.values(world.leader())[-2:] == [b"held by the new members", b"afterwards"]
+
+
 def test_a_read_index_on_a_follower_covers_what_was_acknowledged() -> None:
     with World() as world:
         leader = world.leader()
@@ -300,6 +333,76 @@ def test_a_stalled_disk_moves_leadership_on() -> None:
         world.propose(leader, b"waits")
         world.run_until(lambda: world.leader() != leader)
         world.commit(world.leader(), b"goes on")
+
+
+def test_what_others_commit_is_answered_though_the_own_disk_stands_still() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        disk = world.disks[leader - 1]
+        complete, disk.complete_next = disk.complete_next, lambda: False  # type: ignore[method-assign]
+        future = world.propose(leader, b"taken before")
+        world.run_until(future.done)
+        assert world.leader() != leader
+        done = future.result()
+        assert world.group(leader).high_watermark < done.next_offset, "it is not durable where it was proposed"
+        disk.complete_next = complete  # type: ignore[method-assign]
+        world.do(leader, complete)
+        world.converge()
+        assert world.values(leader)[-1] == b"taken before"
+
+
+def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 60)
+        world.converge()
+        for driver in world.drivers.values():
+            driver.room = DiskRoom(driver.disk, driver.data_dir, 10_000)
+        for disk in world.disks:
+            disk.capacity_bytes = 1 << 40
+            disk.capacity_bytes -= disk.free_bytes("/data") - 9_000
+        world.run(0.5)
+        refused = world.propose(leader, b"refused")
+        assert isinstance(refused.exception(), StorageFull)
+        group = world.group(leader)
+        assert len(group.log.segments.segments) > 1
+        (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
+        world.run_until(trimmed.done)  # type: ignore[attr-defined]
+        assert trimmed.exception() is None  # type: ignore[attr-defined]
+        world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
+        for disk in world.disks:
+            disk.capacity_bytes = None
+        world.run(0.5)
+        world.commit(leader, b"goes on")
+        world.converge()
+
+
+def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 5)
+        for disk in world.disks:
+            disk.capacity_bytes = 1 << 40
+            disk.capacity_bytes -= disk.free_bytes("/data") - 300
+        futures = [world.propose(leader, b"%d" % number + bytes(900)) for number in range(12)]
+        world.run(1)
+        assert any(world.group(number).is_disk_full for number in (1, 2, 3))
+        for _ in range(200):
+            for number in (1, 2, 3):
+                world.do(number, lambda number=number: world.group(number).give_leadership_up("once more"))
+            world.run(1)
+            assert not world.failures
+            if all(driver.journal.is_reserve_low for driver in world.drivers.values()):
+                break
+        assert any(driver.journal.is_reserve_low for driver in world.drivers.values()), "the test is too short"
+        for disk in world.disks:
+            disk.capacity_bytes = None
+        world.run_until(lambda: all(future.done() for future in futures))
+        world.commit(world.leader(), b"afterwards")
+        world.converge()
+        assert world.files(1) == world.files(2) == world.files(3)
+        assert not world.failures
 
 
 def test_what_was_durable_before_it_could_be_written_is_readable() -> None:

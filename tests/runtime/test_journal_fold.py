@@ -112,7 +112,7 @@ def test_a_configuration_that_stands_in_a_roll_only_is_known_whatever_is_cut() -
         ((Cut(ONE, Index(1)), Install(ONE, Offset(0), END)), LOST),
         ((VotingPosition(ONE, Index(4), Term(2)),), LostEnd(Index(4), Term(2))),
         ((VotingPosition(ONE, Index(0), Term(0)),), None),
-        ((Removed(ONE),), None),
+        ((Removed(ONE), Created(ONE, Offset(0), None)), LOST),
     ],
 )
 def test_a_voting_position_stays_until_it_is_lifted(

@@ -290,7 +290,7 @@ class Fold:
             group.mark = Mark.CREATED if kind == Kind.CREATED else group.mark
         elif kind == Kind.REMOVED:
             group.restart_at(None, 0, Index(0))
-            group.mark, group.voting_position, group.commit_hint = Mark.REMOVED, None, Index(0)
+            group.mark, group.commit_hint = Mark.REMOVED, Index(0)
         elif kind == Kind.VOTING_POSITION:
             group.voting_position = decode_lost_end(a, b)
         elif kind == Kind.COMMIT_HINT:

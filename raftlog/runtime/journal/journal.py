@@ -347,6 +347,17 @@ class Journal:
         room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
         return self.live_bytes >= self.config.checkpoint_bytes or room <= self._reserve_blocks
 
+    @property
+    def is_reserve_low(self) -> bool:
+        """Less is left of the reserve than a checkpoint may need: whoever goes on appending ends the journal."""
+        room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
+        return room <= self._reserve_blocks // 2
+
+    def make_reserve(self) -> None:
+        """Look for the room that the reserve should have, if the disk has any by now."""
+        if self.failure is None and not self._is_writing:
+            self._prepare_files()
+
     def begin_checkpoint(self, states: Iterable[GroupState]) -> JournalSequence:
         """Journal every group's state as it is after all operations taken so far, in memory until the next `flush`.
 

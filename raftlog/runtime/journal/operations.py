@@ -135,7 +135,7 @@ class Created(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The group was removed from this disk; its term and vote stay."""
+    """The group was removed from this disk; its term, its vote and its voting position stay."""
 
     group: GroupKey
 
@@ -150,7 +150,7 @@ class CommitHint(NamedTuple):
 class VotingPosition(NamedTuple):
     """The group votes by this id of a lost entry. `a` index, `b` term; index 0 and term 0: by its log again.
 
-    It stays through checkpoints, cuts and installations, until another one or `Removed`.
+    It stays through checkpoints, cuts, installations and removals, until another one.
     """
 
     group: GroupKey

@@ -12,6 +12,7 @@ from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.peer import ChannelStatus
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
 from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, load_tls
+from raftlog.runtime.rpc.traffic import TrafficTotals
 
 __all__ = [
     "Answer",
@@ -33,5 +34,6 @@ __all__ = [
     "TcpTransport",
     "TlsContexts",
     "TlsFiles",
+    "TrafficTotals",
     "load_tls",
 ]

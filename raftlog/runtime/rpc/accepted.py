@@ -8,6 +8,7 @@ Only peers are listened to. Raft messages must come from the node that introduce
 
 import asyncio
 import logging
+from functools import partial
 from typing import Protocol
 
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat
@@ -24,6 +25,7 @@ from raftlog.runtime.rpc.handshake import (
     decode_refusal,
     encode_hello,
     encode_refusal,
+    is_outsider,
     judge,
 )
 from raftlog.runtime.rpc.serving import Serving
@@ -61,6 +63,8 @@ class Accepted:
         self._decoder = TurnDecoder()
         self._writer: Writer | None = None
         self._serving: Serving | None = None
+        self._is_noted = False
+        """The memory counts it among the connections that stand."""
 
     def end(self) -> None:
         """The process stops: write what waits, and close."""
@@ -80,16 +84,22 @@ class Accepted:
             self._introduce(frame)
             return
         node = self.hello.identity.node_id
+        received = self._endpoint.traffic[self.hello.channel].received
+        received.bytes += frame.size
         if frame.kind is FrameKind.TURN:
-            self._endpoint.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, node))
+            envelopes = self._decoder.decode(frame.body, frame.payload, node)
+            received.note_messages(envelopes)
+            self._endpoint.on_envelopes(node, envelopes)
         elif frame.kind is FrameKind.BEAT:
             beat = decode_beat(frame.body)
             if beat.disk_uuid != self.hello.identity.disk_uuid:
                 raise BadFrame(f"node {node} sends a heartbeat of another disk than it introduced itself with")
+            received.note_frame(frame.kind)
             self._endpoint.memory.note_beat(self.hello, beat)
             self._endpoint.on_beat(node, beat)
         elif frame.kind is FrameKind.CALL:
             assert self._serving is not None, f"a request of node {node} before its handshake"
+            received.note_frame(frame.kind)
             self._serving.take(frame)
         else:
             refusal = decode_refusal(frame.body)
@@ -108,7 +118,7 @@ class Accepted:
         endpoint = self._endpoint
         if self._writer is not None:
             self._writer.end()
-        if self.hello is not None:
+        if self.hello is not None and self._is_noted:
             endpoint.memory.note_disconnected(self.hello)
         if isinstance(error, HandshakeRefused) and error.reason == Reason.SELF:
             return
@@ -125,7 +135,8 @@ class Accepted:
         theirs = decode_hello(frame.body)
         endpoint, peer = self._endpoint, theirs.identity
         ours = endpoint.hello(theirs.channel)
-        refusal = judge(ours, theirs, endpoint.memory.recall(peer.node_id, peer.disk_uuid))
+        known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
+        refusal = judge(ours, theirs, known)
         if refusal is not None:
             self._refuse(refusal)
             return
@@ -137,9 +148,20 @@ class Accepted:
             probe_s = endpoint.config.probe_timeout_ms / 1000
             self._timer = endpoint.loop.call_later(probe_s, self.connection.abort)
         self.hello = theirs
-        self._writer = Writer(endpoint.loop, endpoint.config, self.connection, endpoint.budget(theirs.channel))
-        self._serving = Serving(endpoint, peer.node_id, self._writer)
-        endpoint.memory.note_connected(theirs)
+        self._writer = Writer(
+            endpoint.loop,
+            endpoint.config,
+            self.connection,
+            endpoint.budget(theirs.channel),
+            endpoint.traffic[theirs.channel].sent,
+        )
+        if theirs.channel is Channel.PROBE:
+            self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve_probe, peer))
+        else:
+            self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
+        self._is_noted = not is_outsider(theirs, known)
+        if self._is_noted:
+            endpoint.memory.note_connected(theirs)
         self._registry.promote(self)
         level = logging.DEBUG if theirs.channel is Channel.PROBE else logging.INFO
         _logger.log(

@@ -14,6 +14,7 @@ from raftlog.runtime.rpc.frame import FrameBound, FrameKind
 from raftlog.runtime.rpc.handshake import LIFE_SIZE, PROTOCOL_VERSION, Channel, Hello, Identity, Refusal
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.throttle import TokenBucket
+from raftlog.runtime.rpc.traffic import Traffic
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import NodeId
 
@@ -43,10 +44,14 @@ class Endpoint:
         self.on_connection: Callable[[NodeId, Channel, bool], None] = _ignore
         self.on_refused: Callable[[Refusal], None] = _ignore
         self.serve: Callable[[NodeId, object], Awaitable[object]] = _serve_nothing
+        self.serve_probe: Callable[[Identity, object], Awaitable[object]] = lambda peer, request: self.serve(
+            peer.node_id, request
+        )
         self.tasks: dict[asyncio.Task[None], None] = {}
         """Requests being served, also those whose connection is gone."""
         self._identity = identity
         self._life = random.randbytes(LIFE_SIZE)
+        self.traffic = {channel: Traffic() for channel in Channel}
         self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
 
     def hello(self, channel: Channel) -> Hello:

@@ -1,4 +1,4 @@
-"""Entries inside appends: their numbers in columns, their batches as they are, one after another in the payload.
+"""Entries inside appends: term and size of each behind the append's row, their batches as they are in the payload.
 
     index of an entry = that of its message's `previous` + 1 + its place     (so it does not travel)
     sizes of all entries of a frame = size of its payload
@@ -7,60 +7,86 @@ A batch is opaque but for one bit: control batches are read, because the core mu
 is sound is the driver's question (`raftlog.runtime.admission`).
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, islice, repeat
+import struct
+from collections.abc import Sequence
+from itertools import accumulate, chain
 from typing import Any, Final
 
 from raftlog.errors import RaftlogError
-from raftlog.raft import Entry, EntryId, EntryKind
+from raftlog.raft import Entry, EntryKind
+from raftlog.raft.messages import AppendRequest
 from raftlog.records import HEADER_SIZE
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.control_entries import entry_of
-from raftlog.runtime.rpc.columns import pack_numbers, rows, unpack_numbers
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer
 
-PARTS: Final = 3
+_ENTRY = struct.Struct(">iI")
+ENTRY_BYTES: Final = _ENTRY.size
+"""What an entry takes besides its batch."""
 _ATTRIBUTES_LOW: Final = 22
 
 
-def pack_entries(
-    previous: Sequence[EntryId], entries_of: Sequence[Sequence[Entry]]
-) -> tuple[list[bytes], Sequence[Buffer]]:
-    """The columns and the batches of the entries of several messages."""
-    counts = list(map(len, entries_of))
-    entries = list(chain.from_iterable(entries_of))
-    indices: Sequence[int] = ()
-    terms: Sequence[int] = ()
-    batches: Sequence[Buffer] = ()
-    if entries:
-        indices, terms, _, _, batches, _ = zip(*entries, strict=True)
-    assert list(indices) == list(_indices(previous, counts)), f"entries that do not follow {previous}: {indices}"
-    sizes = list(map(len, batches))
-    return [pack_numbers("I", counts), pack_numbers("i", terms), pack_numbers("I", sizes)], batches
+def pack_entries(append: AppendRequest, rows: list[bytes], payload: list[Buffer]) -> None:
+    """Put the entries of an append behind its row, and their batches behind the payload."""
+    index = append.previous.index
+    for entry in append.entries:
+        index += 1  # type: ignore[assignment]  # still one
+        assert entry.index == index, f"entry {entry.index} where {index} follows {append.previous}"
+        batch = entry.payload
+        rows.append(_ENTRY.pack(entry.term, len(batch)))
+        payload.append(batch)
 
 
-def unpack_entries(
-    parts: Sequence[Any], previous: Iterable[EntryId], count: int, payload: bytes | memoryview
-) -> Iterable[tuple[Entry, ...]]:
-    """The entries of `count` messages; raises `BadFrame`."""
-    counts = unpack_numbers("I", parts[0], count)
-    total = sum(counts)
-    if total > len(payload) // HEADER_SIZE:
-        raise BadFrame(f"{total} entries in a payload of {len(payload)} bytes")
-    terms, sizes = unpack_numbers("i", parts[1], total), unpack_numbers("I", parts[2], total)
-    if total and min(sizes) < HEADER_SIZE:
-        raise BadFrame(f"an entry of {min(sizes)} bytes is no batch")
-    batches = slices(payload, sizes)
-    fields = zip(_indices(previous, counts), terms, repeat(EntryKind.DATA), sizes, batches, repeat(None), strict=False)
-    entries: list[Entry] = list(rows(Entry, fields))
-    for at, batch in enumerate(batches):
-        if batch[_ATTRIBUTES_LOW] & CONTROL_BIT:
-            entries[at] = _control_entry(entries[at])
-    if total == count and max(counts, default=1) == 1:
-        return zip(entries, strict=True)
-    rest = iter(entries)
-    return [tuple(islice(rest, length)) for length in counts]
+class EntriesReader:
+    """The batches of a payload, cut off one after another.
+
+    What is kept of a payload must not keep all of it alive: a batch is a view only when it is at least half of it,
+    otherwise a copy. So memory in use is at most twice what the batches hold.
+    """
+
+    def __init__(self, payload: bytes | memoryview) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def take(self, body: Buffer, at: int, previous: int, count: int) -> tuple[Entry, ...]:
+        """The next `count` entries, whose terms and sizes stand at `at`; the first follows index `previous`.
+
+        Whether a batch is sound is the driver's question (`raftlog.runtime.admission`); only control batches are read,
+        because the core must know configurations.
+        """
+        stop = at + count * ENTRY_BYTES
+        if stop > len(body):
+            raise BadFrame(f"{count} entries in a body of {len(body)} bytes")
+        payload, start, index = self._payload, self._at, previous
+        size_kept = len(payload) // 2  # of a payload that is not bytes, a smaller batch is copied
+        entries = []
+        for term, size in _ENTRY.iter_unpack(body[at:stop]):
+            index += 1
+            batch = payload[start : start + size]
+            if size < HEADER_SIZE or term < 0 or len(batch) != size:
+                raise BadFrame(f"entry {index} of term {term} and {size} bytes, {start} bytes into {len(payload)}")
+            start += size
+            if size < size_kept and type(batch) is not bytes:
+                batch = bytes(batch)
+            if batch[_ATTRIBUTES_LOW] & CONTROL_BIT:
+                entries.append(_control_entry(index, term, batch))
+            else:
+                entries.append(Entry(index, term, EntryKind.DATA, size, batch))  # type: ignore[arg-type]  # checked
+        self._at = start
+        return tuple(entries)
+
+    def end(self) -> None:
+        """Everything was taken."""
+        if self._at != len(self._payload):
+            raise BadFrame(f"a payload of {len(self._payload)} bytes, of which {self._at} are entries")
+
+
+def _control_entry(index: Any, term: Any, batch: Buffer) -> Entry:
+    try:
+        return entry_of(index, term, batch)
+    except (RaftlogError, ValueError, IndexError, struct.error) as error:
+        raise BadFrame(f"entry {index} is a control batch that cannot be read: {error}") from None
 
 
 def slices(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | memoryview]:
@@ -80,16 +106,3 @@ def slices(payload: bytes | memoryview, sizes: Sequence[int]) -> list[bytes | me
         return [payload[span] for span in spans]
     pieces = [payload[span] for span in spans]
     return [piece if 2 * len(piece) >= size else bytes(piece) for piece in pieces]
-
-
-def _indices(previous: Iterable[EntryId], counts: Iterable[int]) -> Iterable[int]:
-    return chain.from_iterable(
-        range(before.index + 1, before.index + 1 + count) for before, count in zip(previous, counts, strict=True)
-    )
-
-
-def _control_entry(entry: Entry) -> Entry:
-    try:
-        return entry_of(entry.index, entry.term, entry.payload)
-    except (RaftlogError, ValueError, IndexError) as error:
-        raise BadFrame(f"entry {entry.index} is a control batch that cannot be read: {error}") from None

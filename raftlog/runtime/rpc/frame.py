@@ -2,10 +2,10 @@
 
     position  size  field
            0     4  magic "RLOG"
-           4     1  version of this layout (1)
+           4     1  version of this layout (2)
            5     1  kind
            6     2  zero
-           8     4  body length: one msgpack value
+           8     4  body length: one msgpack value, or rows
           12     4  payload length: bytes that belong to the body, one after another
           16     4  CRC-32C of positions 0 to 15, body and payload
           20        body, payload
@@ -26,11 +26,12 @@ from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.types import Buffer
 
 MAGIC: Final = b"RLOG"
-FRAME_VERSION: Final = 1
+FRAME_VERSION: Final = 2
 _HEAD = struct.Struct(">4sBBHII")
 _CRC = struct.Struct(">I")
 CHECKED_SIZE: Final = _HEAD.size
 HEAD_SIZE: Final = _HEAD.size + _CRC.size
+_KIND_AT: Final = 5
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Buffers up to this size are copied together: that is cheaper than one more element of a gathered write."""
 
@@ -61,6 +62,11 @@ class Frame(NamedTuple):
     body: memoryview
     payload: bytes | memoryview
 
+    @property
+    def size(self) -> int:
+        """Its bytes on the connection."""
+        return HEAD_SIZE + len(self.body) + len(self.payload)
+
 
 def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -> list[Buffer]:
     """Head, body and payload as buffers to write one after another; large pieces of payload are passed through."""
@@ -71,6 +77,11 @@ def encode_frame(kind: FrameKind, body: bytes, payload: Sequence[Buffer] = ()) -
     for piece in pieces:
         crc = crc32c(piece, crc)
     return [head + _CRC.pack(crc), *pieces]
+
+
+def kind_of(frame: Sequence[Buffer]) -> int:
+    """What `encode_frame` made this of."""
+    return frame[0][_KIND_AT]
 
 
 def joined(buffers: Iterable[Buffer]) -> list[Buffer]:

@@ -9,6 +9,9 @@ A refusal is sent to the other side before the connection closes, in words that 
 frames is fixed for all versions, so that processes of different versions can tell each other that they do not fit.
 Pure: what is remembered of a peer is handed in (`memory`). Called by connections.
 
+Whoever comes with another disk than the one that its node id has may only probe: to ask to be taken in its place. The
+owner of the transport says what a probe is answered; nothing of Raft comes over one.
+
 A disk's past only grows: epoch and sequence of a handshake are never below those that anybody saw from that disk. One
 life of a process has one epoch; the sequence that it states in its connections may be overtaken by its heartbeats, so
 within one life it is not judged.
@@ -83,6 +86,7 @@ class Reason(IntEnum):
     WRONG_CHANNEL = 11
     SELF = 12
     """The address leads to the process that connects."""
+    RETIRED_DISK = 13
     UNKNOWN = 255
 
 
@@ -100,6 +104,7 @@ class KnownPeer(NamedTuple):
 
     `assigned_disk` is what the cluster's metadata says, `live_disk` that of a connection which stands now; both belong
     to the node id. Epoch, sequence and life belong to the disk; `life` is None when it was not met since our start.
+    `is_retired`: the disk was removed from the cluster or replaced, for ever.
     """
 
     assigned_disk: UUID | None = None
@@ -107,6 +112,12 @@ class KnownPeer(NamedTuple):
     boot_epoch: int = 0
     journal_sequence: int = 0
     life: bytes | None = None
+    is_retired: bool = False
+
+
+def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
+    """A probe of a process whose node id has another disk: it may ask to be taken in its place, and nothing else."""
+    return theirs.channel is Channel.PROBE and known.assigned_disk not in (None, theirs.identity.disk_uuid)
 
 
 def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> Refusal | None:
@@ -114,7 +125,8 @@ def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | 
     refusal = (
         _judge_versions(ours, theirs)
         or _judge_life(ours, theirs)
-        or _judge_names(ours, theirs, known, expected_node)
+        or _judge_names(ours, theirs, expected_node)
+        or _judge_disk(theirs, known)
         or _judge_past(theirs, known)
     )
     if refusal is None:
@@ -148,7 +160,7 @@ def _judge_versions(ours: Hello, theirs: Hello) -> Refusal | None:
     return None
 
 
-def _judge_names(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None) -> Refusal | None:
+def _judge_names(ours: Hello, theirs: Hello, expected_node: NodeId | None) -> Refusal | None:
     me, peer = ours.identity, theirs.identity
     if None not in (me.cluster_id, peer.cluster_id) and me.cluster_id != peer.cluster_id:
         return Refusal(
@@ -168,12 +180,25 @@ def _judge_names(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: No
             f"node {expected_node} was expected at this address, and node {peer.node_id} is there: "
             "correct the advertised RPC address of one of them",
         )
+    return None
+
+
+def _judge_disk(theirs: Hello, known: KnownPeer) -> Refusal | None:
+    peer = theirs.identity
+    if known.is_retired:
+        return Refusal(
+            Reason.RETIRED_DISK,
+            f"disk {peer.disk_uuid} of node {peer.node_id} was replaced or removed: it takes no part in this cluster "
+            "any more; stop this process if another one has its place",
+        )
+    if is_outsider(theirs, known):
+        return None
     if known.assigned_disk not in (None, peer.disk_uuid):
         return Refusal(
             Reason.WRONG_DISK,
             f"node {peer.node_id} has the disk {known.assigned_disk} in this cluster and comes with the disk "
-            f"{peer.disk_uuid}: give a second process another node id; if its disk was replaced, "
-            "remove the old one from the cluster first",
+            f"{peer.disk_uuid}: give a second process another node id; a disk that replaces the other one is let in "
+            "once the controller has taken it",
         )
     if known.live_disk not in (None, peer.disk_uuid):
         return Refusal(

@@ -6,6 +6,7 @@ In memory here: the owner takes `records()` at its checkpoints and gives them ba
 disk a node has is decided elsewhere (cluster metadata) and told by `assign_disk`. Called by connections.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -39,14 +40,26 @@ class PeerMemory:
         self._assigned: dict[NodeId, UUID] = {}
         self._live: dict[NodeId, list[UUID]] = {}
         """An element for each connection that stands."""
+        self.is_retired: Callable[[UUID], bool] = lambda disk_uuid: False
+        """Whether a disk was removed from the cluster or replaced; set by the owner."""
 
     def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
         """What there is to judge a handshake by."""
         past = self._pasts.get(disk_uuid, _Past(node, 0, 0, None))
         live = self._live.get(node)
         return KnownPeer(
-            self._assigned.get(node), live[0] if live else None, past.boot_epoch, past.journal_sequence, past.life
+            self._assigned.get(node),
+            live[0] if live else None,
+            past.boot_epoch,
+            past.journal_sequence,
+            past.life,
+            self.is_retired(disk_uuid),
         )
+
+    def is_let_in(self, hello: Hello) -> bool:
+        """Whether a connection that began so may stand now: another disk may have the node's place meanwhile."""
+        peer = hello.identity
+        return self._assigned.get(peer.node_id) in (None, peer.disk_uuid) and not self.is_retired(peer.disk_uuid)
 
     def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
         """From now on only this disk counts as the node's; None lifts it."""

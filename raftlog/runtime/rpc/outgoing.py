@@ -22,6 +22,7 @@ from raftlog.runtime.rpc.handshake import (
     decode_refusal,
     encode_hello,
     encode_refusal,
+    is_outsider,
     judge,
 )
 from raftlog.runtime.rpc.writer import Writer
@@ -41,7 +42,9 @@ class Outgoing:
         """Done with the handshake; fails when there is none."""
         self.gone: asyncio.Future[Exception | None] = endpoint.loop.create_future()
         """Done when the connection is gone, with the reason as far as it is known."""
-        self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel))
+        traffic = endpoint.traffic[channel]
+        self._received = traffic.received
+        self.writer = Writer(endpoint.loop, endpoint.config, connection, endpoint.budget(channel), traffic.sent)
         self._endpoint = endpoint
         self._node = node
         self._who = "the other side" if node is None else f"node {node}"
@@ -49,6 +52,8 @@ class Outgoing:
         self._waiting: dict[int, _Waiting] = {}
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
+        self._is_noted = False
+        """The memory counts it among the connections that stand."""
 
     def request(self, call: Call) -> "asyncio.Future[Answer]":
         """Send a request. Raises `NotConnected`, `Overloaded` and `InvalidArgument` when nothing was sent.
@@ -93,6 +98,8 @@ class Outgoing:
     def take(self, frame: Frame) -> None:
         if self.hello is not None:
             correlation, outcome = decode_answer(frame, self._endpoint.config)
+            self._received.note_frame(frame.kind)
+            self._received.bytes += frame.size
             self._settle(correlation, outcome)
         elif frame.kind is FrameKind.REFUSAL:
             refusal = decode_refusal(frame.body)
@@ -107,7 +114,7 @@ class Outgoing:
 
     def closed(self, error: Exception | None) -> None:
         self.writer.end()
-        if self.hello is not None:
+        if self.hello is not None and self._is_noted:
             self._endpoint.memory.note_disconnected(self.hello)
         if not self.established.done():
             self.established.set_exception(error or ConnectionResetError("the connection ended in its handshake"))
@@ -126,7 +133,9 @@ class Outgoing:
         if self.established.done():  # nobody waits for it any more
             raise BadFrame("the handshake came too late")
         self.hello = theirs
-        endpoint.memory.note_connected(theirs)
+        self._is_noted = not is_outsider(theirs, known)
+        if self._is_noted:
+            endpoint.memory.note_connected(theirs)
         self.connection.expect(bounds_of_answers(endpoint.config))
         self.established.set_result(None)
 

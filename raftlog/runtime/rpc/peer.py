@@ -17,7 +17,7 @@ from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.errors import HandshakeRefused, NotConnected
-from raftlog.runtime.rpc.handshake import Channel, feature_level
+from raftlog.runtime.rpc.handshake import Channel, Hello, feature_level
 from raftlog.runtime.rpc.outgoing import Outgoing
 from raftlog.runtime.rpc.tls import TlsContexts
 from raftlog.runtime.transport import Envelope, ProcessBeat
@@ -90,6 +90,11 @@ class Peer:
     @property
     def connection(self) -> Connection | None:
         return None if self._outgoing is None else self._outgoing.connection
+
+    @property
+    def hello(self) -> Hello | None:
+        """Who is at the other end of the connection."""
+        return None if self._outgoing is None else self._outgoing.hello
 
     def status(self) -> ChannelStatus:
         outgoing = self._outgoing

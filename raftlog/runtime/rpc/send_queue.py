@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from raftlog.raft.messages import Heartbeat, HeartbeatResponse
 from raftlog.runtime.rpc.codec import encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.config import RpcConfig
+from raftlog.runtime.rpc.frame import FrameKind, kind_of
+from raftlog.runtime.rpc.traffic import Flow
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer
 
@@ -25,8 +27,9 @@ _HEARTBEATS = frozenset({Heartbeat, HeartbeatResponse})
 class SendQueue:
     """Filled by `add_…`, emptied by `take`."""
 
-    def __init__(self, config: RpcConfig) -> None:
+    def __init__(self, config: RpcConfig, sent: Flow) -> None:
         self._config = config
+        self._sent = sent
         self.messages_dropped = 0
         """Raft messages for which there was no room; with those that `discard` threw away."""
         self._envelopes: deque[Envelope] = deque()
@@ -77,14 +80,18 @@ class SendQueue:
         buffers: list[Buffer] = []
         if self._beat is not None:
             buffers += encode_beat(self._beat)
+            self._sent.note_frame(FrameKind.BEAT)
             self._beat = None
         if self._envelopes:
-            buffers += encode_turn(self._take_envelopes())
+            envelopes = self._take_envelopes()
+            buffers += encode_turn(envelopes)
+            self._sent.note_messages(envelopes)
         taken = 0
         while self._frames and taken < frames_bytes:
             frame, size = self._frames.popleft()
             buffers += frame
             taken += size
+            self._sent.note_frame(kind_of(frame))
         self._frame_bytes -= taken
         return buffers
 

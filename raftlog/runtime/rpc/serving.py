@@ -8,6 +8,7 @@ answers "unknown" and the error goes to the loop's exception handler, where the 
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.runtime.rpc.bulk_codec import answer_of, request_of
@@ -19,10 +20,12 @@ from raftlog.types import NodeId
 
 
 class Serving:
-    """One for each accepted connection."""
+    """One for each accepted connection; `serve` answers what comes over it."""
 
-    def __init__(self, endpoint: Endpoint, node: NodeId, writer: Writer) -> None:
-        self._endpoint = endpoint
+    def __init__(
+        self, endpoint: Endpoint, node: NodeId, writer: Writer, serve: Callable[[object], Awaitable[object]]
+    ) -> None:
+        self._endpoint, self._serve_request = endpoint, serve
         self._config = endpoint.config
         self._node = node
         self._writer = writer
@@ -48,7 +51,7 @@ class Serving:
 
     async def _serve(self, correlation: int, call: Call) -> None:
         try:
-            answer = await self._endpoint.serve(self._node, call)
+            answer = await self._serve_request(call)
         except RaftlogError as error:
             self._fail(correlation, error)
             return
@@ -60,7 +63,7 @@ class Serving:
 
     async def _serve_bulk(self, correlation: int, request: object) -> None:
         try:
-            found = await self._endpoint.serve(self._node, request)
+            found = await self._serve_request(request)
         except RaftlogError as error:
             self._fail(correlation, error)
             return

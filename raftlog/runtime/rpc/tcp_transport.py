@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument, RaftlogError
-from raftlog.runtime.bulk import EntriesAsked, LogAsked
+from raftlog.runtime.bulk import BulkRequest
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import Answer, Call
@@ -32,6 +32,7 @@ from raftlog.runtime.rpc.listener import Listener, check_stalls
 from raftlog.runtime.rpc.memory import PeerMemory
 from raftlog.runtime.rpc.peer import ChannelStatus, Peer
 from raftlog.runtime.rpc.tls import TlsContexts
+from raftlog.runtime.rpc.traffic import TrafficTotals, totals_of
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
 
@@ -129,6 +130,15 @@ class TcpTransport(Transport):
         self._endpoint.serve = hook
 
     @property
+    def serve_probe(self) -> Callable[[Identity, object], Awaitable[object]]:
+        """The same for what comes over a probe, from whoever it says it is; by default as `serve` does."""
+        return self._endpoint.serve_probe
+
+    @serve_probe.setter
+    def serve_probe(self, hook: Callable[[Identity, object], Awaitable[object]]) -> None:
+        self._endpoint.serve_probe = hook
+
+    @property
     def memory(self) -> PeerMemory:
         """What is remembered of other disks; the owner keeps it on its own."""
         return self._endpoint.memory
@@ -165,6 +175,18 @@ class TcpTransport(Transport):
             else:
                 for peer in ways:
                     peer.set_address(address)
+
+    def drop_outsiders(self) -> None:
+        """End the connections of disks that the memory does not let in any more."""
+        memory = self.memory
+        for accepted in self._listener.connections():
+            hello = accepted.hello
+            if hello is not None and hello.channel is not Channel.PROBE and not memory.is_let_in(hello):
+                accepted.connection.abort(None)
+        for ways in self._ways.values():
+            for peer in ways:
+                if peer.hello is not None and not memory.is_let_in(peer.hello) and peer.connection is not None:
+                    peer.connection.abort(None)
 
     async def close(self) -> None:
         """Write what waits, within `close_timeout_ms`, and end every connection. Requests being served end unknown."""
@@ -239,7 +261,7 @@ class TcpTransport(Transport):
             raise NotConnected(f"node {node} has no address here")
         if isinstance(request, Call):
             return await ways.raft.request(request)
-        if not isinstance(request, (LogAsked, EntriesAsked)):
+        if not isinstance(request, BulkRequest):
             raise InvalidArgument(f"{type(request).__name__} is not a request that can be sent")
         answer = await ways.bulk.request(call_of(request, self._endpoint.config.bulk_timeout_ms))
         return found_of(request, answer)
@@ -281,6 +303,10 @@ class TcpTransport(Transport):
             PeerStatus(node, self._addresses[node], ways.raft.status(), ways.bulk.status())
             for node, ways in sorted(self._ways.items())
         ]
+
+    def traffic(self) -> TrafficTotals:
+        """What went to and came from other processes since the start."""
+        return totals_of({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
 
     @property
     def complaints(self) -> int:

@@ -11,6 +11,7 @@ from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.send_queue import SendQueue
 from raftlog.runtime.rpc.throttle import TokenBucket
+from raftlog.runtime.rpc.traffic import Flow
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer
 
@@ -19,14 +20,20 @@ class Writer:
     """One for each connection, from its handshake to its end."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: RpcConfig, connection: Connection, budget: TokenBucket | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: RpcConfig,
+        connection: Connection,
+        budget: TokenBucket | None,
+        sent: Flow,
     ) -> None:
         self._loop = loop
         self._connection = connection
+        self._sent = sent
         self._budget = budget
         self._frames_bytes = config.turn_bytes if budget is None else 1
         """A budget is asked again before each frame."""
-        self._queue = SendQueue(config)
+        self._queue = SendQueue(config, sent)
         self._due: asyncio.Handle | None = None
 
     @property
@@ -68,8 +75,11 @@ class Writer:
                     self._due = self._loop.call_later(delay_s, self.flush)
                     return
             buffers = self._queue.take(self._frames_bytes)
+            size = sum(map(len, buffers))
             if self._budget is not None:
-                self._budget.take(sum(map(len, buffers)))
+                self._budget.take(size)
+            self._sent.bytes += size
+            self._sent.writes += 1
             connection.write(buffers)
 
     def end(self) -> None:

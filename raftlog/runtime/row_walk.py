@@ -1,0 +1,31 @@
+"""Every entry of a segment, one after another, whatever is damaged: for those who repair, and who do without."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from raftlog.errors import CorruptBatch
+from raftlog.storage.reading import ReadableLog
+from raftlog.storage.segment import Segment
+
+
+class WalkedRow(NamedTuple):
+    """Row `number` and its batch. `is_placed`: the row says where the batch stands; otherwise there are no bytes."""
+
+    number: int
+    batch: memoryview
+    error: CorruptBatch | None
+    is_placed: bool = True
+
+
+def walk_rows(log: ReadableLog, segment: Segment, first: int = 0) -> Iterator[WalkedRow]:
+    """All rows from `first` on, read in large pieces. Raises `OSError`."""
+    following = first
+    while following < segment.rows:
+        try:
+            for number, row, batch, why in log.walk(segment, following):
+                following = number + 1
+                yield WalkedRow(number, batch, None if why is None else log.corrupt(segment, row, why))
+            return
+        except CorruptBatch as error:
+            yield WalkedRow(following, memoryview(b""), error, False)
+            following += 1

@@ -1,0 +1,103 @@
+"""What went between this process and the others, in plain integers that connections add to.
+
+A *logical message* is one Raft message of one group, one request, one answer (also one that is a failure), or one beat
+of the process, however many of them share a frame, and frames a write. What is sent counts when it is given to the
+socket, what is received when it was decoded; handshakes are no messages. Costs one addition for each message, none for
+entries or records. One for each channel of a process; summed up when somebody asks.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from raftlog.raft.messages import Heartbeat
+from raftlog.runtime.rpc.codec import MESSAGE_TYPES
+from raftlog.runtime.rpc.frame import FrameKind
+from raftlog.runtime.transport import Envelope
+
+NOTICE: Final = "commit_notice"
+"""A heartbeat without a number: it tells a follower a commit, and wants no answer."""
+_FRAME_NAMES: Final = {
+    FrameKind.BEAT: "beat",
+    FrameKind.CALL: "request",
+    FrameKind.ANSWER: "answer",
+    FrameKind.FAILURE: "answer",
+}
+_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_TYPE_NAMES: Final = {kind: _WORD.sub("_", kind.__name__).lower() for kind in MESSAGE_TYPES}
+
+
+class Flow:
+    """One direction of one channel."""
+
+    __slots__ = ("_by_frame", "_by_type", "_notices", "bytes", "writes")
+
+    def __init__(self) -> None:
+        self._by_type: defaultdict[type, int] = defaultdict(int)
+        self._by_frame: defaultdict[int, int] = defaultdict(int)
+        self._notices = 0
+        self.bytes = 0
+        """Of whole frames, heads included; what TLS adds is not in it."""
+        self.writes = 0
+        """Writes to the socket, each of which carries whatever waited; 0 for the direction in."""
+
+    def note_messages(self, envelopes: Iterable[Envelope]) -> None:
+        """Raft messages went by."""
+        counts = self._by_type
+        for _, message in envelopes:
+            if isinstance(message, Heartbeat) and message.sequence == 0:
+                self._notices += 1
+            else:
+                counts[type(message)] += 1
+
+    def note_frame(self, kind: int) -> None:
+        """A request, an answer or a beat went by."""
+        self._by_frame[kind] += 1
+
+    def messages(self) -> Counter[str]:
+        """Logical messages by kind; kinds that never came are left out."""
+        totals: Counter[str] = Counter()
+        for kind, count in self._by_type.items():
+            totals[_TYPE_NAMES[kind]] += count
+        for frame, count in self._by_frame.items():
+            totals[_FRAME_NAMES[FrameKind(frame)]] += count
+        if self._notices:
+            totals[NOTICE] += self._notices
+        return totals
+
+
+class Traffic:
+    """Both directions of one channel."""
+
+    __slots__ = ("received", "sent")
+
+    def __init__(self) -> None:
+        self.received, self.sent = Flow(), Flow()
+
+
+class TrafficTotals(NamedTuple):
+    """Of a process since its start. Kinds and channels are few and fixed."""
+
+    messages_in: Mapping[str, int]
+    messages_out: Mapping[str, int]
+    bytes_in: Mapping[str, int]
+    """By channel: raft, bulk, probe."""
+    bytes_out: Mapping[str, int]
+    writes: Mapping[str, int]
+
+
+def totals_of(channels: Mapping[str, Traffic]) -> TrafficTotals:
+    """By the names of the channels."""
+    messages_in: Counter[str] = Counter()
+    messages_out: Counter[str] = Counter()
+    for traffic in channels.values():
+        messages_in.update(traffic.received.messages())
+        messages_out.update(traffic.sent.messages())
+    return TrafficTotals(
+        messages_in,
+        messages_out,
+        {name: traffic.received.bytes for name, traffic in channels.items()},
+        {name: traffic.sent.bytes for name, traffic in channels.items()},
+        {name: traffic.sent.writes for name, traffic in channels.items()},
+    )

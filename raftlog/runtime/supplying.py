@@ -1,0 +1,130 @@
+"""What this process gives to replicas elsewhere that ask for entries over the bulk connection.
+
+Each question is answered at once, from what the files hold, and nothing is kept for whoever asked: neither memory nor
+segments. An answer is one piece of at most `transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held
+for a millisecond or two. What is damaged here is found out by it, and never sent. Called by the driver.
+"""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from raftlog.errors import CorruptBatch, Unavailable
+from raftlog.raft import ReplicaId
+from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.runtime.bulk import (
+    AppendAsked,
+    AppendFound,
+    BulkRequest,
+    EntriesAsked,
+    EntriesFound,
+    LogFound,
+    LogsPart,
+    StoredEntry,
+)
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Index, NodeId, Offset, Term
+
+if TYPE_CHECKING:  # the driver owns this
+    from raftlog.runtime.driver import Driver
+
+_ENTRIES_MAX: Final = 256
+_PACE_S: Final = 1.0
+_IDLE_S: Final = 3.0
+"""Whoever asked for nothing for so long does not fetch any more."""
+_PACES_MAX: Final = 256
+
+
+class _Pace:
+    """How fast one follower fetches: bytes a second over the last whole period."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._bytes = 0
+        self._rate = 0.0
+
+    def take(self, size: int, now: float) -> None:
+        self._bytes += size
+        elapsed = now - self._since
+        if elapsed >= _PACE_S:
+            self._rate = 0.0 if elapsed >= _IDLE_S else self._bytes / elapsed
+            self._since, self._bytes = now, 0
+
+    def rate(self, now: float) -> float:
+        elapsed = now - self._since
+        return 0.0 if elapsed >= _IDLE_S else self._rate or self._bytes / max(elapsed, _PACE_S)
+
+
+class Supplying:
+    """The answers of one driver's groups."""
+
+    def __init__(self, driver: "Driver") -> None:
+        self._driver = driver
+        self.bytes_supplied = 0
+        """Of batches, to followers that fetch what they lack."""
+        self._paces: OrderedDict[tuple[GroupKey, NodeId], _Pace] = OrderedDict()
+        """Of those that fetched last; at most `_PACES_MAX`."""
+
+    def rate_of(self, group: Group, node: NodeId) -> int:
+        """Bytes a second that the node fetches of the group; 0 when it does not."""
+        pace = self._paces.get((group.key, node))
+        return 0 if pace is None else round(pace.rate(self._driver.loop.time()))
+
+    def serve(self, node: NodeId, request: object) -> object:
+        """Answer a replica on another node; raises `Unavailable` for what this one does not have, `CorruptBatch`."""
+        if not isinstance(request, BulkRequest):
+            raise Unavailable(f"node {node} asks for {type(request).__name__}, which is not known here")
+        group = self._group(request.group)
+        try:
+            if isinstance(request, AppendAsked):
+                return self._append(group, node, request)
+            return self._entries(group, request) if isinstance(request, EntriesAsked) else self._log(group)
+        except CorruptBatch as error:
+            group.note_damage(error)
+            raise
+
+    def _group(self, key: GroupKey) -> Group:
+        group = self._driver.groups.get(key)
+        if group is None or group.is_deaf:
+            raise Unavailable(f"group {key.hex()} has no replica on node {self._driver.me.node_id} now")
+        return group
+
+    def _log(self, group: Group) -> LogFound:
+        log = group.log
+        first_index = Index(log.boundary.index + 1)
+        if group.damage is not None or first_index > min(group.applied_index, log.written_index):
+            raise Unavailable(f"{group.path} has no sound log to give away")
+        [(row, batch)] = log.segments.read_entries(first_index, first_index, 1)
+        first = StoredEntry(first_index, Term(row.term), bytes(batch))
+        return LogFound(log.boundary, Offset(log.segments.segments[0].base_offset), first)
+
+    def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
+        log = group.log
+        if not log.boundary.index < asked.first_index <= log.written_index:
+            raise Unavailable(f"{group.path} holds entries {log.boundary.index + 1} to {log.written_index}")
+        last = Index(min(asked.last_index, log.written_index))
+        stored = log.segments.read_entries(asked.first_index, last, self._size(asked.bytes_max))
+        return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))
+
+    def _append(self, group: Group, node: NodeId, asked: AppendAsked) -> AppendFound | LogsPart:
+        nobody = ReplicaId(NodeId(0), self._driver.me.disk_uuid)  # whoever asked knows who it is
+        wanted = Wanted(nobody, asked.term, asked.sequence, asked.after, _ENTRIES_MAX, self._size(asked.bytes_max))
+        supplied = group.core.supply(wanted)
+        if supplied is Unsupplied.PARTED:
+            return LogsPart()
+        if isinstance(supplied, Unsupplied):
+            raise Unavailable(f"{group.path} on node {self._driver.me.node_id}: {supplied.value}")
+        self._count(group, node, sum(entry.size_bytes for entry in supplied.entries))
+        return AppendFound(supplied.committed, group.log.last_index, supplied.entries)
+
+    def _count(self, group: Group, node: NodeId, size: int) -> None:
+        self.bytes_supplied += size
+        now, key = self._driver.loop.time(), (group.key, node)
+        pace = self._paces.pop(key, None) or _Pace(now)
+        pace.take(size, now)
+        self._paces[key] = pace
+        if len(self._paces) > _PACES_MAX:
+            self._paces.popitem(last=False)
+
+    def _size(self, bytes_max: int) -> int:
+        return min(bytes_max, self._driver.config.transfer_chunk_bytes)

@@ -1,0 +1,34 @@
+"""Logical messages are counted one by one, by kind, however they share frames and writes."""
+
+import asyncio
+
+from raftlog.raft.messages import Heartbeat
+from raftlog.runtime.rpc import Call
+from raftlog.runtime.transport import Envelope
+from tests.rpc.messages import append, heartbeat
+from tests.rpc.processes import Process, beat_of, cluster, envelopes_of, identity_of
+
+
+def notice(number: int) -> Envelope:
+    """A heartbeat that wants no answer."""
+    envelope = heartbeat(number)
+    assert isinstance(envelope.message, Heartbeat)
+    return envelope._replace(message=envelope.message._replace(sequence=0))
+
+
+async def test_what_one_sends_the_other_receives_kind_by_kind() -> None:
+    one, two = Process(identity_of(1)), Process(identity_of(2))
+    turn = [heartbeat(1), append(2, 10, 100_000), heartbeat(3), notice(4), append(5, 7)]
+    async with cluster(one, two):
+        one.transport.send(two.node, turn)
+        assert len(envelopes_of(await two.turns.next())) == len(turn)
+        one.transport.beat(two.node, beat_of(1, 1, 9))
+        await two.beats.next()
+        await asyncio.gather(*(one.transport.call(two.node, Call("echo", number)) for number in range(3)))
+        sent, received = one.transport.traffic(), two.transport.traffic()
+    expected = {"heartbeat": 2, "append_request": 2, "commit_notice": 1, "beat": 1, "request": 3}
+    assert sent.messages_out == expected == received.messages_in
+    assert sent.messages_in == {"answer": 3} == received.messages_out
+    assert sent.bytes_out["raft"] == received.bytes_in["raft"] > 100_000
+    assert 1 <= sent.writes["raft"] <= 5, "messages of a turn share a write"
+    assert sent.bytes_out["bulk"] == 0

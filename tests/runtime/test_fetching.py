@@ -1,0 +1,195 @@
+"""A follower that lacks much fetches it: over every interruption it goes on where it was, and it is never flooded."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from raftlog.raft import EntryId, RaftSettings
+from raftlog.runtime.bulk import AppendAsked, AppendFound, LogsPart
+from raftlog.types import Index, Term
+from tests.runtime.drivers import GROUP, SMALL, Wire, World
+
+FAR = replace(SMALL, transfer_window_bytes=8192, raft=RaftSettings(fetch_bytes_min=8192))
+RECORDS = 250
+SIZE = 500
+BATCH = 575
+"""Bytes of a record as a batch, at most."""
+LACKS = RECORDS * BATCH
+AHEAD = FAR.transfer_window_bytes + 3 * FAR.transfer_chunk_bytes
+"""What may be fetched twice when a transfer is cut off."""
+
+
+def away(world: World) -> tuple[int, int]:
+    """The leader, and a follower that was down and lacks much, and starts now."""
+    leader = world.leader()
+    follower = next(number for number in (1, 2, 3) if number != leader)
+    world.commit(leader, b"first")
+    world.crash(follower)
+    world.fill(leader, RECORDS, SIZE)
+    world.start(follower)
+    return leader, follower
+
+
+def fetched(world: World, number: int) -> int:
+    return world.drivers[number].catch_up.bytes_fetched
+
+
+def under_way(world: World, follower: int, some: int = LACKS // 3) -> None:
+    world.run_until(lambda: fetched(world, follower) >= some)
+
+
+def require_same(world: World) -> None:
+    world.converge()
+    assert world.files(1) == world.files(2) == world.files(3)
+    assert len(world.values(1)) == RECORDS + 1
+    assert not world.failures
+
+
+def test_what_is_lacking_is_fetched() -> None:
+    with World(config=FAR) as world:
+        leader, follower = away(world)
+        require_same(world)
+        assert fetched(world, follower) > RECORDS * SIZE - FAR.raft.fetch_bytes_min
+        assert world.drivers[leader].supplying.bytes_supplied >= fetched(world, follower)
+
+
+def test_what_is_written_afterwards_comes_by_raft_alone() -> None:
+    with World(config=FAR) as world:
+        leader, follower = away(world)
+        under_way(world, follower)
+        for _ in range(1000):
+            world.propose(leader, b"meanwhile")  # ten in a round trip, so the leader's log never ends
+        assert not world.drivers[follower].catch_up.is_fetching
+        world.converge()
+        assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_little_comes_by_raft() -> None:
+    with World(config=replace(FAR, raft=RaftSettings())) as world:
+        _, follower = away(world)
+        require_same(world)
+        assert fetched(world, follower) == 0
+
+
+@pytest.mark.parametrize("is_power_lost", [False, True])
+def test_another_leader_goes_on_where_the_last_one_was(is_power_lost: bool) -> None:
+    with World(config=FAR) as world:
+        leader, follower = away(world)
+        under_way(world, follower)
+        world.crash(leader, power=is_power_lost)
+        world.run_until(lambda: world.leader() != leader)
+        world.start(leader)
+        require_same(world)
+        assert RECORDS * SIZE - FAR.raft.fetch_bytes_min < fetched(world, follower) < LACKS + AHEAD
+
+
+def test_another_life_goes_on_where_the_last_one_was() -> None:
+    with World(config=FAR) as world:
+        leader, follower = away(world)
+        for _ in range(3):
+            under_way(world, follower, LACKS // 8)
+            world.crash(follower, power=True)
+            world.start(follower)
+        require_same(world)
+        assert world.drivers[leader].supplying.bytes_supplied < LACKS + 3 * AHEAD
+
+
+def test_a_trim_moves_the_transfer_to_the_new_start() -> None:
+    with World(config=FAR) as world:
+        leader, follower = away(world)
+        under_way(world, follower, LACKS // 6)
+        offset = world.group(leader).high_watermark - 10
+        future = world.do(leader, lambda: world.group(leader).propose_trim(offset))[0]
+        world.run_until(future.done)  # type: ignore[attr-defined]  # it is one
+        world.converge()
+        world.run_until(lambda: world.files(1) == world.files(2) == world.files(3))
+        assert world.group(follower).log.boundary.index > RECORDS // 2
+        assert world.group(follower).log_start_offset == offset
+        assert not world.failures
+
+
+def test_what_is_not_synced_is_bounded() -> None:
+    """A disk that stands still stops the transfer; nothing piles up, here or at the leader."""
+    with World(config=FAR) as world:
+        _, follower = away(world)
+        under_way(world, follower, 1)
+        world.disks[follower - 1].submit_sync = lambda *_: None  # type: ignore[method-assign,assignment]
+        world.run(1)
+        log = world.group(follower).log
+        durable = world.group(follower).core.durable_index
+        unsynced = sum(entry.size_bytes for entry in log.entries(Index(durable + 1), RECORDS, 1 << 30))
+        assert 0 < unsynced <= FAR.transfer_window_bytes + 2 * FAR.transfer_chunk_bytes
+
+
+@pytest.fixture
+def spoil(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[object], object]], None]:
+    """Let answers over the bulk connection become something else on their way."""
+    request = Wire.request
+
+    def begin(change: Callable[[object], object]) -> None:
+        async def changed(wire: Wire, node: int, asked: object) -> object:
+            return change(await request(wire, node, asked))  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Wire, "request", changed)
+
+    return begin
+
+
+def test_what_the_network_spoiled_is_not_taken(spoil: Callable[[Callable[[object], object]], None]) -> None:
+    spoiled = []
+
+    def flip(answer: object) -> object:
+        if isinstance(answer, AppendFound) and answer.entries and len(spoiled) < 3:
+            batch = bytearray(answer.entries[-1].payload)
+            batch[-1] ^= 1
+            spoiled.append(batch)
+            return answer._replace(entries=(*answer.entries[:-1], answer.entries[-1]._replace(payload=bytes(batch))))
+        return answer
+
+    spoil(flip)
+    with World(config=FAR) as world:
+        away(world)
+        require_same(world)
+        assert len(spoiled) == 3
+
+
+def test_where_the_logs_part_it_goes_on_behind_what_is_committed(
+    spoil: Callable[[Callable[[object], object]], None],
+) -> None:
+    """The leader does not have our last entry: asked again, it gives what follows the last committed one."""
+    parted = []
+
+    def part(answer: object) -> object:
+        if isinstance(answer, AppendFound) and not parted:
+            parted.append(answer)
+            return LogsPart()
+        return answer
+
+    spoil(part)
+    with World(config=FAR) as world:
+        away(world)
+        require_same(world)
+        assert parted
+
+
+def test_what_a_leader_supplies() -> None:
+    with World(config=FAR) as world:
+        leader = world.leader()
+        world.fill(leader, 20)
+        driver, core = world.drivers[leader], world.group(leader).core
+        last = core.last_id
+
+        def ask(term: int, index: int, entry_term: int) -> object:
+            asked = AppendAsked(GROUP.bytes, Term(term), 1, EntryId(Index(index), Term(entry_term)), 1200)
+            return driver.supplying.serve(1, asked)  # type: ignore[arg-type]
+
+        some = ask(core.term, 5, core.term)
+        assert isinstance(some, AppendFound)
+        assert [entry.index for entry in some.entries] == [6, 7]
+        assert ask(core.term, last.index, last.term) == AppendFound(core.committed_index, last.index, ())
+        assert ask(core.term, last.index + 1, last.term) == LogsPart()
+        assert ask(core.term, 5, core.term + 1) == LogsPart()
+        for term in (core.term - 1, core.term + 1):
+            with pytest.raises(Exception, match="does not lead in that term"):
+                ask(term, 5, core.term)
