@@ -10,7 +10,6 @@ Every call raises from the tree in `raftlog.errors`; what may have happened all 
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import Self
 from uuid import UUID
@@ -22,10 +21,13 @@ from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, CommittedOffsets
+from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.housekeeping import Housekeeping
 from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.moves import Leaving, Moves
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.recovering import Recovered, Recovering
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import (
     ALL,
@@ -43,15 +45,16 @@ from raftlog.partitions.routing.reading import Reader
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.serving import DataRequests
 from raftlog.partitions.routing.spreading import PartitionChoice, produce_records
+from raftlog.partitions.routing.streams import ProduceStream
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
+from raftlog.runtime.rpc import TrafficTotals
 from raftlog.types import Buffer, NodeId, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
 _FRESH_S = 1.0
 """For so long it is believed that a topic is unknown, once the controller was asked."""
 _LEADERS_MS = 3_000
@@ -72,8 +75,12 @@ class Broker:
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
         self._topics = Topics(self._shared)
         self._assignments = Assignments(node, metadata, self._topics, self.counters)
+        self._moves = Moves(node, metadata)
+        self._leaving = Leaving(node, metadata, self._assignments.remove)
+        self._assignments.on_step = self._moves.stepped
         self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
-        self._view = ClusterView(node, metadata, self._topics, self.disk_space)
+        self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
+        self._recovering = Recovering(node, metadata, self._assignments)
         self._groups = CommittedOffsets(
             node,
             self._router,
@@ -116,6 +123,8 @@ class Broker:
         """
         await self.node.start()
         self._assignments.start()
+        self._moves.start()
+        self._leaving.start()
         await self.metadata.start(self._addresses(http))
         if await self._assignments.settled(deadline_in(_LEADERS_MS)):
             self._assignments.set_aside_unknown()
@@ -130,6 +139,8 @@ class Broker:
         """An orderly end, in bounded time."""
         self.is_ready = False
         await self._housekeeping.stop()
+        await self._leaving.stop()
+        await self._moves.stop()
         await self._assignments.stop()
         self._topics.close()
         await self.metadata.stop()
@@ -145,6 +156,8 @@ class Broker:
         self._unknown_until.clear()
         self._topics.refresh(self.metadata.state)
         self._assignments.state_changed()
+        self._moves.state_changed()
+        self._leaving.state_changed()
 
     # ---- who we are
 
@@ -205,7 +218,15 @@ class Broker:
         partitions = self._topics.find(topic).partitions
         if not 0 <= partition < len(partitions):
             return None
-        leader = self._router.leader_of(partitions[partition])
+        return self._address_of_leader(partitions[partition])
+
+    def group_leader_address(self, group: str) -> str | None:
+        """Where clients reach the broker that keeps a group's offsets, when that is another one."""
+        partition = self._groups.partition_of(group)
+        return None if partition is None else self._address_of_leader(partition)
+
+    def _address_of_leader(self, partition: Partition) -> str | None:
+        leader = self._router.leader_of(partition)
         if leader is None or leader == self.node_id:
             return None
         broker = self.metadata.state.brokers.get(leader)
@@ -239,6 +260,10 @@ class Broker:
         """
         target = (await self._writable(topic, deadline)).partition(partition)
         return await target.produce_batches(body, acks, deadline)
+
+    async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
+        """For records that come without end. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
+        return ProduceStream(await self._writable(topic, deadline), partition, self._shared.wall_ms)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)
@@ -333,21 +358,25 @@ class Broker:
 
     # ---- groups
 
-    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset], *, deadline: Deadline) -> None:
-        """Raise the group's watermarks to these offsets, durably; a lower offset than before changes nothing."""
-        if not _GROUP.fullmatch(group):
-            raise InvalidArgument("a group name has 1 to 255 characters, no slash and no control characters")
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, Offset], *, deadline: Deadline
+    ) -> dict[TopicPartition, Offset]:
+        """Raise the group's watermarks to these offsets, durably; a lower offset than before changes nothing. All of
+        the group's watermarks, as they are then."""
+        check_group(group)
         for (topic, partition), offset in offsets.items():
             await self._partition(topic, partition, deadline)
             if not 0 <= offset < 1 << 63:
                 raise InvalidArgument(f"offset {offset} of {topic}/{partition} cannot be committed: it is no offset")
-        if offsets:
-            count = self.settings.offsets_partitions
-            internal = await self._changes.ensure_internal(OFFSETS_TOPIC, count, OFFSETS_CONFIG, deadline)
-            await self._groups.commit(internal, group, offsets, deadline)
+        if not offsets:
+            return await self.committed_offsets(group, deadline=deadline)
+        count = self.settings.offsets_partitions
+        internal = await self._changes.ensure_internal(OFFSETS_TOPIC, count, OFFSETS_CONFIG, deadline)
+        return await self._groups.commit(internal, group, offsets, deadline)
 
     async def committed_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, Offset]:
         """The group's watermarks; empty for a group that never committed."""
+        check_group(group)
         await self._know_offsets_topic(deadline)
         return await self._groups.committed(group, deadline)
 
@@ -373,6 +402,14 @@ class Broker:
         """The whole cluster in one look, with reasons."""
         return await self._view.health(deadline)
 
+    async def recover_partition(
+        self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None, deadline: Deadline
+    ) -> Recovered:
+        """What is left of a partition that cannot go on, and what that costs; with `accept_loss` let it go on."""
+        found = await self._partition(topic, partition, deadline)
+        node = None if survivor is None else NodeId(survivor)
+        return await self._recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
+
     def metrics(self) -> dict[str, float]:
         """Gauges, computed when somebody asks; the totals are in `counters`."""
         replicas = [replica.group for replica in self._assignments.replicas.values()]
@@ -381,12 +418,22 @@ class Broker:
             "topics": len(self._topics),
             "partitions": len(replicas),
             "partitions_unavailable": sum(each.damage is not None or each.is_closed for each in replicas),
+            "partitions_quarantined": groups.quarantined,
             "partitions_led": groups.led,
             "partitions_leaderless": groups.leaderless,
             "log_bytes": sum(each.log.segments.size_bytes for each in replicas),
             "pending_bytes": self._shared.budget.used,
             "metadata_applied_index": self.metadata.state.applied_index,
         }
+
+    def catch_up_bytes(self) -> tuple[int, int]:
+        """Bytes of batches that replicas here fetched, and that others fetched from here, to catch up."""
+        driver = self.node.driver
+        return driver.catch_up.bytes_fetched, driver.supplying.bytes_supplied
+
+    def traffic(self) -> TrafficTotals:
+        """What went to and came from other brokers since the start."""
+        return self.node.transport.traffic()
 
     def disk_space(self) -> dict[str, str | int]:
         """Path and free bytes of the data directory; -1 when the file system does not say."""

@@ -15,13 +15,16 @@ from raftlog.partitions.control import Broker as BrokerRow
 from raftlog.partitions.control import CreateTopic
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.moves import lost_majority
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
+from raftlog.partitions.multiraft.status import describe_damage
 from raftlog.partitions.results import (
     HEALTH_NAMES_MAX,
     BrokerDescription,
     Health,
     PartitionDescription,
+    ReplicaLag,
     TopicDescription,
 )
 from raftlog.partitions.routing.partition import Partition
@@ -44,8 +47,11 @@ Disk = Mapping[str, str | int]
 class ClusterView:
     """One for each process."""
 
-    def __init__(self, node: Node, metadata: Metadata, topics: Topics, disk: Callable[[], Disk]) -> None:
+    def __init__(
+        self, node: Node, metadata: Metadata, topics: Topics, disk: Callable[[], Disk], moving: Callable[[], int]
+    ) -> None:
         self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
+        self._moving = moving
         self._me = node.identity.node_id
         node.on_request(_DESCRIBE, self._serve_partitions)
         node.on_request(_STATUS, self._serve_status)
@@ -54,7 +60,14 @@ class ClusterView:
 
     def outline(self, topic: Topic) -> TopicDescription:
         """What is known here, without asking anybody."""
-        return _described(topic, [_partition(each, self._local(each), is_belief=True) for each in topic.partitions])
+        return _described(topic, [self._believed(each) for each in topic.partitions])
+
+    def _believed(self, partition: Partition) -> PartitionDescription:
+        row = self._local(partition)
+        if row is None:
+            return _partition(partition, None)
+        *rest, damage = row
+        return _partition(partition, [*rest, () if damage is None else ((self._me, damage),)], is_belief=True)
 
     def planned(self, creation: CreateTopic, config: TopicConfig) -> TopicDescription:
         """A topic that is not there, as it would be."""
@@ -67,7 +80,24 @@ class ClusterView:
     async def describe(self, topic: Topic, deadline: Deadline) -> TopicDescription:
         """With what the leaders say, as far as they answer in time."""
         rows = await self._ask_leaders(topic.partitions, deadline)
-        return _described(topic, [_partition(each, rows.get(each.group_id.bytes)) for each in topic.partitions])
+        return _described(topic, [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions])
+
+    def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionDescription:
+        """As the nodes say. Where none of them has anything, perhaps nobody ever will again."""
+        described = _partition(partition, row)
+        if row is not None or not self._is_replaced(partition):
+            return described
+        return described._replace(
+            problem="no broker that answers holds anything of it, and disks that did were replaced; "
+            f"`raftlog partition recover {partition.name}` says what can be done"
+        )
+
+    def _is_replaced(self, partition: Partition) -> bool:
+        """Whether a disk of its creation is gone for good."""
+        state = self._metadata.state
+        topic = state.topics.get(partition.topic_id)
+        first = () if topic is None else topic.creation.partitions[partition.number]
+        return any(replica.disk_uuid in state.retired for replica in first)
 
     async def _ask_leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
         """The leader's row of each group, by its id."""
@@ -75,11 +105,14 @@ class ClusterView:
         deadline = Deadline(min(deadline, deadline_in(ASK_MS)))
         answers = await asyncio.gather(*(self._ask_about(node, partitions, deadline) for node in nodes))
         best: dict[bytes, list[Any]] = {}
-        for rows in answers:
-            for key, row in rows.items():
+        damaged: dict[bytes, list[list[Any]]] = {}
+        for node, rows in zip(nodes, answers, strict=True):
+            for key, (*row, damage) in rows.items():
                 if key not in best or _rank(row) > _rank(best[key]):
                     best[key] = row
-        return best
+                if damage is not None:
+                    damaged.setdefault(key, []).append([node, damage])
+        return {key: [*row, damaged.get(key, ())] for key, row in best.items()}
 
     async def _ask_about(
         self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
@@ -118,7 +151,11 @@ class ClusterView:
             return None
         told = replica.describe()
         in_sync = None if told.in_sync is None else list(told.in_sync)
-        return [told.leader, told.term, in_sync, told.high_watermark, told.log_start_offset, told.problem]
+        problem = told.problem or lost_majority(replica.group, self._metadata.state.retired, partition.name)
+        rate_of = self._node.driver.supplying.rate_of
+        behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in told.behind]
+        damage = describe_damage(replica.group)
+        return [told.leader, told.term, in_sync, told.high_watermark, told.log_start_offset, problem, behind, damage]
 
     async def _serve_partitions(self, request: Request) -> Answer:
         match request.header:
@@ -155,7 +192,7 @@ class ClusterView:
 
     def _status(self) -> dict[str, Any]:
         status = self._node.status()
-        problems = []
+        problems = self._node.standing.problems()
         if status.groups.quarantined:
             problems.append(f"{status.groups.quarantined} damaged replicas: {'; '.join(status.damage[:3])}")
         if status.groups.disk_full:
@@ -163,6 +200,9 @@ class ClusterView:
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
+        moving = self._moving()
+        if moving:
+            problems.append(f"{moving} groups that it leads are getting other replicas")
         return {
             "version": raftlog.__version__,
             "disk": dict(self._disk()),
@@ -181,13 +221,15 @@ class ClusterView:
         topics = list(self._topics)
         rows = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
         leaderless, under_replicated, problems = [], [], []
+        behind: list[ReplicaLag] = []
         for topic in topics:
             for partition in topic.partitions:
-                described = _partition(partition, rows.get(partition.group_id.bytes))
+                described = self._seen(partition, rows.get(partition.group_id.bytes))
                 if described.leader is None:
                     leaderless.append(partition.name)
                 elif len(described.in_sync) < len(partition.assigned):
                     under_replicated.append(partition.name)
+                    behind += described.behind
                 if described.problem is not None:
                     problems.append(f"{partition.name}: {described.problem}")
         down = [broker.node_id for broker in brokers if not broker.is_alive]
@@ -198,10 +240,14 @@ class ClusterView:
         ]
         if freshness.leader is None:
             reasons.append("the controller has no leader: topics cannot be created or changed now")
+        unfinished = self._metadata.why_not_whole()
+        if unfinished is not None:
+            reasons.append(unfinished)
         if leaderless:
             reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_some(leaderless)}")
         if under_replicated:
             reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_some(under_replicated)}")
+        reasons += _catching_up(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
         return Health(
             not reasons,
@@ -227,10 +273,36 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionDescription(partition.number, None, replicas, (), None)
-    leader, term, in_sync, high_watermark, log_start, problem = row
+    leader, term, in_sync, high_watermark, log_start, problem, lags, damaged = row
     if in_sync is None:
-        return PartitionDescription(partition.number, leader if is_belief else None, replicas, (), problem)
-    return PartitionDescription(partition.number, leader, replicas, in_sync, problem, term, high_watermark, log_start)
+        believed = leader if is_belief else None
+        return PartitionDescription(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
+    behind = [ReplicaLag(*lag) for lag in lags]
+    return PartitionDescription(
+        partition.number,
+        leader,
+        replicas,
+        in_sync,
+        problem,
+        term,
+        high_watermark,
+        log_start,
+        behind,
+        dict(damaged),
+    )
+
+
+def _catching_up(behind: Iterable[ReplicaLag]) -> list[str]:
+    """A line for each node that fetches what it lacks."""
+    by_node: dict[int, list[ReplicaLag]] = {}
+    for lag in behind:
+        if lag.bytes_per_s:
+            by_node.setdefault(lag.node_id, []).append(lag)
+    return [
+        f"node {node} catches up: {sum(lag.bytes for lag in lags) / 1e6:,.0f} MB are missing in {len(lags)} "
+        f"partitions, {sum(lag.bytes_per_s for lag in lags) / 1e6:,.1f} MB/s"
+        for node, lags in sorted(by_node.items())
+    ]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -259,8 +331,18 @@ def _shape(
 def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
     addresses = row.addresses
     if status is None:
-        return BrokerDescription(row.node_id, row.host, addresses.http, addresses.rpc, False, None, None, _DOWN)
+        return BrokerDescription(
+            row.node_id, row.host, addresses.http, addresses.rpc, False, None, None, _DOWN, str(row.disk_uuid)
+        )
     problem = status["problem"] if status["is_working"] else "it is starting or stopping"
     return BrokerDescription(
-        row.node_id, row.host, addresses.http, addresses.rpc, True, status["version"], status["disk"], problem
+        row.node_id,
+        row.host,
+        addresses.http,
+        addresses.rpc,
+        True,
+        status["version"],
+        status["disk"],
+        problem,
+        str(row.disk_uuid),
     )

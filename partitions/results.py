@@ -44,6 +44,18 @@ class OffsetRange(NamedTuple):
     end: Offset
 
 
+class ReplicaLag(NamedTuple):
+    """What a replica lacks of its leader's log; `bytes` is about, and without what the leader has in memory.
+
+    `bytes_per_s` is what it fetches by itself now.
+    """
+
+    node_id: int
+    entries: int
+    bytes: int
+    bytes_per_s: int
+
+
 class PartitionDescription(NamedTuple):
     """One partition as its leader sees it; `problem` says why it cannot be written or read.
 
@@ -58,6 +70,10 @@ class PartitionDescription(NamedTuple):
     leader_epoch: int | None = None
     high_watermark: int | None = None
     log_start_offset: int | None = None
+    behind: Sequence[ReplicaLag] = ()
+    """Replicas of which it is known how much they lack."""
+    damaged: Mapping[int, str] = {}
+    """Node ids of quarantined replicas, with file, position and offset, and how far their repair is."""
 
 
 class TopicDescription(NamedTuple):
@@ -84,6 +100,8 @@ class BrokerDescription(NamedTuple):
     version: str | None
     disk: Mapping[str, str | int] | None
     problem: str | None
+    disk_uuid: str = ""
+    """A disk that replaces another one has another uuid."""
 
 
 class Health(NamedTuple):

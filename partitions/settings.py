@@ -10,7 +10,7 @@ from raftlog.partitions.multiraft import NodeSettings
 from raftlog.partitions.multiraft.settings import node_driver_config
 from raftlog.partitions.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.rpc import TlsContexts
+from raftlog.runtime.rpc import RpcConfig, TlsContexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,11 @@ class BrokerSettings:
     """A compressed batch that opens to more than this is only given out as it is stored."""
     retention_interval_s: float = 60.0
     """Seconds between two looks for segments that retention deletes."""
+    storage_min_free_bytes: int = 64 * MIB
+    """With less room on the file system no records are taken (507), and leaderships go to brokers that have more;
+    reads, trims and deletions go on in what is left. 1: only a disk that is really full refuses."""
+    catch_up_bytes_per_s: int = 100 * MIB
+    """What this broker sends a second, all together, to replicas elsewhere that catch up or are repaired."""
     scrub_interval_days: float = 7.0
     """Days in which the background scrub reads everything once; 0 turns it off."""
     metadata_growth_bytes_max: int = 4 * MIB
@@ -91,7 +96,8 @@ class BrokerSettings:
             rpc_host=host,
             rpc_port=port,
             cluster_id=self.cluster_id,
-            driver=replace(self.driver, scrub_interval_ms=scrub_ms),
+            driver=replace(self.driver, scrub_interval_ms=scrub_ms, storage_min_free_bytes=self.storage_min_free_bytes),
+            rpc=RpcConfig(bulk_bytes_per_s=self.catch_up_bytes_per_s),
             tls=self.tls,
             insecure=self.insecure,
             open_files_max=self.open_files_max,
@@ -118,6 +124,8 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("fetch_wait_ms_max", 0, 3_600_000),
     ("opened_bytes_max", 64 * KIB, GIB),
     ("retention_interval_s", 0.01, 86_400),
+    ("storage_min_free_bytes", 1, 1 << 50),
+    ("catch_up_bytes_per_s", MIB, 64 * GIB),
     ("scrub_interval_days", 0, 3_650),
     ("offsets_partitions", 1, 1_000),
     ("metadata_growth_bytes_max", 16 * KIB, GIB),

@@ -1,26 +1,32 @@
-"""This node's groups are those that the controller gave it: made when a topic is created, removed when it is deleted.
+"""This node's groups are those that the controller assigned to it: made when they are, removed when a topic is deleted.
 
-    a group is made only if its creation names this very disk, and removed only if its topic is known to be deleted
+    from its first roll     a group whose creation names this very disk, which never had a replica of it
+    empty, to be filled     every other one: a disk that came later, or one that comes back
+    removed                 only if the topic is known to be deleted, or the group let the replica go (`moves.leaving`)
 
 Nothing goes because the local copy of the controller's state lacks it: such a copy may be old, so the group stays and
-is reported. Changes are made one after another by one task, which begins anew whenever the state changed meanwhile.
-Called by the broker.
+is reported. An empty replica is nobody's answer: the façade does not see it before a leader has told it who its members
+are, and a group that lost all its disks never begins again by itself. Changes are made one after another by one task,
+which begins anew whenever the state changed meanwhile. Called by the broker.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, Unavailable
 from raftlog.partitions.control import first_roll
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.giving_up import give_up
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica_directory import move_aside
@@ -30,8 +36,19 @@ _logger = logging.getLogger(__name__)
 _NOT_OURS = ("lost+found",)
 _RETRY_S = 1.0
 """After a disk that was full, or a removal that is still under way."""
+_BARRIER_MS = 2_000
 _REMOVED_TOGETHER = 64
 """Groups removed in one turn of the loop."""
+
+
+class _Missing(NamedTuple):
+    """A partition that shall be here. `is_first`: as one of the first replicas, from the group's first roll.
+    `was_here`: this disk had a replica of it, which was let go."""
+
+    topic: Topic
+    number: int
+    is_first: bool
+    was_here: bool
 
 
 class Assignments:
@@ -40,12 +57,16 @@ class Assignments:
     def __init__(self, node: Node, metadata: Metadata, topics: Topics, counters: Counters) -> None:
         self.replicas: dict[GroupKey, Replica] = {}
         """Of the topics' partitions; the controller's own group is not among them."""
+        self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
+        """Called with every Ready of any group, after its replica has heard of it."""
         self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._leaving: dict[str, GroupKey] = {}
         """Paths of groups whose removal was begun."""
+        self._empty: dict[GroupKey, Partition] = {}
+        """Groups without members, which wait for a leader to fill them."""
         self._unknown: dict[GroupKey, None] = {}
         """Groups of no topic that is known, which were reported."""
 
@@ -100,6 +121,9 @@ class Assignments:
         replica = self.replicas.get(group.key)
         if replica is not None:
             replica.stepped(ready)
+        elif group.key in self._empty and group.core.configuration.index:
+            self._begin_replica(self._empty.pop(group.key), group)
+        self.on_step(group, ready)
 
     def _preferred(self, group_id: UUID) -> ReplicaId | None:
         """The first replica of its assignment should lead."""
@@ -133,26 +157,54 @@ class Assignments:
     async def _follow(self) -> bool:
         """One look at everything; false when something has to wait."""
         await self._remove_deleted()
-        missing = list(self._missing())
-        in_use = self._paths_in_use()
-        ready = [creation for creation in missing if self._path(*creation) not in in_use]
-        if ready:
-            await self._create(ready)
+        missing, ready = self._look()
+        await self._create([each for each in ready if each.is_first])
+        await self._join([each for each in ready if not each.is_first and not each.was_here])
         self._attach()
+        if any(each.was_here for each in ready):  # an old copy of the state would bring back what was let go since
+            await self._metadata.barrier(deadline_in(_BARRIER_MS))
+            missing, ready = self._look()
+            await self._join([each for each in ready if each.was_here])
+            self._attach()
         return len(ready) == len(missing)
+
+    def _look(self) -> tuple[list[_Missing], list[_Missing]]:
+        """What is missing, and of that what can be made now."""
+        missing, in_use = list(self._missing()), self._paths_in_use()
+        return missing, [each for each in missing if self._path(each.topic, each.number) not in in_use]
 
     async def _remove_deleted(self) -> None:
         count = 0
         for group in list(self._node.driver.groups.values()):
             if self._is_deleted(group):
-                replica = self.replicas.pop(group.key, None)
-                if replica is not None:
-                    replica.close()
-                self._leaving[group.path] = group.key
-                self._node.remove_group(group.group_id)
+                self.remove(group)
                 count += 1
                 if count % _REMOVED_TOGETHER == 0:
                     await asyncio.sleep(0)
+
+    def remove(self, group: Group) -> None:
+        """A replica that is not wanted any more goes, with its directory."""
+        self._forget(group)
+        self._node.remove_group(group.group_id)
+
+    async def give_up(self, group: Group) -> str:
+        """The replica's copy is kept aside, by an operator's order, and it begins anew, empty; where it is kept."""
+        self._forget(group)
+        self._node.leaders.forget(group.key)
+        kept = await give_up(self._node.driver, group)
+        self._changed.set()
+        return kept
+
+    def _forget(self, group: Group) -> None:
+        self._empty.pop(group.key, None)
+        replica = self.replicas.pop(group.key, None)
+        if replica is not None:
+            replica.close()
+        name = self._metadata.state.group(group.group_id)
+        topic = None if name is None else self._topics.by_id(name.topic_id)
+        if name is not None and topic is not None:
+            topic.partitions[name.partition].replica = None
+        self._leaving[group.path] = group.key
 
     def _is_deleted(self, group: Group) -> bool:
         state = self._metadata.state
@@ -170,13 +222,16 @@ class Assignments:
             _logger.warning("%s: group %s is of no topic that is known here; it stays", group.path, group.group_id)
         return False
 
-    def _missing(self) -> Iterator[tuple[Topic, int]]:
-        """Partitions that this disk shall have from the beginning, and has not."""
-        me, groups = self._node.identity.replica, self._node.driver.groups
+    def _missing(self) -> Iterator[_Missing]:
+        """Partitions that this disk shall have, and has not."""
+        me, driver = self._node.identity.replica, self._node.driver
         for topic in self._topics:
-            for number, replicas in enumerate(topic.row.creation.partitions):
-                if me in replicas and topic.partitions[number].group_id.bytes not in groups:
-                    yield topic, number
+            created = topic.row.creation.partitions
+            for number, replicas in enumerate(self._metadata.state.replicas_of(topic.row)):
+                key = topic.partitions[number].group_id.bytes
+                if me in replicas and key not in driver.groups:
+                    was_here = driver.persister.checkpoints.was_removed(key)
+                    yield _Missing(topic, number, not was_here and me in created[number], was_here)
 
     def _paths_in_use(self) -> dict[str, GroupKey]:
         """Directories of groups that are here, or that are on their way out: of an earlier topic of the same name."""
@@ -189,22 +244,40 @@ class Assignments:
     def _path(self, topic: Topic, number: int) -> str:
         return f"{self._node.driver.data_dir}/{topic.name}/{number}"
 
-    async def _create(self, missing: list[tuple[Topic, int]]) -> None:
+    async def _create(self, missing: list[_Missing]) -> None:
+        """With their first rolls."""
         creations: list[tuple[Roll, str | None]] = [
-            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number in missing
+            (first_roll(topic.row.creation, number), f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
+        groups = self._node.driver.groups
         try:
             await self._node.create_groups(creations)
         except FormatError:
-            driver = self._node.driver
-            for topic, number in missing:
-                path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
-                if key not in driver.groups and driver.disk.exists(path):
-                    kept = move_aside(driver.disk, driver.data_dir, path)
-                    _logger.warning("%s held what the journal does not know; it is kept in %s", path, kept)
-            await self._node.create_groups(
-                [creation for creation in creations if creation[0].group_id.bytes not in driver.groups]
-            )
+            self._make_room(missing)
+            await self._node.create_groups([each for each in creations if each[0].group_id.bytes not in groups])
+
+    async def _join(self, missing: list[_Missing]) -> None:
+        """Empty, for their leaders to fill."""
+        joining: list[tuple[UUID, str | None]] = [
+            (topic.partitions[number].group_id, f"{topic.name}/{number}") for topic, number, *_ in missing
+        ]
+        if joining:
+            _logger.info("%d replicas begin empty here, to be filled by their leaders", len(joining))
+        groups = self._node.driver.groups
+        try:
+            await self._node.join_groups(joining)
+        except FormatError:
+            self._make_room(missing)
+            await self._node.join_groups([each for each in joining if each[0].bytes not in groups])
+
+    def _make_room(self, missing: list[_Missing]) -> None:
+        """Move directories aside that hold what the journal does not know: of another disk, or of another topic."""
+        driver = self._node.driver
+        for topic, number, *_ in missing:
+            path, key = self._path(topic, number), topic.partitions[number].group_id.bytes
+            if key not in driver.groups and driver.disk.exists(path):
+                kept = move_aside(driver.disk, driver.data_dir, path)
+                _logger.warning("%s held what the journal does not know; it is kept in %s", path, kept)
 
     # replicas for the façade
 
@@ -217,5 +290,11 @@ class Assignments:
                 group = groups.get(key)
                 if group is None or partition.replica is not None:
                     continue
-                replica = Replica(partition.name, group, topic.config, self._counters)
-                self.replicas[key] = partition.replica = replica
+                if group.core.configuration.index:
+                    self._begin_replica(partition, group)
+                else:
+                    self._empty[key] = partition
+
+    def _begin_replica(self, partition: Partition, group: Group) -> None:
+        replica = Replica(partition.name, group, partition.config, self._counters)
+        self.replicas[group.key] = partition.replica = replica

@@ -46,7 +46,8 @@ def bootstrap(cluster: Cluster, command: Bootstrap, index: Index) -> int:
 
 
 def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
-    """A broker has started. Its version is the result."""
+    """A broker has started. Its version is the result. A disk that replaces another one has its replicas from now on:
+    empty ones, for the groups' leaders to fill."""
     _check_disk(cluster, command)
     _check_node_id(cluster, command)
     _check_levels(cluster, command)
@@ -58,10 +59,11 @@ def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
         if replace(after, version=known.version) == known:
             return known.version
     owner = cluster.disk_of(command.node_id)
+    cluster.brokers.put(after)
     if owner not in (None, command.disk_uuid):
         assert owner is not None
         cluster.retire(owner, command.node_id, index)
-    cluster.brokers.put(after)
+        cluster.replace_replica(ReplicaId(command.node_id, owner), after.replica, index)
     return index
 
 

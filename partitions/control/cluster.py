@@ -1,8 +1,8 @@
 """What the controller knows of a cluster, as tables, and the questions that can be asked about it.
 
 Some answers come from indexes that are derived from the tables and kept in step with them here: topics by name, groups
-by id, and the loads of replicas. Only `put_…`, `remove_…` and `retire` change anything; they are called by the
-rules (`broker_rules`, `topic_rules`) once a command is known to hold, and when a snapshot is read.
+by id, and the loads of replicas. Only `put_…`, `remove_…`, `replace_…` and `retire` change anything; they are called by
+the rules (`broker_rules`, `topic_rules`) once a command is known to hold, and when a snapshot is read.
 
     every group of every topic is in `groups` once,   a topic that was deleted is not in `topics` and never again
 
@@ -12,6 +12,7 @@ the group's own log.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -191,11 +192,18 @@ class Cluster:
     # changes
 
     def retire(self, disk_uuid: UUID, node_id: NodeId, index: Index) -> None:
-        """The disk never comes back. What is assigned to it stays until it is assigned to others."""
+        """The disk never comes back. What is assigned to it stays so until it is assigned to others."""
         self.retired.put(RetiredDisk(disk_uuid, node_id, index))
         broker = self.brokers.get(node_id)
         if broker is not None and broker.disk_uuid == disk_uuid:
             self.brokers.remove(node_id)
+
+    def replace_replica(self, old: ReplicaId, new: ReplicaId, index: Index) -> None:
+        """Assign to `new` whatever is assigned to `old`, in its places; costs a row for each replica of `old`."""
+        for group in self.groups_of(old):
+            current = self.assignment(group)
+            replicas = tuple(new if replica == old else replica for replica in current.replicas)
+            self.put_assignment(replace(current, replicas=replicas, version=index))
 
     def put_topic(self, topic: Topic) -> None:
         """A new topic, or another state of one."""

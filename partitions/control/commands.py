@@ -78,7 +78,7 @@ class Bootstrap(Command):
 class RegisterBroker(Command):
     """A broker has started: with each start once, and `boot_epoch` rises with every start.
 
-    `replaces` is the disk uuid that this node id had before, when the operator says that it is gone for good.
+    `replaces` is the disk uuid that this node id had before, and that is gone for good: the new disk gets its replicas.
     `is_draining` stays as it was when it is None.
     """
 

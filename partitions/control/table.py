@@ -46,7 +46,7 @@ class Table(Generic[K, R]):
     def __getitem__(self, key: K) -> R:
         return self._rows[key]
 
-    def __contains__(self, key: K) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._rows
 
     def __iter__(self) -> Iterator[R]:

@@ -3,8 +3,9 @@
     a group's commits all go to one partition, chosen by its name;   its leader folds what is committed, when asked
 
 A commit is answered when a majority has it on disk. Watermarks are read at the leader through ReadIndex, so what was
-answered is seen. The leader states everything anew when the log has grown much larger than that, and what lies before
-goes. Called by the broker.
+answered is seen; those in the answer to a commit are read behind the commit's own record, which needs no ReadIndex:
+whatever was answered before the commit was asked for lies before that record. The leader states everything anew when
+the log has grown much larger than that, and what lies before goes. Called by the broker.
 """
 
 import asyncio
@@ -13,7 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from raftlog.errors import InvalidArgument, NotLeader, Overloaded, RaftlogError
+from raftlog.errors import (
+    InvalidArgument,
+    NotLeader,
+    OffsetNotAvailable,
+    OutcomeUnknown,
+    Overloaded,
+    RaftlogError,
+)
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.watermarks import Watermarks, committed
 from raftlog.partitions.multiraft import Node
@@ -52,16 +60,19 @@ class _Folded:
         """Size of the log when everything was stated anew last."""
 
     async def catch_up(self) -> None:
-        """Fold what is committed here; gives others the loop between two reads."""
+        """Fold what is committed here; gives others the loop between two reads. Raises `CorruptBatch`, and
+        `OffsetNotAvailable` where it cannot be read now."""
         group = self.replica.group
         if self.next_offset < group.log_start_offset:
             self.watermarks, self.next_offset = Watermarks(), group.log_start_offset
-        while self.next_offset < group.high_watermark:
+        while (begin := self.next_offset) < group.high_watermark:
             for batch in group.read(self.next_offset, _READ_BYTES):
                 for record in read_records(batch):
                     if record.offset >= self.next_offset:
                         self.watermarks.apply(record.value)
                         self.next_offset = Offset(record.offset + 1)
+            if self.next_offset == begin:
+                raise OffsetNotAvailable(f"{self.replica.name}: offset {begin} is committed and cannot be read yet")
             await asyncio.sleep(0)
 
 
@@ -89,28 +100,43 @@ class CommittedOffsets:
 
     async def commit(
         self, offsets_topic: Topic, group: str, offsets: Mapping[TopicPartition, Offset], deadline: Deadline
-    ) -> None:
-        """Raise the group's watermarks, durably on a majority. Raises what a produce raises."""
+    ) -> dict[TopicPartition, Offset]:
+        """Raise the group's watermarks, durably on a majority; what they are then. Raises what a produce raises."""
         ids = {name: str(self._topics.find(name).row.topic_id) for name in sorted({key.topic for key in offsets})}
         record = NewRecord(committed(group, offsets, ids), group.encode())
-        future = await self._partition(offsets_topic, group).enqueue_records([record], ALL, deadline)
+        partition = self._partition(offsets_topic, group)
+        future = await partition.enqueue_records([record], ALL, deadline)
         assert future is not None, "every commit is acknowledged"
-        await future
+        after = Offset(await future + 1)
+        try:
+            return await self._committed(partition, group, after, deadline)
+        except RaftlogError as error:
+            # The commit happened: an answer that says `failed` would be a lie.
+            raise OutcomeUnknown(f"the offsets of {group} were committed, but cannot be read now: {error}") from error
 
     async def committed(self, group: str, deadline: Deadline) -> dict[TopicPartition, Offset]:
         """The group's watermarks in the topics that exist, with all that was answered before this call."""
         if OFFSETS_TOPIC not in self._topics:
             return {}
-        partition = self._partition(self._topics.find(OFFSETS_TOPIC), group)
+        return await self._committed(self._partition(self._topics.find(OFFSETS_TOPIC), group), group, None, deadline)
+
+    async def _committed(
+        self, partition: Partition, group: str, after: Offset | None, deadline: Deadline
+    ) -> dict[TopicPartition, Offset]:
+        """With every record before `after`; without it, with everything that was answered before this call."""
 
         async def here(replica: Replica) -> list[list[Any]]:
-            return await self._watermarks(replica, group, deadline)
+            return await self._watermarks(replica, group, after, deadline)
 
         async def there(node: NodeId) -> list[list[Any]]:
-            answer = await self._router.read(node, _COMMITTED, partition, {"group": group}, deadline)
-            return list(answer.value)
+            header = {"group": group} if after is None else {"group": group, "after": after}
+            return list((await self._router.read(node, _COMMITTED, partition, header, deadline)).value)
 
         return self._by_name(await self._router.call(partition, deadline, here, there))
+
+    def partition_of(self, group: str) -> Partition | None:
+        """Where a group's commits go; None before the first commit of any group."""
+        return self._partition(self._topics.find(OFFSETS_TOPIC), group) if OFFSETS_TOPIC in self._topics else None
 
     async def groups(self, deadline: Deadline) -> list[str]:
         """Those that committed something, sorted."""
@@ -139,8 +165,13 @@ class CommittedOffsets:
 
     # at the leader
 
-    async def _watermarks(self, replica: Replica, group: str, deadline: Deadline) -> list[list[Any]]:
-        folded = await self._current(replica, deadline)
+    async def _watermarks(
+        self, replica: Replica, group: str, after: Offset | None, deadline: Deadline
+    ) -> list[list[Any]]:
+        if after is None or replica.group.high_watermark < after:
+            folded = await self._current(replica, deadline)
+        else:
+            folded = await self._fold(replica, deadline)
         return [[topic_id, partition, offset] for (topic_id, partition), offset in folded.watermarks.of(group).items()]
 
     async def _names(self, replica: Replica) -> list[str]:
@@ -149,6 +180,10 @@ class CommittedOffsets:
     async def _current(self, replica: Replica, deadline: Deadline) -> _Folded:
         """What the log says, with everything that was answered before the call."""
         await replica.offsets(True, deadline)
+        return await self._fold(replica, deadline)
+
+    async def _fold(self, replica: Replica, deadline: Deadline) -> _Folded:
+        """Up to the high watermark here."""
         folded = self._of(replica)
         try:
             async with asyncio.timeout_at(deadline), folded.lock:
@@ -205,8 +240,12 @@ class CommittedOffsets:
 
     async def _serve_committed(self, request: Request) -> Answer:
         match request.header:
-            case [bytes(topic_id), int(number), int(), {"group": str(group)}] if len(topic_id) == 16:
-                return Answer(await self._watermarks(self._replica(topic_id, number), group, request.deadline))
+            case [bytes(topic_id), int(number), int(), {"group": str(group)} as header] if len(topic_id) == 16:
+                after = header.get("after")
+                if after is None or type(after) is int:
+                    replica = self._replica(topic_id, number)
+                    bound = None if after is None else Offset(after)
+                    return Answer(await self._watermarks(replica, group, bound, request.deadline))
         raise InvalidArgument(f"a request {_COMMITTED!r} that cannot be read")
 
     async def _serve_groups(self, request: Request) -> Answer:

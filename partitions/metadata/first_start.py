@@ -107,8 +107,8 @@ class FirstStart:
         """Seeds that hold the record that we hold."""
         self._news = asyncio.Event()
         self._told: str | None = None
-        node.on_request(JOIN, self._serve_join)
-        node.on_request(BOOTSTRAP, self._serve_bootstrap)
+        node.on_request(JOIN, self._serve_join, is_open=True)
+        node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
     async def run(self, address: str) -> View | None:
         """Until group 0 can be begun here from the record that is held (None), or a member was met (its picture).
@@ -130,7 +130,7 @@ class FirstStart:
             else:
                 for at, view in views.items():
                     if view is not None and view.phase is Phase.MEMBER:
-                        return _met_at(view, at)
+                        return met_at(view, at)
                 if self._may_found(views):
                     self._make(views)
                     continue
@@ -144,8 +144,9 @@ class FirstStart:
             self._keep(self._new_record([self._member()], ()))
         elif not record.names(self._node.identity.replica):
             raise InvalidArgument(
-                f"{self._node.settings.data_dir} belongs to cluster {record.cluster_id} and has nothing of it yet: "
-                "start it with the address of a member as seed"
+                f"{self._node.settings.data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
+                "be trusted: start it with the address of a member as seed. Where there is no other member, start a "
+                "new cluster in an empty directory; nothing that is left in this one was deleted"
             )
 
     # the record
@@ -179,7 +180,7 @@ class FirstStart:
         if record.names(self._node.identity.replica):
             return record.addresses
         members = [member.address for member in self._file.members if member.address]
-        return tuple(sorted({*members, *self._seeds}))
+        return tuple(sorted({*members, *record.addresses, *self._seeds}))
 
     async def _look(self) -> dict[str, View | None]:
         """What is at each address; None where nobody answers that can be understood."""
@@ -376,7 +377,7 @@ class FirstStart:
             _logger.log(level, "%s", text)
 
 
-def _met_at(view: View, address: str) -> View:
+def met_at(view: View, address: str) -> View:
     """A member is reached where it was met, whatever its own row says: that may be of an earlier start."""
     others = tuple(member for member in view.members if member.replica != view.replica)
     return view._replace(members=(*others, Member(*view.replica, address)))

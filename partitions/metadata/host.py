@@ -27,15 +27,17 @@ from raftlog.partitions.control import (
     controller_group_id,
     first_controller_roll,
 )
+from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.metadata.addresses import address_text
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
-from raftlog.partitions.metadata.first_start import FirstStart, Phase
+from raftlog.partitions.metadata.first_start import FirstStart, Phase, View
 from raftlog.partitions.metadata.introductions import Introductions
 from raftlog.partitions.metadata.leading import Leading
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.partitions.metadata.peers import Peers, peers_of
 from raftlog.partitions.metadata.proposals import Proposals
+from raftlog.partitions.metadata.replacing import Replacing
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Ready, ReplicaId, Role
@@ -73,6 +75,7 @@ class Metadata:
         self._proposals = Proposals(node, self._copy, settings.attempt_ms)
         self._first_start = FirstStart(node, settings, self._file, self._picture)
         self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
+        self._replacing = Replacing(node, self._copy, self._proposals, settings)
         self._introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
         """When a leader of group 0 was last heard, before the one of now."""
@@ -81,6 +84,7 @@ class Metadata:
         """All seeds of the record that is held here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
         node.is_established = self._is_established
+        node.transport.memory.is_retired = lambda disk_uuid: disk_uuid in self.state.retired
 
     @classmethod
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
@@ -99,12 +103,19 @@ class Metadata:
             try:
                 metadata._copy.fold_now()
             except CorruptBatch as error:
-                if len(group.core.configuration.all_members()) < 2:
+                if metadata._is_alone(group):
                     raise
                 _logger.error("%s; it is repaired from the other brokers", error)
         metadata._tell_peers()
         metadata._check_peers()
         return metadata
+
+    def _is_alone(self, group: Group) -> bool:
+        """Whether nobody else can have what is damaged here; the members may stand in what is damaged."""
+        record = self._file.record
+        seeds = 1 if record is None else len(record.seeds)
+        known = max(seeds, len(self._settings.seeds), len(group.core.configuration.all_members()))
+        return known < 2 and not self._node.transport.memory.records()
 
     def _check_peers(self) -> None:
         if self._told is not None and self._told.addresses and self._node.settings.rpc_port is None:
@@ -128,6 +139,7 @@ class Metadata:
         return self._node.group(controller_group_id(UUID(cluster_id)))
 
     def _follow(self, group: Group) -> None:
+        group.is_essential = True
         self._copy.attach(group)
         self._node.watch(group.group_id, self._stepped)
         self._copy.follow()
@@ -165,6 +177,21 @@ class Metadata:
             self._copy.is_diverged,
             self._copy.problem,
         )
+
+    def why_not_whole(self) -> str | None:
+        """What of group 0 is not as it shall be, as far as is known here; None when all is well."""
+        group = self._copy.group
+        if group is None:
+            return None
+        configuration = group.core.configuration
+        brokers = [broker.replica for broker in self.state.all_brokers()]
+        gone = [voter.node_id for voter in configuration.all_voters() if voter.disk_uuid in self.state.retired]
+        waiting = [replica.node_id for replica in brokers if not configuration.has_voter(replica)]
+        if gone:
+            return f"the controller's group still counts on replaced disks of the nodes {sorted(gone)}"
+        if waiting and len(configuration.voters) < min(CONTROLLER_VOTERS_MAX, len(brokers)):
+            return f"the nodes {waiting} do not vote in the controller's group yet"
+        return None
 
     def _leader_heard_at(self) -> float | None:
         group = self._copy.group
@@ -213,12 +240,12 @@ class Metadata:
         if not addresses.rpc and at is not None:
             addresses = Addresses(addresses.http, address_text(at), addresses.gossip)
         if self._copy.group is None:
-            await self._find_cluster(addresses.rpc)
+            await self._find_cluster(addresses)
         self._leading.start()
         self._introductions.start()
         record, me = self._file.record, self._node.identity.replica
         is_newcomer = not self._is_established() and not (record is not None and record.names(me))
-        if is_newcomer:
+        if is_newcomer or self._has_moved(addresses):
             await self._register(addresses)
         await self._leading.barrier(NEVER)
         self._proposals.is_fit = True
@@ -229,17 +256,38 @@ class Metadata:
         self.is_ready = True
         _logger.info("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
-    async def _find_cluster(self, address: str) -> None:
-        met = await self._first_start.run(address)
+    def _has_moved(self, addresses: Addresses) -> bool:
+        """Whether the others look for this broker at another address, and so cannot tell it anything."""
+        registered = self.state.broker_of(self._node.identity.replica)
+        return registered is not None and registered.addresses.rpc != addresses.rpc
+
+    async def _find_cluster(self, addresses: Addresses) -> None:
+        met = await self._first_start.run(addresses.rpc)
         if met is None:
             self._begin_group()
             return
         assert met.record is not None, f"node {met.replica.node_id} is a member without a record"
-        if self._file.record is None:
-            self._file.keep(met.record, met.members)
+        await self._maybe_replace(met, addresses)
+        self._file.keep(self._file.record or met.record, met.members)
         self._node.join_cluster(str(met.record.cluster_id))
         self._tell_peers()
         self._follow(self._node.join_group(controller_group_id(met.record.cluster_id), CONTROLLER))
+
+    async def _maybe_replace(self, met: View, addresses: Addresses) -> None:
+        """Take the place of another disk that this node id has in the cluster, if there is one."""
+        me = self._node.identity.replica
+        old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
+        former = self._node.identity.former_disks
+        if old not in (None, me.disk_uuid):
+            if former and old not in former:
+                raise IdentityRefused(
+                    f"node id {me.node_id} went to the disk {old} while this broker was away; stop one of the two, or "
+                    "start this one with another node id and an empty data directory"
+                )
+            at = [member.address for member in met.members if member.address and member.node_id != me.node_id]
+            was_refused = self._node.identity.was_refused
+            silence_ms = self._settings.refused_silence_ms if was_refused else self._settings.replace_silence_ms
+            await self._replacing.ask(self._registration(addresses, replaces=old), silence_ms, at)
 
     def _begin_group(self) -> None:
         """Make the first replica of group 0, as the record says."""
@@ -254,10 +302,9 @@ class Metadata:
         if is_voter and record.seeds[0].replica == me:
             self._node.stand_for_leader([group])
 
-    async def _register(self, addresses: Addresses) -> None:
-        """Until it is done; every attempt has a deadline, and a repetition changes nothing."""
+    def _registration(self, addresses: Addresses, replaces: UUID | None = None) -> RegisterBroker:
         identity = self._node.identity
-        command = RegisterBroker(
+        return RegisterBroker(
             identity.node_id,
             identity.disk_uuid,
             identity.boot_epoch,
@@ -265,7 +312,12 @@ class Metadata:
             addresses,
             1,
             FEATURE_LEVEL_KNOWN,
+            replaces=replaces,
         )
+
+    async def _register(self, addresses: Addresses) -> None:
+        """Until it is done; every attempt has a deadline, and a repetition changes nothing."""
+        identity, command = self._node.identity, self._registration(addresses)
         while True:
             try:
                 await self._proposals.submit(command, deadline_in(10 * self._settings.attempt_ms))
@@ -325,8 +377,8 @@ class Metadata:
             self._told = told
             self._node.set_peers(told.addresses, told.disks)
 
-    def _away(self) -> dict[ReplicaId, str | None]:
-        """Members of group 0 that are not connected, and where they should be by what is known here.
+    def _away(self) -> dict[ReplicaId, Member | None]:
+        """Members of group 0 that are not connected, and what is known here of their nodes, if they have addresses.
 
         Its leader is one, also when the configuration here is too old to say so.
         """
@@ -337,12 +389,10 @@ class Metadata:
         members = (*group.core.configuration.all_members(), *([] if leader is None else [leader]))
         if not self._is_registered():
             members = (*members, *(member.replica for member in self._file.members))
-        away = [member for member in members if member != me and not self._node.is_connected(member.node_id)]
+        others = [member for member in members if member.node_id != me.node_id]
+        away = [member for member in others if not self._node.is_connected(member.node_id)]
         known = peers_of(self.state, self._file, me, {}) if away else None
-        addresses = {} if known is None else known.addresses
-        return {
-            member: address_text(addresses[member.node_id]) if member.node_id in addresses else None for member in away
-        }
+        return {member: None if known is None else known.member(member.node_id) for member in away}
 
     def _picture(self) -> tuple[Phase, list[Member]]:
         """What others are told of this process."""
@@ -354,6 +404,7 @@ class Metadata:
             is_seed = record is not None and record.names(self._node.identity.replica)
             return (Phase.FOUNDED if is_seed else Phase.EMPTY), []
         members = [Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()]
+        members += [Member(*seed, "") for seed in sorted(state.absent_seeds())]
         return Phase.MEMBER, members
 
 

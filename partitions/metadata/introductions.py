@@ -1,9 +1,15 @@
 """Where nodes are that cannot be reached: asked of those that can, and looked for at the seeds.
 
 A copy of the controller's state that is old may not know a broker that joined since, or the address of one that moved;
-when that one leads group 0 the copy never becomes newer by itself. So while a member of the group is not connected, the
-others are asked whom they know, and the addresses in the list of seeds are tried. What is learned so counts for as long
-as the state says what it said then. Only hints: who is at an address, the handshake says. Called by the host.
+when that one leads group 0 the copy never becomes newer by itself. Nor when the leader has another disk since, which is
+refused here. So while a member of the group is not connected, the others are asked whom they know, and so is whoever is
+at the addresses of seeds and of those that are away. What is learned so counts for as long as the state says what it
+said then. Who is at an address, the handshake says; that a disk has a node's place, only a member whose copy of the
+state has it so.
+
+    a node in a round: at most one change      where two contradict each other, each is tried in its turn
+
+Called by the host.
 """
 
 import asyncio
@@ -13,11 +19,12 @@ from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.metadata.addresses import address_text
+from raftlog.partitions.metadata.addresses import address_text, parse_address
 from raftlog.partitions.metadata.bootstrap_record import Member
-from raftlog.partitions.metadata.first_start import JOIN, view_of
+from raftlog.partitions.metadata.first_start import JOIN, Phase, met_at, view_of
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 
@@ -26,21 +33,31 @@ _PAUSE_MS_MAX = 10_000
 
 
 class Introduction(NamedTuple):
-    """A node as somebody described it, and the address that was known of it before; None: it was not known."""
+    """A node as somebody described it, and what was known of it before; None: it was not known."""
 
     member: Member
-    instead_of: str | None
+    instead_of: Member | None
+
+
+class _Heard(NamedTuple):
+    """Who was named. `is_certain`: by a member, from its copy of the state; else by the handshake alone."""
+
+    members: Sequence[Member]
+    is_certain: bool
+
+
+_NOBODY = _Heard((), False)
 
 
 class Introductions:
-    """Runs from `start` to `stop`. `away` gives the members that are not connected, with their addresses as far as
-    known; `learned` is called when there is something new in `known`."""
+    """Runs from `start` to `stop`. `away` gives the members that are not connected, with what is known of their nodes
+    apart from `known`; `learned` is called when there is something new in `known`."""
 
     def __init__(
         self,
         node: Node,
         settings: MetadataSettings,
-        away: Callable[[], dict[ReplicaId, str | None]],
+        away: Callable[[], dict[ReplicaId, Member | None]],
         learned: Callable[[], None],
     ) -> None:
         self.known: dict[NodeId, Introduction] = {}
@@ -69,39 +86,58 @@ class Introductions:
     async def _ask_around(self) -> None:
         peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
         told = [self._members_of(node) for node in peers]
-        found = [self._at(*seed) for seed in self._settings.seeds]
-        for members in await asyncio.gather(*told, *found):
-            self._note(members)
+        known = [parse_address(member.address) for member in self._away().values() if member is not None]
+        found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known))]
+        self._note(await asyncio.gather(*told, *found))
 
-    async def _members_of(self, node: NodeId) -> Sequence[Member]:
+    async def _members_of(self, node: NodeId) -> _Heard:
         """Whom a node knows that can be asked."""
         try:
             answer = await self._node.ask(node, JOIN, None, (), deadline_in(self._settings.probe_ms))
-            return view_of(self._node.identity.replica, None, answer.value).members
+            return _Heard(view_of(self._node.identity.replica, None, answer.value).members, True)
         except RaftlogError as error:
             _logger.debug("node %s introduces nobody: %s", node, error)
-            return ()
+            return _NOBODY
 
-    async def _at(self, host: str, port: int) -> Sequence[Member]:
-        """Who is at an address."""
+    async def _at(self, address: Address) -> _Heard:
+        """Who is at an address, and whom a member there knows."""
+        text = address_text(address)
         try:
-            identity, _ = await self._node.probe((host, port), JOIN, None, deadline_in(self._settings.probe_ms))
+            identity, answer = await self._node.probe(address, JOIN, None, deadline_in(self._settings.probe_ms))
+            view = view_of(ReplicaId(identity.node_id, identity.disk_uuid), identity.cluster_id, answer.value)
         except (RaftlogError, OSError) as error:
-            _logger.debug("nobody at %s:%s can be met: %s", host, port, error)
-            return ()
-        return (Member(identity.node_id, identity.disk_uuid, address_text((host, port))),)
+            _logger.debug("nobody at %s can be met: %s", text, error)
+            return _NOBODY
+        if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
+            return _Heard(met_at(view, text).members, True)
+        return _Heard((Member(*view.replica, text),), False)
 
-    def _note(self, members: Sequence[Member]) -> None:
+    def _note(self, heard: Sequence[_Heard]) -> None:
         away = self._away()
-        is_news = False
-        for member in members:
-            if member.replica not in away or not member.address:
-                continue
-            before = away[member.replica]
-            introduction = Introduction(member, before)
-            if member.address != before and self.known.get(member.node_id) != introduction:
-                self.known[member.node_id] = introduction
-                is_news = True
-                _logger.info("node %s is said to be at %s", member.node_id, member.address)
-        if is_news:
+        known = {replica.node_id: member for replica, member in away.items()}
+        news: dict[NodeId, Introduction | None] = {}
+        for members, is_certain in heard:
+            for member in members:
+                node = member.node_id
+                is_wanted = node in known and (is_certain or member.replica in away)
+                if not is_wanted or not member.address or self._node.transport.memory.is_retired(member.disk_uuid):
+                    continue
+                introduction = self._introduction(member, known[node])
+                if introduction != self.known.get(node):
+                    news.setdefault(node, introduction)
+        for node, introduction in news.items():
+            if introduction is None:
+                del self.known[node]
+            else:
+                self.known[node] = introduction
+                member = introduction.member
+                _logger.info("node %s is said to be at %s with the disk %s", node, member.address, member.disk_uuid)
+        if news:
             self._learned()
+
+    def _introduction(self, member: Member, before: Member | None) -> Introduction | None:
+        """What counts from now on, when a node is described so; None: what is known of it anyhow."""
+        if member != before:
+            return Introduction(member, before)
+        counts = self.known.get(member.node_id)
+        return None if counts is None or counts.member.disk_uuid != member.disk_uuid else counts

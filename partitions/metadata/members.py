@@ -23,7 +23,8 @@ def next_change(group: Group, state: ControllerState, caught_up_entries: int) ->
     near = [
         follower.member
         for follower in core.status().followers
-        if (follower.is_active or core.is_asleep) and core.committed_index - follower.match_index <= caught_up_entries
+        if (follower.is_active or core.is_asleep)
+        and follower.match_index >= max(configuration.index, core.committed_index - caught_up_entries)
     ]
     voters = _voters(configuration, wanted, near, min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX))
     learners = [replica for replica in wanted if replica not in voters]
@@ -44,8 +45,10 @@ def _voters(
     voters = list(configuration.voters)
     retired = [voter for voter in voters if voter not in wanted]
     new = [replica for replica in wanted if replica in near and replica in configuration.learners]
-    if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX:
-        voters.append(new[0])
+    heir = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
+    if heir is not None:
+        retired.sort(key=lambda voter: voter.node_id != heir.node_id)  # no node votes with two disks
+        voters.append(heir)
     if retired and len(voters) > least:
         voters.remove(retired[0])
     return voters

@@ -139,8 +139,10 @@ class Proposals:
             return known.leader.node_id
         me = self._node.identity.node_id
         if group is not None and group.core.configuration.has_voter(self._node.identity.replica):
-            known = await self._node.wait_for_leader(group.group_id, until)
-            return known.leader.node_id if known is not None and known.leader is not None else None
+            soon = Deadline(min(until, self._node.loop.time() + self._attempt_s / 2))
+            known = await self._node.wait_for_leader(group.group_id, soon)
+            if known is not None and known.leader is not None:
+                return known.leader.node_id  # otherwise it may be that the leader looks for this process elsewhere
         if self._hint is not None and self._hint != me:
             return self._hint
         others = self._others()

@@ -30,6 +30,12 @@ class MetadataSettings:
     """Between two looks of the leader at who should belong to the group."""
     caught_up_entries: int = 64
     """A learner that lacks no more entries than these can become a voter."""
+    replace_silence_ms: int = 3_000
+    """A new disk takes the place of an old one when the controller's leader has not heard that for so long."""
+    refused_silence_ms: int = 10_000
+    """The same for a disk that the cluster had refused as an old copy: the right one may only be starting again."""
+    replace_patience_ms: int = 15_000
+    """A process with a new disk ends when the old one was in use all the time for so long: its node id is taken."""
     fold_ms: float = 2.0
     """The loop is not held longer to apply what was committed."""
 

@@ -11,7 +11,7 @@ uuid. The disk uuid stays until the journal is damaged: hard state may be lost t
 replica that it was. An identity that is lost is never made anew over a journal.
 
 Every start raises the boot epoch, also one of a stale copy of a disk, which the others refuse: after enough starts it
-would have overtaken them. So such a refusal is kept, and nothing is started on this disk again.
+would have overtaken them. So such a refusal is kept, and the next start takes a new disk uuid (`opening`).
 """
 
 import logging
@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, StorageError
+from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged, StorageError
 from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
 from raftlog.raft import ReplicaId
 from raftlog.storage.directory import (
@@ -33,6 +33,7 @@ from raftlog.storage.directory import (
     write_meta,
 )
 from raftlog.storage.disk import DirectoryLock, Disk
+from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -42,15 +43,20 @@ KIND: Final = "node"
 _EARLIER_KIND: Final = "broker"
 IDENTITY: Final = "identity"
 JOURNAL: Final = "journal"
+START_FREE_MIB: Final = 64
+"""So much room is enough for a start: files of the journal, and entries that are not in their segments yet."""
 _NOT_OURS: Final = ("lost+found",)
 _IDENTITY_LOST: Final = (
     "restore it from a copy of this very disk, or start with an empty directory, as a new member of the cluster"
 )
+_FORMER_DISKS_MAX: Final = 64
 
 
 class NodeIdentity(NamedTuple):
     """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage. `refusal`: what the
-    cluster said when it refused this disk as a stale or copied one; it never starts again."""
+    cluster said when it refused this disk as a stale, copied or retired one; it is never used again. `former_disks`:
+    what this directory was before, oldest first: it may take the place of one of them, and of no other disk.
+    `was_refused`: it is another disk now because the cluster refused it; what it was may be in use elsewhere."""
 
     cluster_id: str | None
     node_id: NodeId
@@ -58,6 +64,8 @@ class NodeIdentity(NamedTuple):
     boot_epoch: int
     has_journal: bool
     refusal: str | None = None
+    former_disks: tuple[uuid.UUID, ...] = ()
+    was_refused: bool = False
 
     @property
     def replica(self) -> ReplicaId:
@@ -80,8 +88,7 @@ class NodeDirectory:
     ) -> "NodeDirectory":
         """Lock the directory, make it when it is missing, and count the start, durably.
 
-        Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `IdentityRefused` for
-        one that the cluster has refused; `FormatError` for one
+        Raises `DirectoryLocked`; `InvalidArgument` for the directory of another node or cluster; `FormatError` for one
         of another format, and when its identity is lost or damaged; `StorageError` when the file system refuses.
         """
         try:
@@ -94,7 +101,7 @@ class NodeDirectory:
             identity = _identify(disk, path, node_id, cluster_id, draw_uuid)
             directory = cls(disk, path, lock, identity)
             directory._save(identity)
-            if read_meta(disk, path, KIND) is None:
+            if not _has_meta(disk, path):
                 write_meta(disk, path, KIND, {})
         except OSError as error:
             lock.release()
@@ -126,8 +133,18 @@ class NodeDirectory:
             self._save(self.identity._replace(has_journal=True))
 
     def replace_disk(self, disk_uuid: uuid.UUID) -> None:
-        """The journal cannot be trusted: from now on this is another disk, without a journal and without groups."""
-        self._save(self.identity._replace(disk_uuid=disk_uuid, has_journal=False))
+        """What is here cannot be trusted: from now on this is another disk, without a journal and without groups."""
+        known = self.identity
+        former = (*known.former_disks, known.disk_uuid)[-_FORMER_DISKS_MAX:]
+        self._save(
+            known._replace(
+                disk_uuid=disk_uuid,
+                has_journal=False,
+                refusal=None,
+                former_disks=former,
+                was_refused=known.refusal is not None,
+            )
+        )
 
     def keep_old_journals(self) -> None:
         """Move the journals of other disk uuids to `damaged/`; nothing of them is deleted."""
@@ -142,7 +159,11 @@ class NodeDirectory:
             _logger.warning("the journal of the former disk %s is kept in %s", name, target)
 
     def _save(self, identity: NodeIdentity) -> None:
-        fields: dict[str, Any] = {**identity._asdict(), "disk_uuid": str(identity.disk_uuid)}
+        fields: dict[str, Any] = {
+            **identity._asdict(),
+            "disk_uuid": str(identity.disk_uuid),
+            "former_disks": list(map(str, identity.former_disks)),
+        }
         write_sealed(self.disk, internal(self.path, IDENTITY), IDENTITY, fields)
         self.identity = identity
 
@@ -160,20 +181,26 @@ def _identify(
         if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
             raise FormatError(f"{name} is gone, and {path} was in use; {_IDENTITY_LOST}")
         return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
-    known = NodeIdentity(**{**fields, "disk_uuid": uuid.UUID(fields["disk_uuid"])})
+    known = _identity_of(fields)
     if known.node_id != node_id:
         raise InvalidArgument(
             f"{path} belongs to node {known.node_id}, and this is node {node_id}; "
             f"use --node-id {known.node_id}, or another directory"
         )
-    if known.refusal is not None:
-        raise IdentityRefused(
-            f"the disk in {path} was refused by its cluster and must not be used again: {known.refusal}; "
-            "start this broker with an empty data directory, as a new member"
-        )
     if cluster_id is not None and known.cluster_id not in (None, cluster_id):
         raise InvalidArgument(_other_cluster(path, known.cluster_id, cluster_id))
     return known._replace(cluster_id=known.cluster_id or cluster_id, boot_epoch=known.boot_epoch + 1)
+
+
+def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
+    """Whose data directory this is, for tools that change nothing; `None` when it is nobody's. Raises `FormatError`."""
+    fields = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
+    return None if fields is None else _identity_of(fields)
+
+
+def _identity_of(fields: dict[str, Any]) -> NodeIdentity:
+    former = tuple(map(uuid.UUID, fields.get("former_disks", ())))
+    return NodeIdentity(**{**fields, "disk_uuid": uuid.UUID(fields["disk_uuid"]), "former_disks": former})
 
 
 def _refuse_foreign(disk: Disk, path: str) -> None:
@@ -187,7 +214,7 @@ def _refuse_foreign(disk: Disk, path: str) -> None:
             f"{path} was written by an earlier version of raftlog, whose brokers this one does not read; start with an "
             f"empty directory. What is in it can be copied: each {path}/TOPIC/PARTITION opens with raftlog.Log"
         )
-    if read_meta(disk, path, KIND) is not None or disk.exists(internal(path, IDENTITY)):
+    if _has_meta(disk, path) or disk.exists(internal(path, IDENTITY)):
         return
     names = [name for name in disk.list_directory(path) if name not in (INTERNAL, *_NOT_OURS)]
     if names:
@@ -204,11 +231,34 @@ def _is_earlier_broker(disk: Disk, path: str) -> bool:
         return False
 
 
+def _has_meta(disk: Disk, path: str) -> bool:
+    """Whether a sound meta file says that this is the directory of a node; the identity says more. `FormatError`."""
+    try:
+        return read_meta(disk, path, KIND) is not None
+    except SmallFileDamaged as error:
+        if read_identity(disk, path) is None:
+            raise
+        _logger.warning("it is written again, as the identity beside it is sound: %s", error)
+        return False
+
+
 def _other_cluster(path: str, known: str | None, wanted: str) -> str:
     return f"{path} belongs to cluster {known}, and not to {wanted}; correct the seeds, or use another directory"
 
 
+def why_full(path: str, error: OSError) -> StorageError | None:
+    """What to do when a start found no room; None when something else is wrong."""
+    if error.errno not in FULL_ERRORS:
+        return None
+    return StorageError(
+        f"{path}: the disk is full ({error}), and a start needs a little room of its own: free some space on its file "
+        f"system, {START_FREE_MIB} MiB are enough, and start again. Nothing was changed; what was acknowledged is kept"
+    )
+
+
 def _unusable(path: str, error: OSError) -> StorageError:
+    if (full := why_full(path, error)) is not None:
+        return full
     why = error.strerror or str(error)
     where = error.filename or path
     return StorageError(f"cannot use the data directory {path}: {where}: {why}; check its path, owner and permissions")

@@ -2,6 +2,9 @@
 
     moving ≤ transfers_max,   a group that could not be moved rests: transfer_retry_ms · 2^n
 
+A process whose disk or loop stood still, or whose disk is full, hands everything to others that are fit; a leader with
+a full disk keeps its group while a majority of the voters' disks is full, for then nobody could lead better.
+
 Only leaders act, each for its own groups: no process tells another one what to lead. Who is preferred is handed in. A
 hand-over stops the group's writes for a moment, so it is begun only when it should succeed: the preferred voter is
 connected since `settle_ms`, is not about to stop, and holds nearly everything. One that then does not take over (its
@@ -13,9 +16,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
+from raftlog.partitions.multiraft.fitness import Fitness
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import FollowerStatus
@@ -26,6 +31,8 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 
 _DOUBLINGS_MAX = 6
+_EVIDENCE_S = 3.0
+"""For so long a stall of the disk here, and a faster one elsewhere, are taken for what still is."""
 _STOP_TRANSFERS_MAX = 256
 """Hand-overs at the same time when the process stops."""
 
@@ -47,12 +54,13 @@ class _Rest(NamedTuple):
 class Leaders:
     """The groups that are led here. Times are the loop's."""
 
-    def __init__(self, me: ReplicaId, settings: NodeSettings) -> None:
+    def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
         raft = settings.driver.raft
         self.preferred: Preferred = lambda group_id: None
         """Set by the façade: the first voter of the group's assignment."""
-        self._me, self._settings = me, settings
-        self._patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
+        self.me = me
+        self._settings, self._fitness = settings, fitness
+        self.patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
         """A transfer that has not happened by then was given up by the core."""
         self._led: dict[GroupKey, Group] = {}
         self._moving: dict[GroupKey, _Move] = {}
@@ -60,7 +68,12 @@ class Leaders:
         self._connected_at: dict[NodeId, float] = {}
         self._leaving: dict[NodeId, None] = {}
         """Nodes that said that they stop."""
+        self._disk_stalled_at = -_EVIDENCE_S
+        self._ahead_at: dict[NodeId, float] = {}
+        """When a disk was last seen to be faster than the one here, which stood still."""
         self._moved = asyncio.Event()
+        self._are_full = False
+        """Some group led here was told that a majority has no room."""
 
     @property
     def led_count(self) -> int:
@@ -70,6 +83,7 @@ class Leaders:
 
     def note_role(self, group: Group, role: Role) -> None:
         """The group's role here changed."""
+        group.is_majority_full = False  # looked at again with the next tick, if it is led here
         if role is Role.LEADER:
             self._led[group.key] = group
         elif self._led.pop(group.key, None) is not None:
@@ -84,6 +98,7 @@ class Leaders:
         """The node is there, in a new life perhaps."""
         self._connected_at[node] = now
         self._leaving.pop(node, None)
+        self._fitness.forget(node)
 
     def note_gone(self, node: NodeId) -> None:
         self._connected_at.pop(node, None)
@@ -95,17 +110,60 @@ class Leaders:
         """The node stops: nothing is given to it until it comes back."""
         self._leaving[node] = None
 
-    # preferred leaders
+    def note_disk_stall(self, now: float) -> None:
+        """A sync takes long here: those count as better whose disks have taken meanwhile what this one has not."""
+        self._disk_stalled_at = now
+        for group in self._led.values():
+            status = group.core.status()
+            for each in status.followers:
+                if each.match_index > status.durable_index:
+                    self._ahead_at[each.member.node_id] = now
+
+    # who leads better
 
     def tick(self, now: float) -> None:
         """Begin to hand over what others should lead."""
+        self.count_room(now)
         self._look_after_moves(now)
+        is_fit = self._fitness.is_fit(self.me.node_id, now)
+        moving_max = self._settings.transfers_max if is_fit else _STOP_TRANSFERS_MAX
         for group in list(self._led.values()):
-            if len(self._moving) >= self._settings.transfers_max:
+            if len(self._moving) >= moving_max:
                 return
-            target = self._due_target(group, now)
+            target = self._due_target(group, now) if is_fit else self._refuge(group, now)
             if target is not None:
                 self._begin(group, target, now)
+
+    def count_room(self, now: float) -> None:
+        """Let every leader know whether what it appends can be committed."""
+        if not self._fitness.is_anybody_full(now) and not self._are_full:
+            return
+        self._are_full = False
+        for group in self._led.values():
+            voters = group.core.configuration.voters
+            full = sum(self._fitness.is_full(voter.node_id, now) for voter in voters)
+            group.is_majority_full = len(voters) - full < len(voters) // 2 + 1
+            self._are_full |= group.is_majority_full
+
+    def _refuge(self, group: Group, now: float) -> ReplicaId | None:
+        """Who leads better than this process, which is not fit; None: nobody, or not now."""
+        rest = self._resting.get(group.key)
+        if group.key in self._moving or group.is_majority_full or (rest is not None and now < rest.until):
+            return None
+        if now < self._disk_stalled_at + _EVIDENCE_S and not self._is_majority_faster(group, now):
+            return None
+        heir = self._heir(group, now)
+        return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
+
+    def _is_majority_faster(self, group: Group, now: float) -> bool:
+        """Without one nobody would commit sooner, and an election, whose votes are synced, might not end at all."""
+        voters = group.core.configuration.voters
+        faster = sum(
+            now < self._ahead_at.get(voter.node_id, -_EVIDENCE_S) + _EVIDENCE_S
+            and self._fitness.is_fit(voter.node_id, now)
+            for voter in voters
+        )
+        return faster >= len(voters) // 2 + 1
 
     def _look_after_moves(self, now: float) -> None:
         for key, move in list(self._moving.items()):
@@ -115,6 +173,8 @@ class Leaders:
             elif now >= move.until:
                 del self._moving[key]
                 self._rest(key, move.target, now)
+                if now < self._disk_stalled_at + _EVIDENCE_S:
+                    self._led[key].give_leadership_up("its disk stands still")
 
     def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
         rest = self._resting.get(key)
@@ -129,7 +189,9 @@ class Leaders:
         if group.key in self._moving:
             return None
         target = self.preferred(group.group_id)
-        if target is None or target == self._me or not self._is_settled(target.node_id, now):
+        if target is None or target == self.me or not self._is_settled(target.node_id, now):
+            return None
+        if not self._fitness.is_fit(target.node_id, now):
             return None
         rest = self._resting.get(group.key)
         if rest is not None and now < rest.until:
@@ -162,7 +224,7 @@ class Leaders:
         except RaftlogError as refusal:
             _logger.debug("%s is not handed to node %s now: %s", group.path, target.node_id, refusal)
             return
-        self._moving[group.key] = _Move(target, now + self._patience_s)
+        self._moving[group.key] = _Move(target, now + self.patience_s)
 
     # the end
 
@@ -178,22 +240,21 @@ class Leaders:
             for group in self._shared():
                 if len(self._moving) >= _STOP_TRANSFERS_MAX:
                     break
-                heir = self._heir(group) if group.key not in self._moving else None
+                heir = self._heir(group, now) if group.key not in self._moving else None
                 if heir is not None:
                     self._begin(group, heir, now)
             self._moved.clear()
-            try:
-                await asyncio.wait_for(self._moved.wait(), min(self._patience_s / 4, until - now))
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(self.patience_s / 4, until - now)):
+                    await self._moved.wait()
         return len(self._shared())
 
     def _shared(self) -> list[Group]:
         """Groups led here that others could lead."""
         return [group for group in self._led.values() if len(group.core.configuration.all_voters()) > 1]
 
-    def _heir(self, group: Group) -> ReplicaId | None:
-        """The preferred leader if it is well, or whoever holds most."""
+    def _heir(self, group: Group, now: float) -> ReplicaId | None:
+        """One that is fit, the preferred leader among them, or whoever holds most."""
         heirs = [
             each
             for each in group.core.status().followers
@@ -202,5 +263,13 @@ class Leaders:
             and self._is_near(group, each)
         ]
         preferred = self.preferred(group.group_id)
-        best = max(heirs, key=lambda each: (each.member == preferred, each.match_index), default=None)
+        best = max(
+            heirs,
+            key=lambda each: (
+                self._fitness.is_fit(each.member.node_id, now),
+                each.member == preferred,
+                each.match_index,
+            ),
+            default=None,
+        )
         return best.member if best is not None else None

@@ -15,21 +15,28 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self
 
-from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, RaftlogError, StorageError, Unavailable
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.errors import (
+    DiskRefused,
+    FormatError,
+    IdentityRefused,
+    RaftlogError,
+    StorageError,
+    Unavailable,
+)
+from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity
 from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.leadership import Leadership, LeaderWaits
-from raftlog.partitions.multiraft.opening import draw_uuid, open_driver
+from raftlog.partitions.multiraft.opening import check_creation, draw_uuid, open_driver
 from raftlog.partitions.multiraft.refusals import Consequence, consequence_of
 from raftlog.partitions.multiraft.remembered_peers import RememberedPeers
-from raftlog.partitions.multiraft.requests import Handler, Request, Requests
+from raftlog.partitions.multiraft.requests import Handler, Requests
 from raftlog.partitions.multiraft.settings import NodeSettings
+from raftlog.partitions.multiraft.standing import Standing
 from raftlog.partitions.multiraft.status import NodeStatus, count_groups, damage_of, journal_status
 from raftlog.partitions.multiraft.surroundings import Address, Surroundings, real_surroundings
 from raftlog.raft import Ready, Role
-from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
@@ -41,8 +48,6 @@ from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 
-_LEAVING = "node.leaving"
-_LEAVING_MS = 200
 _SILENCE_S = 1.5
 """A process that has sent no heartbeat for so long is taken for one that stands still: a few election timeouts."""
 
@@ -56,6 +61,7 @@ class Node:
 
     driver: Driver
     leaders: Leaders
+    standing: Standing
 
     def __init__(self, settings: NodeSettings, surroundings: Surroundings, directory: NodeDirectory) -> None:
         self.settings = settings
@@ -72,7 +78,6 @@ class Node:
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
         self.transport = surroundings.make_transport(self._introduction)
         self._requests = Requests(directory.identity.node_id, self.transport)
-        self._requests.on_request(_LEAVING, self._note_leaving)
         self._remembered = RememberedPeers(
             directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
         )
@@ -113,7 +118,8 @@ class Node:
         self.driver = open_driver(
             self._directory.disk, self._directory, self.settings, self.surroundings, self.transport
         )
-        self.leaders = Leaders(self.identity.replica, self.settings)
+        self.standing = Standing(self, self._requests)
+        self.leaders = Leaders(self.identity.replica, self.settings, self.standing.fitness)
         self.driver.loop = self.loop  # requests may come before the groups begin; they find no leader yet
         self.driver.on_failure = self.fail
         self.driver.on_step = self._stepped
@@ -122,6 +128,7 @@ class Node:
         transport.on_envelopes, transport.on_beat = self.driver.receive, self._receive_beat
         transport.on_refused = self._refused
         transport.on_connection, transport.serve = self._connection_changed, self._serve
+        transport.serve_probe = self._requests.serve_probe
 
     # life
 
@@ -171,17 +178,10 @@ class Node:
 
     async def _hand_over(self) -> None:
         """Others lead first, and know that nothing is to be given back."""
-        deadline = deadline_in(_LEAVING_MS)
-        await asyncio.gather(*(self._say_goodbye(peer.node, deadline) for peer in self.transport.peers()))
+        await self.standing.say_goodbye()
         left = await self.leaders.hand_over_all(self.settings.stop_transfers_ms / 1000)
         if left:
             _logger.warning("%d groups could not be handed over; their other replicas will elect a leader", left)
-
-    async def _say_goodbye(self, node: NodeId, deadline: Deadline) -> None:
-        try:
-            await self._requests.ask(node, _LEAVING, None, (), deadline)
-        except RaftlogError as error:
-            _logger.info("node %s was not told that this one stops: %s", node, error)
 
     async def _flush(self) -> None:
         """Whatever was taken is durable, unless the disk is slower than we wait."""
@@ -193,6 +193,7 @@ class Node:
 
     async def _close(self, failure: RaftlogError | None) -> None:
         self._campaigns.stop()
+        self.standing.stop()
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -230,6 +231,7 @@ class Node:
             self.transport.memory.assign_disk(node, disks.get(node))
         self._peers = dict(peers)
         self.transport.set_addresses(self._peers)
+        self.transport.drop_outsiders()
         if not peers:
             self._begin()
 
@@ -257,12 +259,14 @@ class Node:
         consequence = consequence_of(refusal, self.identity.cluster_id, self.is_established())
         if consequence is Consequence.NONE or self._failure is not None:
             return
-        if consequence is Consequence.END_FOR_GOOD:
-            try:
-                self._directory.note_refusal(refusal.message)
-            except OSError as error:
-                _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
-        self.fail(IdentityRefused(refusal.message))
+        if consequence is Consequence.END:
+            self.fail(IdentityRefused(refusal.message))
+            return
+        try:
+            self._directory.note_refusal(refusal.message)
+        except OSError as error:
+            _logger.error("the refusal cannot be kept in %s: %s", self._directory.path, error)
+        self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
         self._heard_at[node] = self.loop.time()
@@ -283,10 +287,6 @@ class Node:
         else:
             self.leaders.note_gone(node)
 
-    async def _note_leaving(self, request: Request) -> Answer:
-        self.leaders.note_leaving(request.node)
-        return Answer()
-
     # groups
 
     def group(self, group_id: uuid.UUID) -> Group | None:
@@ -298,7 +298,7 @@ class Node:
 
         Raises `InvalidArgument`, `Unavailable`, `StorageFull`, `FormatError`, `SyncFailed`.
         """
-        self._check_creation(roll)
+        check_creation(self.identity, roll)
         group = self._driver_in_use().create_group(roll, name)
         self._campaign([group])
         return group
@@ -307,7 +307,7 @@ class Node:
         """Create many without holding the loop, whose files are synced together; raises like `create_group`, and what
         was created before stays."""
         for roll, _ in creations:
-            self._check_creation(roll)
+            check_creation(self.identity, roll)
         driver = self._driver_in_use()
         await driver.create_groups(creations)
         created = (driver.groups.get(roll.group_id.bytes) for roll, _ in creations)
@@ -323,12 +323,9 @@ class Node:
         """Campaign in new groups, without waiting for an election timeout."""
         self._campaigns.begin(groups)
 
-    def _check_creation(self, roll: Roll) -> None:
-        if member_of(self.identity.replica) not in roll.voters + roll.learners:
-            raise InvalidArgument(
-                f"group {roll.group_id} was created without node {self.identity.node_id} on disk "
-                f"{self.identity.disk_uuid}: it can only join"
-            )
+    async def join_groups(self, joining: Sequence[tuple[uuid.UUID, str | None]]) -> None:
+        """Begin many with empty logs, without holding the loop. Raises like `create_groups`."""
+        await self._driver_in_use().join_groups(joining)
 
     def join_group(self, group_id: uuid.UUID, name: str | None = None) -> Group:
         """Begin with an empty log that the leader will fill; blocking. What stood in its place is kept aside."""
@@ -410,9 +407,9 @@ class Node:
         """Ask another node, once; see `requests` for what its failures mean."""
         return await self._requests.ask(node, name, header, payload, deadline)
 
-    def on_request(self, name: str, handler: Handler) -> None:
-        """Serve requests of this name."""
-        self._requests.on_request(name, handler)
+    def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
+        """Serve requests of this name; `is_open`: also those of probes, by whoever comes."""
+        self._requests.on_request(name, handler, is_open=is_open)
 
     async def _serve(self, node: NodeId, request: object) -> object:
         if isinstance(request, Call):
@@ -427,7 +424,7 @@ class Node:
         is_checkpoint, self._live_bytes = live_bytes < self._live_bytes, live_bytes
         self._remembered.maybe_save(now, is_checkpoint=is_checkpoint)
         if self.is_working and self._end is None:
-            self.leaders.tick(now)
+            self.standing.look(now)
 
     def status(self) -> NodeStatus:
         """For operators; looks through all groups."""

@@ -31,6 +31,8 @@ class Request(NamedTuple):
     header: Any
     payload: tuple[Buffer, ...]
     deadline: Deadline
+    stranger: Identity | None = None
+    """Who came over a probe; nobody has decided yet whether it belongs here."""
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
@@ -43,11 +45,15 @@ class Requests:
     def __init__(self, me: NodeId, transport: NodeTransport) -> None:
         self._me, self._transport = me, transport
         self._handlers: dict[str, Handler] = {}
+        self._open: dict[str, None] = {}
+        """Names that are served over probes as well."""
 
-    def on_request(self, name: str, handler: Handler) -> None:
-        """From now on requests of this name go to `handler`; one for each name."""
+    def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
+        """From now on requests of this name go to `handler`; one for each name. `is_open`: over probes too."""
         assert name not in self._handlers, f"requests named {name!r} have a handler already"
         self._handlers[name] = handler
+        if is_open:
+            self._open[name] = None
 
     async def ask(self, node: NodeId, name: str, header: Any, payload: Sequence[Buffer], deadline: Deadline) -> Answer:
         """Ask another node, once. `header` is made of numbers, text, bytes, lists and mappings."""
@@ -61,13 +67,19 @@ class Requests:
         where = f"{address[0]}:{address[1]}"
         return await self._transport.probe(address, Call(name, header, (), _left_ms(deadline, where, name)))
 
-    async def serve(self, node: NodeId, call: Call) -> Answer:
+    async def serve_probe(self, stranger: Identity, request: object) -> Answer:
+        """A request arrived over a probe."""
+        if not isinstance(request, Call) or request.name not in self._open:
+            raise InvalidArgument(f"node {self._me} does not serve this over a probe")
+        return await self.serve(stranger.node_id, request, stranger)
+
+    async def serve(self, node: NodeId, call: Call, stranger: Identity | None = None) -> Answer:
         """A request arrived."""
         handler = self._handlers.get(call.name)
         if handler is None:
             raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
         deadline = Deadline(asyncio.get_running_loop().time() + call.timeout_ms / 1000)
-        return await handler(Request(node, call.value, call.payload, deadline))
+        return await handler(Request(node, call.value, call.payload, deadline, stranger))
 
 
 def _left_ms(deadline: Deadline, who: str, name: str) -> int:

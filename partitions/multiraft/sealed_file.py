@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from raftlog.errors import FormatError
+from raftlog.errors import FormatError, SmallFileDamaged
 from raftlog.storage.disk import Disk, File
 
 FORMAT_VERSION: Final = 1
@@ -62,7 +62,10 @@ def submit_sealed(
 
 
 def read_sealed(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
-    """The fields that were written; `None` without a file. Raises `FormatError` when it is damaged or another one."""
+    """The fields that were written; `None` without a file.
+
+    Raises `SmallFileDamaged`, and `FormatError` when it is of another kind or version.
+    """
     if not disk.exists(path):
         return None
     file = disk.open(path, read_only=True)
@@ -74,11 +77,11 @@ def read_sealed(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
         body = json.loads(text)
         stated, version, found = body.pop("crc32c"), body.pop("format"), body.pop("kind")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FormatError(f"{path} is damaged ({error})") from None
+        raise SmallFileDamaged(f"{path} is damaged ({error})") from None
+    if stated != _checksum({"format": version, "kind": found, **body}):
+        raise SmallFileDamaged(f"{path} is damaged: its checksum does not match")
     if version != FORMAT_VERSION:
         raise FormatError(f"{path} has format version {version}; this program reads version {FORMAT_VERSION}")
-    if stated != _checksum({"format": version, "kind": found, **body}):
-        raise FormatError(f"{path} is damaged: its checksum does not match")
     if found != kind:
         raise FormatError(f"{path} holds {found!r}, and not {kind!r}")
     return dict(body)

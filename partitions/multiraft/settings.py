@@ -56,6 +56,9 @@ class NodeSettings:
     """A node is given leaderships once it has been connected for so long."""
     transfer_retry_ms: int = 5_000
     """After a hand-over that did not happen the group is left alone for so long; doubled each time, up to 64 times."""
+    slow_rest_ms: int = 10_000
+    """After a stall of its disk or loop a process leads nothing for so long, if others can; doubled each time that it
+    stalls again soon afterwards, up to 32 times."""
     stop_transfers_ms: int = 1_200
     """An orderly stop takes so much time at most to hand leaderships over."""
     stop_flush_ms: int = 1_200
@@ -82,6 +85,7 @@ _BOUNDS: tuple[tuple[str, int, int], ...] = (
     ("transfer_lag_entries_max", 0, 1 << 20),
     ("settle_ms", 0, 600_000),
     ("transfer_retry_ms", 1, 600_000),
+    ("slow_rest_ms", 1, 600_000),
     ("stop_transfers_ms", 0, 60_000),
     ("stop_flush_ms", 0, 60_000),
 )

@@ -68,8 +68,15 @@ def count_groups(groups: Iterable[Group]) -> GroupCounts:
 
 
 def damage_of(groups: Iterable[Group]) -> tuple[str, ...]:
-    """What is damaged, in words."""
-    return tuple(str(group.damage) for group in groups if group.damage is not None)
+    """What is damaged, and how far its repair is, in words."""
+    return tuple(text for group in groups if (text := describe_damage(group)) is not None)
+
+
+def describe_damage(group: Group) -> str | None:
+    """The same of one group; None when it is sound."""
+    if group.damage is None:
+        return None
+    return f"{group.damage}; it is being repaired ({group.repair_note or 'just begun'})"
 
 
 def journal_status(journal: Journal) -> JournalStatus:

@@ -7,16 +7,26 @@ operating system.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
 from raftlog.partitions.multiraft.settings import NodeSettings
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, PeerMemory, PeerStatus, Refusal, TcpTransport
+from raftlog.runtime.rpc import (
+    Answer,
+    Call,
+    Channel,
+    Identity,
+    PeerMemory,
+    PeerStatus,
+    Refusal,
+    TcpTransport,
+    TrafficTotals,
+)
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.sync_threads import SyncThreads
 from raftlog.types import NodeId
 
 Address = tuple[str, int]
@@ -29,6 +39,7 @@ class NodeTransport(Transport, Protocol):
     on_beat: Callable[[NodeId, ProcessBeat], None]
     on_connection: Callable[[NodeId, Channel, bool], None]
     serve: Callable[[NodeId, object], Awaitable[object]]
+    serve_probe: Callable[[Identity, object], Awaitable[object]]
     on_refused: Callable[[Refusal], None]
     address: Address | None
     messages_unaddressed: int
@@ -43,11 +54,15 @@ class NodeTransport(Transport, Protocol):
 
     def set_addresses(self, addresses: Mapping[NodeId, Address]) -> None: ...
 
+    def drop_outsiders(self) -> None: ...
+
     async def call(self, node: NodeId, call: Call) -> Answer: ...
 
     async def probe(self, address: Address, call: Call) -> tuple[Identity, Answer]: ...
 
     def peers(self) -> list[PeerStatus]: ...
+
+    def traffic(self) -> TrafficTotals: ...
 
     async def close(self) -> None: ...
 
@@ -71,8 +86,8 @@ class Surroundings:
 def real_surroundings(settings: NodeSettings) -> Surroundings:
     """Those of a process; to be called on its running loop."""
     loop = asyncio.get_running_loop()
-    executor = ThreadPoolExecutor(settings.sync_threads, thread_name_prefix="sync")
-    disk = RealDisk(executor.submit, loop.call_soon_threadsafe, settings.open_files_max)
+    threads = SyncThreads(settings.sync_threads)
+    disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max)
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
     def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
@@ -80,6 +95,6 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
 
     async def close(waits: bool) -> None:
         # A sync that hangs must not hold the process up when it fails.
-        await asyncio.to_thread(executor.shutdown, waits)
+        await asyncio.to_thread(threads.close, waits)
 
     return Surroundings(disk, make_transport, random, lambda: time.time_ns() // 1_000_000, close)

@@ -41,7 +41,8 @@ class Appending:
     def appended(self, committed: Committed) -> Appended:
         """The answer to an append that is committed just now."""
         term, _, _, base_offset, next_offset = committed
-        return Appended(base_offset, next_offset, term, self._group.high_watermark)
+        # Another leader may have committed it, and said so before it was delivered here.
+        return Appended(base_offset, next_offset, term, max(self._group.high_watermark, next_offset))
 
     # once the leader has taken it
 

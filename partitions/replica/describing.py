@@ -2,10 +2,20 @@
 
 from typing import NamedTuple
 
+from raftlog.errors import CorruptBatch
 from raftlog.partitions.replica.appending import active_members
 from raftlog.raft import Role
+from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.group import Group
-from raftlog.types import NodeId, Offset
+from raftlog.types import Index, NodeId, Offset
+
+
+class Lag(NamedTuple):
+    """What a member lacks of its leader's log, as far as the leader knows; about, where it is counted in bytes."""
+
+    node_id: NodeId
+    entries: int
+    bytes: int
 
 
 class ReplicaDescription(NamedTuple):
@@ -20,6 +30,8 @@ class ReplicaDescription(NamedTuple):
     size_bytes: int
     in_sync: tuple[NodeId, ...] | None
     """Voters that were heard lately and hold durably what is committed, ascending; only the leader knows."""
+    behind: tuple[Lag, ...]
+    """Members that lack something that is committed, and of whom it is known how much; of a leader."""
     problem: str | None
     """Why it cannot be written, or what of it cannot be read."""
 
@@ -35,6 +47,7 @@ def describe(group: Group) -> ReplicaDescription:
         group.log_end_offset,
         group.log.segments.size_bytes,
         _in_sync(group) if core.role is Role.LEADER else None,
+        _behind(group) if core.role is Role.LEADER else (),
         _problem(group),
     )
 
@@ -44,6 +57,21 @@ def _in_sync(group: Group) -> tuple[NodeId, ...]:
     holding = {each.member for each in status.followers if each.match_index >= status.committed_index} | {status.me}
     voters = status.configuration.voters
     return tuple(sorted(each.node_id for each in active_members(status) if each in holding and each in voters))
+
+
+def _behind(group: Group) -> tuple[Lag, ...]:
+    status = group.core.status()
+    lacking = [each for each in status.followers if each.match_index < status.committed_index]
+    return tuple(_lag(group, each) for each in lacking if each.match_index or each.state != "probe")
+
+
+def _lag(group: Group, follower: FollowerStatus) -> Lag:
+    first = Index(max(follower.match_index, group.log.boundary.index) + 1)
+    try:
+        size = group.log.stored_bytes_from(first)
+    except CorruptBatch:
+        size = 0  # it will be found where it is read
+    return Lag(follower.member.node_id, group.log.last_index - follower.match_index, size)
 
 
 def _problem(group: Group) -> str | None:

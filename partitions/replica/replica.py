@@ -14,7 +14,15 @@ import asyncio
 from collections.abc import Sequence
 
 from raftlog.config import TopicConfig
-from raftlog.errors import LogClosed, LogDamaged, NotLeader, OffsetNotAvailable, OffsetOutOfRange, RaftlogError
+from raftlog.errors import (
+    CorruptBatch,
+    LogClosed,
+    LogDamaged,
+    NotLeader,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    RaftlogError,
+)
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.appending import Appended, Appending
@@ -92,13 +100,17 @@ class Replica:
         group = self.group
         if group.is_closed or self._is_closed:
             return self._closed()
-        leader = group.core.leader
-        if leader is not None:
-            return NotLeader(f"{self.name}: {leader} leads", leader)
+        if self.is_alone:
+            return self.damaged()
+        return NotLeader(f"{self.name} is being repaired here ({group.damage})", group.core.leader)
+
+    def damaged(self) -> LogDamaged:
+        """Why nothing is taken while it is damaged and nobody else leads."""
+        others = "it has no other one" if self.is_alone else "none is sound, or none can be reached"
         return LogDamaged(
-            f"{self.name} takes no records because it is damaged ({group.damage}); sound offsets can be read. It is "
-            "repaired when a sound replica can be reached; a partition with one replica is recovered with the broker "
-            f"stopped: `raftlog log recover {group.path} --accept-loss`"
+            f"{self.name} takes no records because it is damaged ({self.group.damage}); sound offsets can be read. It "
+            f"would be repaired from another replica, and {others}: `raftlog partition recover {self.name}` says what "
+            "can be done"
         )
 
     def _closed(self) -> LogClosed:
@@ -112,7 +124,8 @@ class Replica:
     async def fetch(self, offset: int, max_bytes: int, min_bytes: int, deadline: Deadline) -> Fetched:
         """Stored, committed batches from the one that contains `offset`; waits for `min_bytes` until the deadline.
 
-        Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (ask again), `CorruptBatch`, `LogClosed`.
+        Raises `NotLeader`, `OffsetOutOfRange`, `OffsetNotAvailable` (ask again), `LogClosed`; and in a group of one
+        `CorruptBatch`.
         """
         may_wait = True
         while True:
@@ -122,7 +135,10 @@ class Replica:
                 continue
             if offset < self.group.log_start_offset:
                 raise OffsetOutOfRange(offset, self.group.log_start_offset, end)
-            batches = self.group.read(offset, max_bytes, end)
+            try:
+                batches = self.group.read(offset, max_bytes, end)
+            except CorruptBatch as error:
+                raise self._unreadable(error) from None
             size = sum(map(len, batches))
             if not may_wait or size >= min_bytes or (batches and read_header(batches[-1]).next_offset < end):
                 break
@@ -148,9 +164,20 @@ class Replica:
         leads = f"{core.leader} leads" if core.leader else "no leader is known"
         raise NotLeader(f"{self.name}: {leads}", core.leader)
 
-    def _is_alone_and_damaged(self) -> bool:
+    def _unreadable(self, error: CorruptBatch) -> RaftlogError:
+        """Another replica leads soon and has the entry; where there is none, the caller has to know what is bad."""
+        if self.is_alone:
+            return error
+        return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)
+
+    @property
+    def is_alone(self) -> bool:
+        """Nobody else could lead."""
         core = self.group.core
-        return self.group.damage is not None and core.configuration.all_voters() == (core.status().me,)
+        return core.configuration.all_voters() == (core.status().me,)
+
+    def _is_alone_and_damaged(self) -> bool:
+        return self.group.damage is not None and self.is_alone
 
     async def _reach(self, offset: int, deadline: Deadline) -> None:
         """Return when `offset` can be served, or asked for again, and otherwise say why not."""
@@ -202,7 +229,10 @@ class Replica:
     async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
         """The first committed record whose timestamp is at least this: its offset and its timestamp (KIP-79)."""
         end = (await self.offsets(False, deadline)).end
-        found = self.group.offset_for_timestamp(timestamp_ms)
+        try:
+            found = self.group.offset_for_timestamp(timestamp_ms)
+        except CorruptBatch as error:
+            raise self._unreadable(error) from None
         return found if found is not None and found[0] < end else None
 
     # what happens

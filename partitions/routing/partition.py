@@ -92,6 +92,12 @@ class Partition:
             total += size
         return (await self._enqueue(records, (), len(records), total, acks, deadline)).future
 
+    async def enqueue_batches(
+        self, batches: Sequence[bytearray], count: int, acks: Acks, deadline: Deadline
+    ) -> "asyncio.Future[int] | None":
+        """Queue `count` records in batches that were built here; the future gets their first offset."""
+        return (await self._enqueue((), batches, count, sum(map(len, batches)), acks, deadline)).future
+
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes)
@@ -155,8 +161,10 @@ class Partition:
     def why_no_leader(self) -> RaftlogError | None:
         replica, router = self.replica, self._shared.router
         leader = router.leader_of(self)
-        if replica is not None and (leader == router.me or replica.group.damage is not None):
+        if replica is not None and leader == router.me:
             return None
+        if replica is not None and leader is None and replica.group.damage is not None:
+            return None if replica.is_alone else replica.damaged()
         if leader is None or leader == router.me:
             return NotLeader(f"{self.name}: no leader is known")
         return None

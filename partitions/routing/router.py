@@ -46,7 +46,10 @@ class Router:
         replica = partition.replica
         if replica is not None:
             leader = replica.group.core.leader
-            return None if leader is None or not self._is_there(leader.node_id) else leader.node_id
+            if leader is not None and self._is_there(leader.node_id):
+                return leader.node_id
+            if any(each.node_id == self.me for each in partition.assigned):
+                return None  # a replica that is on its way out hears nobody; another one knows more
         if partition.hint is not None and self._is_there(partition.hint):
             return partition.hint
         return self._likeliest(partition)

@@ -57,6 +57,8 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self._hash_key = hash_by_name(shared.settings.partitioner)
+        self._moved = b""
+        """Digest of the assignments that are no longer those of the creation."""
 
     def refresh(self, state: ControllerState) -> None:
         """Be what the controller's state says."""
@@ -71,6 +73,11 @@ class Topics:
                 known.row, known.config = row, self._config(row)
                 for partition in known.partitions:
                     partition.reconfigure(known.config)
+        if self._moved != state.moved.digest:
+            self._moved = state.moved.digest
+            for topic in self:
+                for partition, assigned in zip(topic.partitions, state.replicas_of(topic.row), strict=True):
+                    partition.assigned = assigned
 
     def _config(self, row: control.Topic) -> TopicConfig:
         return self._shared.settings.topic_config.updated(dict(row.configs))

@@ -11,6 +11,7 @@ from raftlog.errors import (
     InvalidArgument,
     NoLeader,
     OffsetOutOfRange,
+    OutcomeUnknown,
     PlacementImpossible,
     TopicExists,
     UnknownPartition,
@@ -177,7 +178,39 @@ async def test_commits_are_seen_by_every_broker_once_they_were_answered(brokers)
     await brokers[3].commit_offsets("h", {place: Offset(1)}, deadline=soon())
     assert await brokers[2].groups(deadline=soon()) == ["g", "h"]
     await brokers[2].delete_topic("t", deadline=soon())
+    await brokers[3].metadata.barrier(soon())  # its own copy of the topics may be some milliseconds old
     assert await brokers[3].committed_offsets("g", deadline=soon()) == {}
+
+
+async def test_the_answer_to_a_commit_shows_all_that_was_answered_before_and_asks_no_majority(brokers, monkeypatch):
+    await brokers[1].create_topic("t", 9, deadline=soon())
+    expected = {}
+    for number in range(9):  # a read index would be refused, wherever it is asked
+        expected[TopicPartition("t", number)] = Offset(number)
+        broker = brokers[1 + number % 3]
+        found = await broker.commit_offsets("g", {TopicPartition("t", number): Offset(number)}, deadline=soon())
+        assert found == expected, f"the answer of node {1 + number % 3}"
+        if number == 2:
+            for each in brokers.running.values():
+                monkeypatch.setattr(each._groups, "_current", _no_read_index)
+
+
+async def _no_read_index(replica, deadline):
+    raise AssertionError(f"{replica.name} asks a majority")
+
+
+async def test_a_commit_that_cannot_be_read_back_is_unknown(brokers, monkeypatch):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await brokers[1].commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
+
+    async def fails(*_):
+        raise NoLeader("nobody leads")
+
+    monkeypatch.setattr(brokers[2]._router, "call", fails)
+    with pytest.raises(OutcomeUnknown, match="were committed, but cannot be read now: nobody leads"):
+        await brokers[2].commit_offsets("g", {TopicPartition("t", 0): Offset(2)}, deadline=soon())
+    monkeypatch.undo()
+    assert await brokers[3].committed_offsets("g", deadline=soon()) == {TopicPartition("t", 0): 2}
 
 
 async def test_replicas_lie_on_three_hosts_and_leaders_are_spread(brokers):

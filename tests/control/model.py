@@ -128,8 +128,16 @@ class Model:
                 return int(old["version"])
         if owner not in (None, disk):
             retired[owner] = node
+            self._replace((node, owner), (node, disk), index)
         brokers[node] = {**told, "disk": disk, "host": command.host, "draining": draining, "version": index}
         return index
+
+    def _replace(self, old: Any, new: Any, index: int) -> None:
+        for topic in self.data["topics"].values():
+            for number, replicas in enumerate(topic["now"]):
+                if old in replicas:
+                    topic["now"][number] = tuple(new if each == old else each for each in replicas)
+                    topic["versions"][number] = index
 
     def _broker(self, command: UpdateBroker | AllocateProducerIds) -> dict[str, Any]:
         broker: dict[str, Any] | None = self.data["brokers"].get(command.node_id)

@@ -85,19 +85,26 @@ def test_a_seed_has_its_node_id_before_it_registers() -> None:
     scribe.tell(register(3, 33))
 
 
-def test_a_replaced_disk_never_comes_back_and_its_assignments_stay_until_they_are_moved() -> None:
+def test_a_replaced_disk_never_comes_back_and_the_new_one_has_its_replicas() -> None:
     scribe = cluster()
-    created = scribe.tell(create("t", 1, (1, 2, 3)))
-    scribe.tell(register(1, 71, replaces=1))
+    scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 4), (4, 5, 1)))
+    replaced = Index(scribe.tell(register(1, 71, replaces=1)))
     assert scribe.tell(register(1, 71, replaces=1)) == scribe.state.broker(ONE).version, "said again"
     assert isinstance(scribe.refused(register(1, epoch=99)), IdentityRefused)
     assert isinstance(scribe.refused(register(9, 1)), IdentityRefused)
-    assert scribe.state.load(replica(1)).replicas == 1
+    assert scribe.state.load(replica(1)).replicas == 0
+    assert scribe.state.load(replica(1, 71)) == (2, 1)
     assert scribe.state.broker_of(replica(1)) is None
-    moved = (replica(4), replica(2), replica(1))
-    version = Index(scribe.tell(SetAssignment(topic_id(1), 0, moved, Index(created))))
+    assert scribe.state.replicas_of(scribe.state.topic("t")) == [
+        (replica(1, 71), replica(2), replica(3)),
+        (replica(2), replica(3), replica(4)),
+        (replica(4), replica(5), replica(1, 71)),
+    ]
+    assert scribe.state.groups_created_on(replica(1, 71)) == [], "it begins empty, and its leaders fill it"
+    assert [row.version for row in scribe.state.moved] == [replaced] * 2
     assert isinstance(scribe.refused(create("u", 2, (1, 2))), UnknownBroker)
-    scribe.tell(SetAssignment(topic_id(1), 0, (*moved[:2], replica(1, 71)), version))
+    moved = (replica(4), replica(2), replica(1, 71))
+    scribe.tell(SetAssignment(topic_id(1), 0, moved, replaced))
 
 
 def test_a_broker_is_removed_once_it_holds_nothing() -> None:

@@ -90,7 +90,7 @@ class Process:
 
     # what FirstStart wants of a node
 
-    def on_request(self, name: str, handler: Callable[[Request], Awaitable[Answer]]) -> None:
+    def on_request(self, name: str, handler: Callable[[Request], Awaitable[Answer]], *, is_open: bool = False) -> None:
         self.handlers[name] = handler
 
     def join_cluster(self, cluster_id: str) -> None:

@@ -1,7 +1,6 @@
 """Later brokers: they join through any member, learn, and vote while there are fewer than five voters."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -10,7 +9,7 @@ import pytest
 from raftlog.errors import IdentityRefused
 from raftlog.runtime.rpc import Reason, Refusal
 from raftlog.types import NodeId
-from tests.metadata.brokers import Broker, Brokers, brokers, soon
+from tests.metadata.brokers import Broker, Brokers, brokers, free_ports, soon
 
 THREE = (1, 2, 3)
 
@@ -105,34 +104,6 @@ async def test_two_seeds_with_one_node_id(tmp_path: Path) -> None:
         assert not any(broker.metadata.is_ready for broker in (one, two))
 
 
-async def test_a_wiped_disk_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
-    async with brokers(tmp_path, THREE) as cluster:
-        await cluster.start()
-        await cluster.stop(3)
-        wiped = await cluster.begin(3, data_dir=str(tmp_path / "wiped"))
-        await ended(wiped, "remove the old one from the cluster first")
-        await cluster.stop(3)
-        await cluster.start(3)
-        await cluster.running[3].metadata.submit(cluster.topic("t", 1), soon())
-
-
-async def test_a_stale_copy_of_a_disk_never_starts_again(tmp_path: Path) -> None:
-    async with brokers(tmp_path, THREE) as cluster:
-        await cluster.start()
-        await cluster.stop(3)
-        shutil.copytree(tmp_path / "3", tmp_path / "copy")
-        for _ in range(2):
-            await cluster.start(3)
-            await cluster.stop(3)
-        stale = await cluster.begin(3, data_dir=str(tmp_path / "copy"))
-        assert isinstance(await stale.node.ended, IdentityRefused)
-        await cluster.stop(3)
-        for _ in range(3):
-            with pytest.raises(IdentityRefused, match="must not be used again"):
-                await cluster.begin(3, data_dir=str(tmp_path / "copy"))
-        await cluster.start(3)
-
-
 async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
     """Another cluster's broker at an address of ours refuses us; that is its mistake."""
     async with brokers(tmp_path, (1, 2), seeds=(1,)) as cluster, brokers(tmp_path / "other", (7,), seeds=()) as strange:
@@ -146,3 +117,17 @@ async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
         assert (await asyncio.wait_for(refusals.get(), 20)).reason is Reason.CLUSTER_ID
         assert one.is_working
         await cluster.running[2].metadata.submit(cluster.topic("t", 1), soon())
+
+
+async def test_a_broker_that_starts_again_at_another_address(tmp_path: Path) -> None:
+    """The leader looks for it at the old one, so it has to tell before it hears anything."""
+    async with brokers(tmp_path, THREE) as cluster:
+        await cluster.start()
+        leader = cluster.leader()
+        moved = next(number for number in THREE if number != leader)
+        await cluster.stop(moved)
+        (cluster.ports[moved],) = free_ports(1)
+        await cluster.start(moved, seeds=[number for number in THREE if number != moved])
+        await cluster.converged()
+        rows = [broker.metadata.state.broker(NodeId(moved)) for broker in cluster.running.values()]
+        assert [row.addresses.rpc for row in rows] == [cluster.text(moved)] * len(THREE)

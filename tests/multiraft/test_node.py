@@ -235,8 +235,9 @@ async def test_what_others_did_is_remembered_across_a_restart(tmp_path: Path) ->
         cluster.create()
         await cluster.write(*VALUES)
         await cluster.stop(2)
-        before = {each.node_id: each for each in cluster.nodes[1].transport.memory.records()}
+        memory = cluster.nodes[1].transport.memory
         await cluster.stop(1)
+        before = {each.node_id: each for each in memory.records()}
         node = await Node.open(settings_of(tmp_path, 1))
         after = {each.node_id: each for each in node.transport.memory.records()}
         assert after == before

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.errors import IdentityRefused
+from raftlog.errors import DiskRefused
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.identity import NodeDirectory
 from raftlog.partitions.multiraft.refusals import Consequence, consequence_of
@@ -18,7 +18,7 @@ from raftlog.types import NodeId
 from tests.multiraft.nodes import GROUP, running, settings_of, soon
 
 STALE = (Reason.STALE_BOOT_EPOCH, Reason.STALE_JOURNAL, Reason.COPIED_DISK)
-MISTAKEN = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE, Reason.WRONG_DISK)
+MISTAKEN = (Reason.CLUSTER_ID, Reason.OWN_NODE_ID, Reason.NODE_ID_TWICE)
 NEVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=1_000_000))
 
 
@@ -32,21 +32,27 @@ def test_who_is_right(reason: Reason, is_established: bool) -> None:
     if reason in STALE:
         assert (ours, strangers, unknown) == (Consequence.END_FOR_GOOD, at_first, at_first)
         assert consequence_of(Refusal(reason, "", "blue", True), None, False) is Consequence.END_FOR_GOOD
+    elif reason is Reason.RETIRED_DISK:
+        assert (ours, strangers, unknown) == (Consequence.END_FOR_GOOD, Consequence.NONE, Consequence.END_FOR_GOOD)
+        assert consequence_of(Refusal(reason, "", "blue", False), None, False) is Consequence.NONE
     elif reason in MISTAKEN:
         assert (ours, strangers, unknown) == (at_first,) * 3
     else:
         assert (ours, strangers, unknown) == (Consequence.NONE,) * 3
 
 
-def test_a_refusal_is_kept_through_a_power_loss_and_no_start_counts() -> None:
+def test_a_refusal_is_kept_through_power_losses_until_another_disk_uuid_was_taken() -> None:
     disk = SimulatedDisk(Random(1))
     directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=1))
     directory.note_refusal("it is an old copy")
-    disk.power_loss()
     for _ in range(3):
-        with pytest.raises(IdentityRefused, match="it is an old copy; start this broker with an empty data directory"):
-            NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=2))
-    assert directory.identity.boot_epoch == 1
+        disk.power_loss()
+        directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=2))
+        assert (directory.identity.refusal, directory.identity.disk_uuid) == ("it is an old copy", uuid.UUID(int=1))
+    directory.replace_disk(uuid.UUID(int=3))
+    disk.power_loss()
+    directory = NodeDirectory.open(disk, "/data", NodeId(1), None, lambda: uuid.UUID(int=2))
+    assert (directory.identity.refusal, directory.identity.disk_uuid) == (None, uuid.UUID(int=3))
 
 
 async def test_a_member_that_its_cluster_refuses_ends_for_good(tmp_path: Path) -> None:
@@ -57,10 +63,12 @@ async def test_a_member_that_its_cluster_refuses_ends_for_good(tmp_path: Path) -
     node.transport.on_refused(Refusal(Reason.STALE_JOURNAL, "lost writes", "green", True))
     assert node.is_working
     node.transport.on_refused(Refusal(Reason.STALE_JOURNAL, "lost writes", "blue", True))
-    assert isinstance(await node.ended, IdentityRefused)
+    assert isinstance(await node.ended, DiskRefused)
     await node.stop()
-    with pytest.raises(IdentityRefused, match="lost writes"):
-        await Node.open(settings_of(tmp_path, 1))
+    again = await Node.open(settings_of(tmp_path, 1))
+    assert again.identity.disk_uuid != node.identity.disk_uuid, "this disk is never used again"
+    assert (again.identity.boot_epoch, again.driver.groups) == (2, {})
+    await again.stop()
 
 
 async def test_a_sole_voter_leads_at_once_after_its_creation_and_after_a_start(tmp_path: Path) -> None:

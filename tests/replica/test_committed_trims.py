@@ -1,5 +1,7 @@
 """Rolls, control entries and trims that are entries of the log: every replica does the same, also after restarts."""
 
+import errno
+
 import pytest
 
 from raftlog.errors import EntriesTrimmed, FormatError, InvalidArgument, NotLeader, RaftlogError, Unavailable
@@ -171,27 +173,6 @@ def test_a_trim_survives_a_loss_of_power_at_any_moment(steps: int) -> None:
         assert not world.failures
 
 
-@pytest.mark.parametrize("is_power_lost", [False, True])
-def test_a_pinned_replica_trims_later_also_after_a_restart(is_power_lost: bool) -> None:
-    with World() as world:
-        leader = world.leader()
-        world.fill(leader, 60)
-        world.converge()
-        pinned, crashing = others(leader)
-        for number in (pinned, crashing):
-            world.group(number).pinned_until = world.loop.time() + 5
-        offset = world.group(leader).high_watermark - 5
-        trim(world, leader, offset)
-        world.run(1)
-        assert len(base_offsets(world, pinned)) > len(base_offsets(world, leader))
-        assert world.group(pinned).log_start_offset == offset
-        world.crash(crashing, power=is_power_lost)
-        world.start(crashing)
-        world.run(6)
-        assert world.files(1) == world.files(2) == world.files(3)
-        assert {world.group(number).log_start_offset for number in (1, 2, 3)} == {offset}
-
-
 def test_a_trim_is_found_again_where_the_crash_took_what_the_journal_said_of_it() -> None:
     with World() as world:
         leader = world.leader()
@@ -257,3 +238,25 @@ def test_a_damaged_replica_trims_once_it_is_repaired() -> None:
         world.run(1)
         assert group.log_start_offset == offset
         assert world.files(1) == world.files(2) == world.files(3)
+
+
+def test_a_trim_waits_for_a_first_entry_that_cannot_be_read() -> None:
+    """The disk does not give the roll that becomes the first one: that is damage like any other, and no end of work."""
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 60)
+        world.converge()
+        replica = others(leader)[0]
+        kept = world.group(replica).log.segments.segments[-1]
+        read, failures = kept.files.log.read, [OSError(errno.EIO, "the disk does not answer")] * 2
+
+        def fail(position: int, length: int) -> bytes:
+            if position == 0 and failures:
+                raise failures.pop()
+            return read(position, length)
+
+        kept.files.log.read = fail  # type: ignore[method-assign]
+        trim(world, leader, Offset(world.group(leader).high_watermark - 1))
+        world.run_until(lambda: not failures and world.files(1) == world.files(2) == world.files(3))
+        assert len(world.files(replica)) == 1
+        assert not world.failures

@@ -1,0 +1,13 @@
+"""What a group may be called."""
+
+import re
+
+from raftlog.errors import InvalidArgument
+
+_GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
+
+
+def check_group(name: str) -> None:
+    """Raises `InvalidArgument` for a name that no group can have."""
+    if not _GROUP.fullmatch(name):
+        raise InvalidArgument("a group name has 1 to 255 characters, no slash and no control characters")

@@ -1,0 +1,247 @@
+"""Replicas go from broker to broker, whoever leads and whoever dies; and what stands in directories for no reason."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.errors import StorageError, VersionConflict
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.deadline import deadline_in
+from raftlog.raft import Configuration, Ready, ReplicaId
+from raftlog.records import NewRecord, read_records
+from raftlog.runtime.group import Group
+from tests.brokers.conftest import Brokers, brokers_in
+
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path, 4) as brokers:
+        await brokers.start()
+        yield brokers
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for it; the brokers run on this loop, and what they do is what may make it true."""
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def name_of(broker: Broker, topic: str) -> GroupName:
+    return GroupName(broker.metadata.state.topic(topic).topic_id, 0)
+
+
+def group_of(broker: Broker, topic: str) -> Group | None:
+    return broker.node.group(name_of(broker, topic).group_id)
+
+
+def nodes_of(broker: Broker, topic: str) -> list[int]:
+    return [replica.node_id for replica in broker.metadata.state.assignment(name_of(broker, topic)).replicas]
+
+
+def is_member_everywhere(brokers: Brokers, topic: str, nodes: set[int]) -> bool:
+    """Whether just these have a replica, vote, and know it."""
+    for number, broker in brokers.running.items():
+        group = group_of(broker, topic)
+        if (group is not None) != (number in nodes):
+            return False
+        if group is not None and {voter.node_id for voter in group.core.configuration.all_members()} != nodes:
+            return False
+    return True
+
+
+async def assign(broker: Broker, topic: str, nodes: list[int]) -> None:
+    state = broker.metadata.state
+    name = name_of(broker, topic)
+    replicas = tuple(state.brokers[node].replica for node in nodes)
+    command = SetAssignment(name.topic_id, 0, replicas, state.assignment(name).version)
+    await broker.metadata.submit(command, deadline_in(10_000))
+
+
+async def write(broker: Broker, topic: str, *values: bytes) -> None:
+    records = [NewRecord(value, None, 1_000) for value in values]
+    results = await broker.produce_records(topic, 0, records, deadline=deadline_in(10_000))
+    assert [result.error for result in results] == [None] * len(values)
+
+
+async def read(broker: Broker, topic: str) -> list[bytes]:
+    end = (await broker.offsets(topic, 0, linearizable=True, deadline=deadline_in(10_000))).end
+    values: list[bytes] = []
+    while len(values) < end:
+        fetched = await broker.fetch(topic, 0, len(values), max_bytes=1 << 20, deadline=deadline_in(10_000))
+        values += [record.value or b"" for batch in fetched.batches for record in read_records(batch)][:end]
+    return values
+
+
+def watch_joining(broker: Broker, number: int, joined: list[int]) -> None:
+    """Note every group that begins empty."""
+    join = broker.node.join_groups
+
+    async def joins(joining: Any) -> None:
+        joined.extend(number for _ in joining)
+        await join(joining)
+
+    broker.node.join_groups = joins  # type: ignore[method-assign]
+
+
+async def test_a_replica_moves_while_records_come(four: Brokers, tmp_path: Path) -> None:
+    """Away from a follower, then away from the leader; each time its directory goes, and nothing is lost or doubled."""
+    await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+    written = [b"first"]
+    await write(four[1], "t", b"first")
+    for goes in ("follower", "leader"):
+        at = nodes_of(four[1], "t")
+        leader = await four.leader("t")
+        old = leader if goes == "leader" else next(node for node in at if node != leader)
+        new = next(node for node in four.running if node not in at)
+        await assign(four[2], "t", [new if node == old else node for node in at])
+        target = {*at} - {old} | {new}
+        while not is_member_everywhere(four, "t", target):
+            written.append(b"%d" % len(written))
+            await write(four[len(written) % 4 + 1], "t", written[-1])
+        await until(lambda old=old: not (tmp_path / str(old) / "t").exists())
+    for broker in four.running.values():
+        assert await read(broker, "t") == written
+    state = four[1].metadata.state
+    replicas = state.assignment(name_of(four[1], "t")).replicas
+    late = SetAssignment(state.topic("t").topic_id, 0, replicas, state.topic("t").created_index)
+    with pytest.raises(VersionConflict):
+        await four[1].metadata.submit(late, deadline_in(10_000))
+
+
+async def test_a_replica_comes_back_to_a_disk_that_had_it(four: Brokers) -> None:
+    """It begins empty again, and not with the first roll: it had votes that it must not give twice."""
+    await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+    at = nodes_of(four[1], "t")
+    new = next(node for node in four.running if node not in at)
+    joined: list[int] = []
+    for number, broker in four.running.items():
+        watch_joining(broker, number, joined)
+    for nodes in ([new, *at[1:]], at):
+        await write(four[1], "t", b"x")
+        await assign(four[1], "t", nodes)
+        await until(lambda nodes=nodes: is_member_everywhere(four, "t", set(nodes)))
+    assert len(await read(four[at[0]], "t")) == 2
+    assert joined == [new, at[0]]
+
+
+async def test_more_and_fewer_replicas(four: Brokers) -> None:
+    await four[1].create_topic("t", 1, 1, deadline=deadline_in(10_000))
+    await write(four[1], "t", b"x")
+    for nodes in ([1, 2, 3], [1, 2, 3, 4], [3, 4], [2]):
+        await assign(four[1], "t", nodes)
+        await until(lambda nodes=nodes: is_member_everywhere(four, "t", set(nodes)))
+        await write(four[3], "t", b"x")
+    assert len(await read(four[4], "t")) == 5
+
+
+@pytest.mark.parametrize("when", ["a learner was added", "the change is joint"])
+async def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(four: Brokers, when: str) -> None:
+    await four[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+    await write(four[1], "t", b"first")
+    at, leader = nodes_of(four[1], "t"), await four.leader("t")
+    old = next(node for node in at if node != leader)
+    new = next(node for node in four.running if node not in at)
+    died = asyncio.get_running_loop().create_future()
+
+    def is_due(configuration: Configuration) -> bool:
+        return configuration.is_joint if when == "the change is joint" else bool(configuration.learners)
+
+    before = four[leader].node.on_step
+
+    def stepped(group: Group, ready: Ready) -> None:
+        before(group, ready)
+        if group.name == "t/0" and is_due(group.core.configuration) and not died.done():
+            died.set_result(None)
+            four[leader].node.fail(StorageError("it dies here"))
+
+    four[leader].node.on_step = stepped
+    asker = next(node for node in four.running if node not in (leader, old, new))
+    await assign(four[asker], "t", [new if node == old else node for node in at])
+    async with asyncio.timeout(WITHIN_S):
+        await died
+        await four[leader].node.ended
+    await four.stop(leader)
+    await write(four[asker], "t", b"second")
+    await four.start(leader)
+    target = {*at} - {old} | {new}
+    await until(lambda: is_member_everywhere(four, "t", target))
+    for broker in four.running.values():
+        assert await read(broker, "t") == [b"first", b"second"]
+
+
+async def test_many_groups_move_at_once_and_all_of_them_arrive(four: Brokers) -> None:
+    await four[1].create_topic("t", 24, 3, deadline=deadline_in(10_000))
+    state = four[1].metadata.state
+    topic = state.topic("t")
+    for number, replicas in enumerate(state.replicas_of(topic)):
+        new = next(row.replica for row in state.all_brokers() if row.replica not in replicas)
+        command = SetAssignment(topic.topic_id, number, (new, *replicas[1:]), topic.created_index)
+        await four[1].metadata.submit(command, deadline_in(10_000))
+
+    def members(broker: Broker, number: int) -> tuple[ReplicaId, ...]:
+        group = broker.node.group(GroupName(topic.topic_id, number).group_id)
+        return () if group is None else group.core.configuration.all_members()
+
+    wanted = [tuple(sorted(replicas)) for replicas in four[1].metadata.state.replicas_of(topic)]
+    await until(
+        lambda: all(
+            members(four[replica.node_id], number) == replicas
+            for number, replicas in enumerate(wanted)
+            for replica in replicas
+        )
+    )
+    await until(lambda: sum(len(broker.node.driver.groups) for broker in four.running.values()) == 3 * 24 + 4)
+
+
+async def test_a_topic_that_was_made_anew_while_a_broker_was_down(brokers: Brokers, tmp_path: Path) -> None:
+    """F40: the records of the deleted topic do not come back, nor its directories."""
+    await brokers[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
+    await write(brokers[1], "t", b"old", b"older")
+    await brokers.stop(3)
+    await brokers[1].delete_topic("t", deadline=deadline_in(10_000))
+    await brokers[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
+    await write(brokers[2], "t", b"new")
+    await brokers.start(3)
+    await until(lambda: is_member_everywhere(brokers, "t", {1, 2, 3}))
+    assert await read(brokers[3], "t") == [b"new"]
+    assert not (tmp_path / "3" / ".raftlog" / "unknown").exists(), "it was known to be deleted"
+    await until(lambda: not list((tmp_path / "3" / ".raftlog" / "trash").iterdir()))
+
+
+async def test_a_directory_without_a_mark(brokers: Brokers, tmp_path: Path) -> None:
+    """One that stands where a replica has to be made is kept aside; nothing in it is ever served."""
+    await brokers.stop(3)
+    await brokers[1].create_topic("other", 1, 2, deadline=deadline_in(10_000))
+    await write(brokers[1], "other", b"of another topic")
+    await brokers[1].create_topic("t", 1, 2, deadline=deadline_in(10_000))
+    await write(brokers[1], "t", b"x")
+    shutil.copytree(tmp_path / "1" / "other" / "0", tmp_path / "3" / "t" / "0")
+    await assign(brokers[1], "t", [1, 2, 3])
+    await brokers.start(3)
+    await until(lambda: is_member_everywhere(brokers, "t", {1, 2, 3}))
+    assert await read(brokers[3], "t") == [b"x"]
+    assert [each.name for each in (tmp_path / "3" / ".raftlog" / "unknown").iterdir()] == ["0-0"]
+
+
+async def test_a_mark_without_a_directory(brokers: Brokers, tmp_path: Path) -> None:
+    """The replica knows what it has lost: it votes for nobody who holds less, and is filled again by its leader."""
+    await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+    await write(brokers[1], "t", *(b"%d" % value for value in range(50)))
+    number = (await brokers.followers("t"))[0]
+    await until(lambda: group_of(brokers[number], "t").high_watermark == 50)  # type: ignore[union-attr]
+    await brokers.stop(number)
+    shutil.rmtree(tmp_path / str(number) / "t")
+    await brokers.start(number)
+    group = group_of(brokers[number], "t")
+    assert group is not None
+    await until(lambda: group.high_watermark == 50 and group.core.voting_position is None)
+    await write(brokers[number], "t", b"more")
+    assert len(await read(brokers[number], "t")) == 51

@@ -1,0 +1,64 @@
+"""A partition goes on alone when told to, and nobody who was not there comes back with another history."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.errors import StorageFull
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.recovering import Recovered
+from raftlog.runtime.creations import Creations
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.brokers.test_moves import assign, group_of, is_member_everywhere, read, until, write
+
+
+@pytest.fixture
+async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path, 4) as brokers:
+        await brokers.start()
+        yield brokers
+
+
+async def recovered(brokers: Brokers, *, accept_loss: bool = False) -> Recovered:
+    broker = next(iter(brokers.running.values()))
+    return await broker.recover_partition("t", 0, accept_loss=accept_loss, survivor=None, deadline=deadline_in(10_000))
+
+
+async def test_disks_without_room_for_their_first_replicas_never_make_them(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are filled by the one that went on alone."""
+    create = Creations.create
+
+    async def full(self: Creations, creations: Any) -> None:
+        if creations and self._driver.me.node_id != 1:
+            raise StorageFull("no room")
+        await create(self, creations)
+
+    monkeypatch.setattr(Creations, "create", full)
+    await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(1_000))
+    await until(lambda: group_of(brokers[1], "t"))
+    found = await recovered(brokers)
+    assert [each.node_id for each in found.plan.renouncing] == [2, 3]
+    done = await recovered(brokers, accept_loss=True)
+    assert done.is_done
+    monkeypatch.setattr(Creations, "create", create)
+    assert await brokers.leader("t") == 1
+    await until(lambda: all(group_of(brokers[number], "t") for number in (2, 3)))
+    await write(brokers[2], "t", b"first")
+    await until(lambda: is_member_everywhere(brokers, "t", {1, 2, 3}))
+    assert await read(brokers[3], "t") == [b"first"]
+
+
+async def test_nothing_begins_again_while_those_it_was_moved_from_are_away(four: Brokers) -> None:
+    await four[1].create_topic("t", 1, 1, deadline=deadline_in(10_000))
+    holder = await four.leader("t")
+    other = next(number for number in four.running if number != holder)
+    await four.stop(holder)
+    await assign(four[other], "t", [other])
+    await until(lambda: group_of(four[other], "t"))
+    refusal = (await recovered(four, accept_loss=True)).plan.refusal
+    assert refusal is not None
+    assert f"node {holder} does not answer" in refusal

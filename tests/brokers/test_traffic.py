@@ -1,0 +1,35 @@
+"""What brokers say of their messages to each other, in their metrics."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftlog.api.http.metrics import Metrics
+from raftlog.partitions.deadline import deadline_in
+from raftlog.records import NewRecord
+
+
+def messages_of(broker):
+    """By direction and kind, from the text that a scrape gets."""
+    text = Metrics(broker, {}).render()[0].decode()
+    return {
+        (sample.labels["direction"], sample.labels["kind"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "raftlog_rpc_messages_total"
+    }
+
+
+async def test_a_produce_that_is_forwarded_is_a_request_and_an_answer(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+    follower = (await brokers.followers("t"))[0]
+    leader = await brokers.leader("t")
+    before, led_before = messages_of(brokers[follower]), messages_of(brokers[leader])
+    for number in range(5):
+        value = NewRecord(str(number).encode())
+        (result,) = await brokers[follower].produce_records("t", 0, [value], deadline=deadline_in(10_000))
+        assert result.error is None
+    after, led = messages_of(brokers[follower]), messages_of(brokers[leader])
+    assert after["out", "request"] - before.get(("out", "request"), 0) == 5
+    assert after["in", "answer"] - before.get(("in", "answer"), 0) == 5
+    assert led["in", "request"] - led_before.get(("in", "request"), 0) == 5
+    assert led["out", "append_request"] - led_before["out", "append_request"] >= 10, "two followers"
+    assert after["in", "append_request"] - before["in", "append_request"] >= 5
