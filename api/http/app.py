@@ -8,10 +8,13 @@ from raftlog.api.codes import INTERNAL
 from raftlog.api.http.answers import answer
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.clusters import ClusterHandlers
+from raftlog.api.http.describing import DescribingHandlers
+from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import GroupHandlers
 from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
+from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.routing import Router
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
@@ -24,24 +27,26 @@ logger = logging.getLogger(__name__)
 class HttpApp:
     """`handle` is what aiohttp's low-level server calls."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
         self.responses: dict[int, int] = {200: 0}
         """Answers so far by status."""
-        self._router = Router()
+        self.router = Router()
         for handlers in (
-            ProduceHandlers(broker, bodies),
-            FetchHandlers(broker),
+            ProduceHandlers(broker, bodies, ends),
+            FetchHandlers(broker, ends),
             TopicHandlers(broker),
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
             StatusHandlers(broker, self.responses),
+            RecoveryHandlers(broker, bodies),
+            DescribingHandlers(),
         ):
-            handlers.add_to(self._router)
+            handlers.add_to(self.router)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, whatever happens."""
         try:
-            target = self._router.find(request.raw_path)
+            target = self.router.find(request.raw_path)
             response = await target.handler(request.method)(request, target)
         except (RaftlogError, HttpProblem) as error:
             response = self._refusal(request, error)

@@ -28,8 +28,10 @@ class BodyReader:
 
     def __init__(self, body_bytes_max: int, all_bodies_bytes_max: int, body_timeout_ms: int) -> None:
         self.body_bytes_max = body_bytes_max
-        self._budget = Budget(max(all_bodies_bytes_max, body_bytes_max), "the HTTP server")
-        self._timeout_ms = body_timeout_ms
+        self.room = Budget(max(all_bodies_bytes_max, body_bytes_max), "the HTTP server")
+        """For the bytes of all bodies that are in memory."""
+        self.timeout_ms = body_timeout_ms
+        """A body must have arrived within this; a streamed one may be silent for so long."""
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
         """The body, if all of it has arrived together with the head of the request. Raises `HttpProblem` 413."""
@@ -45,10 +47,10 @@ class BodyReader:
     async def receive(self, request: web.BaseRequest) -> AsyncIterator[bytearray]:
         """The body when all of it arrived; while the block runs it counts as being in memory. Raises `HttpProblem`."""
         length = self._stated_length(request)
-        deadline = deadline_in(self._timeout_ms)
-        await self._budget.take(length, deadline)
+        deadline = deadline_in(self.timeout_ms)
+        await self.room.take(length, deadline)
         body = bytearray()
-        taken = _Taken(self._budget, length)
+        taken = _Taken(self.room, length)
         try:
             try:
                 async with asyncio.timeout_at(deadline):

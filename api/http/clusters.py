@@ -123,6 +123,8 @@ class ClusterHandlers:
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}]}`; all or nothing."""
         body = await self._bodies.json_object(request)
+        if body.get("data") is None:
+            raise HttpProblem(INVALID_JSON, 'the body has no list "data"')
         changes: dict[str, str | None] = {}
         for entry in _list_of_objects(body, "data"):
             operation = entry.get("operation") or "SET"
@@ -173,7 +175,9 @@ def _whole(body: Mapping[str, Any], name: str) -> int | None:
 
 
 def _list_of_objects(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    value = body.get(name) or []
+    value = body.get(name)
+    if value is None:
+        return []
     if type(value) is not list or any(type(entry) is not dict for entry in value):
         raise HttpProblem(INVALID_JSON, f"{name!r} is no list of objects")
     return value

@@ -1,5 +1,6 @@
 """Committed offsets of groups: a plain durable store whose watermarks only rise."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -8,11 +9,10 @@ from raftlog.api.codes import EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
 from raftlog.api.http.routing import Router, Target
-from raftlog.errors import OutcomeUnknown, RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.deadline import deadline_in
 from raftlog.types import Offset, TopicPartition
 
 
@@ -33,23 +33,20 @@ class GroupHandlers:
 
     async def committed(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """A group that never committed has no offsets; that is no error."""
-        return await self._answer(target.args[0], deadline_in(timeout_ms(target)))
+        group = target.args[0]
+        return self._answer(
+            group, await self._broker.committed_offsets(group, deadline=deadline_in(timeout_ms(target)))
+        )
 
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset"}]}`; answers with the group's watermarks as they are now."""
         offsets = _parse((await self._bodies.json_object(request)).get("offsets"))
         group = target.args[0]
         deadline = deadline_in(timeout_ms(target))
-        await self._broker.commit_offsets(group, offsets, deadline=deadline)
-        try:
-            return await self._answer(group, deadline)
-        except RaftlogError as error:
-            # The commit happened: an answer that says `failed` would be a lie.
-            raise OutcomeUnknown(f"the offsets of {group} were committed, but cannot be read now: {error}") from error
+        return self._answer(group, await self._broker.commit_offsets(group, offsets, deadline=deadline))
 
-    async def _answer(self, group: str, deadline: Deadline) -> web.Response:
-        committed = await self._broker.committed_offsets(group, deadline=deadline)
-        return json_answer(
+    def _answer(self, group: str, committed: Mapping[TopicPartition, Offset]) -> web.Response:
+        response = json_answer(
             {
                 "offsets": [
                     {"topic": topic, "partition": partition, "offset": offset}
@@ -57,6 +54,10 @@ class GroupHandlers:
                 ]
             }
         )
+        leader = self._broker.group_leader_address(group)
+        if leader is not None:
+            response.headers[LEADER_HEADER] = leader
+        return response
 
 
 def _parse(entries: Any) -> dict[TopicPartition, Offset]:

@@ -20,6 +20,7 @@ from raftlog.types import Buffer
 
 _RECORDS_PER_SLICE = 1_000
 """After so many records others run."""
+_SLICE_BYTES = 64 * 1024
 _NULL = b"null"
 
 
@@ -58,6 +59,21 @@ class JsonRecords:
             if size >= max_bytes or self._broken:
                 break
         return b"[" + b",".join(parts) + b"]"
+
+    def lines(self, batch: Buffer, offset: int, end: int | None) -> Iterator[bytes]:
+        """The records of one batch from `offset` on and below `end`, a line each, in slices of about `_SLICE_BYTES`.
+
+        Raises `HttpProblem` 422 behind those that can be opened.
+        """
+        records = read_records(batch, self._opened_bytes_max)
+        if end is not None:
+            records = (record for record in records if record.offset < end)
+        while slice_ := self._slice(records, offset, _SLICE_BYTES):
+            yield b"\n".join(slice_) + b"\n"
+            if self._broken:
+                break
+        if self._broken:
+            raise self._unreadable(batch, self._broken)
 
     def _slice(self, records: Iterator[Record], offset: int, room: int) -> list[bytes]:
         """The next records, as many as a slice may have; none at the end of the batch."""

@@ -15,23 +15,33 @@ class Format(Enum):
     """Base64 strings."""
     BATCHES = "application/vnd.raftlog.batches"
     """Record batches v2, one after another, as they are stored."""
+    NDJSON = "application/x-ndjson"
+    """A JSON record on each line, of any number."""
+    OCTETS = "application/octet-stream"
+    """The value of one record, as it is; only in requests."""
 
 
 JSON_TYPE = "application/json"
 _BY_CONTENT_TYPE = {one.value: one for one in Format} | {JSON_TYPE: Format.JSON}
+_EXACT = {name: one for name, one in _BY_CONTENT_TYPE.items() if one is not Format.OCTETS}
 _BY_ACCEPT = {
-    **_BY_CONTENT_TYPE,
+    **_EXACT,
     "*/*": Format.JSON,
     "application/*": Format.JSON,
     "application/vnd.kafka.v2+json": Format.JSON,
 }
 
 
+def media_type(header: str | None) -> str:
+    """A `Content-Type` without its parameters, in small letters."""
+    return (header or "").partition(";")[0].strip().lower()
+
+
 def content_format(header: str | None) -> Format:
     """The format that `Content-Type` names; raises `HttpProblem` 415."""
     found = _BY_CONTENT_TYPE.get(header or "")
     if found is None and header:
-        found = _BY_CONTENT_TYPE.get(header.partition(";")[0].strip().lower())
+        found = _BY_CONTENT_TYPE.get(media_type(header))
     if found is None:
         raise HttpProblem(
             WRONG_CONTENT_TYPE,
@@ -44,7 +54,7 @@ def require_json(header: str | None) -> None:
     """For bodies that are plain JSON; a missing header is taken as JSON. Raises `HttpProblem` 415."""
     if header is None:
         return
-    kind = header.partition(";")[0].strip().lower()
+    kind = media_type(header)
     if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
         raise HttpProblem(WRONG_CONTENT_TYPE, f"Content-Type {header!r} is not possible here; send {JSON_TYPE}")
 
@@ -56,11 +66,8 @@ def accepted_format(header: str | None) -> tuple[Format, str]:
     for name in _by_preference(header):
         found = _BY_ACCEPT.get(name)
         if found is not None:
-            exact = name in _BY_CONTENT_TYPE
-            return found, name if exact else JSON_TYPE
-    raise HttpProblem(
-        NOT_ACCEPTABLE, f"Accept {header!r} is not possible here; it can be " + ", ".join(_BY_CONTENT_TYPE)
-    )
+            return found, name if name in _EXACT else JSON_TYPE
+    raise HttpProblem(NOT_ACCEPTABLE, f"Accept {header!r} is not possible here; it can be " + ", ".join(_EXACT))
 
 
 def _by_preference(header: str) -> list[str]:

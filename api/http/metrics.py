@@ -8,6 +8,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from raftlog.partitions.broker import Broker
+from raftlog.runtime.rpc import TrafficTotals
 
 _COUNTERS = {
     "produces": "Produce calls that reached a partition.",
@@ -25,6 +26,7 @@ _GAUGES = {
     "topics": "Topics.",
     "partitions": "Partitions with a replica here.",
     "partitions_unavailable": "Those whose replica here is damaged or stopped.",
+    "partitions_quarantined": "Raft groups whose replica here is damaged and is being repaired.",
     "partitions_led": "Raft groups that this process leads, the controller's among them.",
     "partitions_leaderless": "Raft groups with a replica here and no known leader.",
     "log_bytes": "Bytes of all logs.",
@@ -52,7 +54,39 @@ class Metrics(Collector):
         gauges = self._broker.metrics()
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(f"raftlog_{name}", text, value=gauges[name])
+        yield from _traffic_metrics(self._broker.traffic())
+        caught_up = CounterMetricFamily(
+            "raftlog_catch_up_bytes", "Bytes of batches that replicas fetched to catch up.", labels=["direction"]
+        )
+        for direction, size in zip(("in", "out"), self._broker.catch_up_bytes(), strict=True):
+            caught_up.add_metric([direction], size)
+        yield caught_up
+        yield CounterMetricFamily(
+            "raftlog_entries_repaired",
+            "Damaged entries that other replicas gave back.",
+            value=self._broker.node.driver.entries_repaired,
+        )
         requests = CounterMetricFamily("raftlog_http_responses", "Answers by HTTP status.", labels=["status"])
         for status, count in sorted(self._requests.items()):
             requests.add_metric([str(status)], count)
         yield requests
+
+
+def _traffic_metrics(totals: TrafficTotals) -> Iterator[Metric]:
+    """Labels are a few fixed words: kinds of messages, channels, directions."""
+    messages = CounterMetricFamily(
+        "raftlog_rpc_messages", "Logical messages between brokers.", labels=["direction", "kind"]
+    )
+    sizes = CounterMetricFamily("raftlog_rpc_bytes", "Bytes between brokers.", labels=["direction", "channel"])
+    for direction, by_kind, by_channel in (
+        ("in", totals.messages_in, totals.bytes_in),
+        ("out", totals.messages_out, totals.bytes_out),
+    ):
+        for kind, count in sorted(by_kind.items()):
+            messages.add_metric([direction, kind], count)
+        for channel, size in by_channel.items():
+            sizes.add_metric([direction, channel], size)
+    writes = CounterMetricFamily("raftlog_rpc_writes", "Writes to sockets of other brokers.", labels=["channel"])
+    for channel, count in totals.writes.items():
+        writes.add_metric([channel], count)
+    yield from (messages, sizes, writes)

@@ -1,14 +1,16 @@
-"""GET of records: by offset with long poll, as JSON or as stored batches, and the offsets of a partition."""
+"""GET of records: by offset with long poll, as JSON or as stored, or as a tail of lines; and a partition's offsets."""
 
 from typing import NamedTuple
 
 from aiohttp import web
 
 from raftlog.api.http.answers import answer_with, json_answer
+from raftlog.api.http.ends import Ends
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_format
 from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
 from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
+from raftlog.api.http.tail import Tails
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
@@ -28,8 +30,9 @@ class _Options(NamedTuple):
 class FetchHandlers:
     """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, ends: Ends) -> None:
         self._broker = broker
+        self._tails = Tails(broker, ends)
 
     def add_to(self, router: Router) -> None:
         router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch)
@@ -43,6 +46,8 @@ class FetchHandlers:
         """
         topic, partition = target.args[0], partition_number(target.args[1])
         format_, content_type = accepted_format(request.headers.get("Accept"))
+        if format_ is Format.NDJSON:
+            return await self._tails.serve(request, target, partition, self._leader(topic, partition))
         settings = self._broker.settings
         options = _Options(
             query_int(target, "offset", None, 0, OFFSET_MAX),
@@ -64,11 +69,11 @@ class FetchHandlers:
         else:
             encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
             body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
-        headers = _bounds(fetched)
+        return answer_with(body, content_type, _bounds(fetched) | self._leader(topic, partition))
+
+    def _leader(self, topic: str, partition: int) -> dict[str, str]:
         leader = self._broker.leader_address(topic, partition)
-        if leader is not None:
-            headers[LEADER_HEADER] = leader
-        return answer_with(body, content_type, headers)
+        return {} if leader is None else {LEADER_HEADER: leader}
 
     async def offsets(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"beginning_offset", "end_offset"}`, and with `?timestamp=` also the first record from then on.

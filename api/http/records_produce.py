@@ -1,16 +1,18 @@
 """POST of records and of stored batches. The hot path: whatever stands here runs for every single record."""
 
-from typing import NamedTuple
-
 import orjson
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE, status_and_code
 from raftlog.api.http.answers import answer, json_answer
 from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.ends import Ends
 from raftlog.api.http.media import Format, content_format
+from raftlog.api.http.ndjson_block import LINE_READERS
 from raftlog.api.http.new_records import parse_records
 from raftlog.api.http.problems import HttpProblem, error_body
+from raftlog.api.http.produce_options import ProduceOptions
+from raftlog.api.http.records_stream import STREAMED, StreamedProduce
 from raftlog.api.http.routing import Router, Target, partition_number, query_int
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
@@ -28,58 +30,59 @@ _ONE_DONE = (
 )
 
 
-class _Options(NamedTuple):
-    topic: str
-    partition: int | None
-    acks: Acks
-    timeout_ms: int
-
-
 def timeout_ms(target: Target) -> int:
     """`?timeout=` in milliseconds."""
     return query_int(target, "timeout", TIMEOUT_MS_DEFAULT, 1, TIMEOUT_MS_MAX)
 
 
-def _options(target: Target) -> _Options:
+def _options(target: Target) -> ProduceOptions:
     acks = target.query.get("acks", "all")
     if acks not in _ACKS:
         raise HttpProblem(BAD_REQUEST, f"the query parameter 'acks' is {acks!r}; it can be all, 1 or 0")
+    lines = target.query.get("lines", "records")
+    if lines not in LINE_READERS:
+        raise HttpProblem(BAD_REQUEST, f"the query parameter 'lines' is {lines!r}; it can be {', '.join(LINE_READERS)}")
     partition = partition_number(target.args[1]) if len(target.args) > 1 else None
-    options = target.options = _Options(target.args[0], partition, _ACKS[acks], timeout_ms(target))
+    options = target.options = ProduceOptions(
+        target.args[0], partition, _ACKS[acks], timeout_ms(target), LINE_READERS[lines]
+    )
     return options
 
 
 class ProduceHandlers:
     """POST /topics/{topic} and /topics/{topic}/partitions/{partition}."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
         self._broker = broker
         self._bodies = bodies
+        self._streamed = StreamedProduce(broker, bodies, ends)
 
     def add_to(self, router: Router) -> None:
         router.add("POST", "/topics/{topic}", self.produce)
         router.add("POST", "/topics/{topic}/partitions/{partition}", self.produce)
 
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        options: _Options = target.options or _options(target)
+        options: ProduceOptions = target.options or _options(target)
         format_ = content_format(request.headers.get("Content-Type"))
-        whole = self._bodies.whole(request)
-        if whole is not None:
+        response: web.StreamResponse
+        if format_ in STREAMED:
+            response = await self._streamed.produce(request, target, options, format_)
+        elif (whole := self._bodies.whole(request)) is not None:
             response = await self._produce_body(options, format_, whole)
         else:
             async with self._bodies.receive(request) as body:
                 response = await self._produce_body(options, format_, body)
         if options.partition is not None:
             leader = self._broker.leader_address(options.topic, options.partition)
-            if leader is not None:
+            if leader is not None and not response.prepared:
                 response.headers[LEADER_HEADER] = leader
         return response
 
-    async def _produce_body(self, options: _Options, format_: Format, body: bytes | bytearray) -> web.Response:
+    async def _produce_body(self, options: ProduceOptions, format_: Format, body: bytes | bytearray) -> web.Response:
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, body)
         records, partitions = parse_records(body, format_)
-        topic, choice, acks, timeout = options
+        topic, choice, acks, timeout, _ = options
         if partitions is not None and choice is not None:
             raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
         results = await self._broker.produce_records(
@@ -91,8 +94,8 @@ class ProduceHandlers:
                 return answer(_ONE_DONE % (partition, offset))
         return _many_answer(results)
 
-    async def _produce_batches(self, options: _Options, body: bytes | bytearray) -> web.Response:
-        topic, partition, acks, timeout = options
+    async def _produce_batches(self, options: ProduceOptions, body: bytes | bytearray) -> web.Response:
+        topic, partition, acks, timeout, _ = options
         if partition is None:
             raise HttpProblem(
                 WRONG_CONTENT_TYPE,

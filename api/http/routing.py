@@ -56,6 +56,8 @@ class Router:
     def __init__(self) -> None:
         self._root = _Node()
         self._cache: dict[str, Target] = {}
+        self.routes: list[tuple[str, str]] = []
+        """Methods and patterns, in the order in which they were added."""
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
         """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place."""
@@ -65,6 +67,7 @@ class Router:
             node = node.children.setdefault(name, _Node())
         assert method not in node.handlers, f"{method} {pattern} is there twice"
         node.handlers[method] = handler
+        self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:
         """The target of a request line's path and query; raises `HttpProblem` 404."""

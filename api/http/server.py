@@ -4,10 +4,9 @@ import asyncio
 import errno
 import os
 
-from aiohttp import web
-
 from raftlog.api.http.app import HttpApp
 from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.ends import Connections, Ends
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
@@ -37,15 +36,18 @@ class HttpServer:
         keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
     ) -> None:
         self._broker = broker
-        self._app = HttpApp(broker, BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms))
+        self._ends = Ends()
+        self.bodies = BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms)
+        self._app = HttpApp(broker, self.bodies, self._ends)
         self._keepalive_timeout_s = keepalive_timeout_s
         self._sockets: asyncio.Server | None = None
-        self._connections: web.Server | None = None
+        self._connections: Connections | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; port 0 takes a free one. Returns the address. Raises `InvalidArgument` when it cannot be had."""
         loop = asyncio.get_running_loop()
-        self._connections = web.Server(
+        self._connections = Connections(
+            self._ends,
             self._app.handle,
             access_log=None,
             keepalive_timeout=self._keepalive_timeout_s,
@@ -65,6 +67,7 @@ class HttpServer:
             return
         self._sockets.close()
         self._broker.wake_fetches()
+        self._ends.stop()
         self._connections.pre_shutdown()
         await self._connections.shutdown(grace_s)
         await self._sockets.wait_closed()

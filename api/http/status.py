@@ -42,17 +42,17 @@ class StatusHandlers:
         return json_answer({"status": "ready"})
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer([_broker(one) for one in await self._broker.brokers(deadline=_deadline(target))])
+        return json_answer([_broker(one) for one in await self._broker.brokers(deadline=deadline_of(target))])
 
     async def broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         number = whole_number(target.args[0], "the broker", 0, (1 << 31) - 1)
-        for one in await self._broker.brokers(deadline=_deadline(target)):
+        for one in await self._broker.brokers(deadline=deadline_of(target)):
             if one.node_id == number:
                 return json_answer(_broker(one))
         raise HttpProblem(NOT_FOUND, f"there is no broker {number}")
 
     async def health(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        health = await self._broker.health(deadline=_deadline(target))
+        health = await self._broker.health(deadline=deadline_of(target))
         return json_answer(
             {
                 "is_healthy": health.is_healthy,
@@ -71,14 +71,14 @@ class StatusHandlers:
         return json_answer({"cluster_uuid": self._broker.cluster_id})
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        topic = _in_namespace(target)
-        described = await self._broker.describe_topic(topic, deadline=_deadline(target))
+        topic = topic_in_namespace(target)
+        described = await self._broker.describe_topic(topic, deadline=deadline_of(target))
         return json_answer([_partition(topic, one) for one in described.partitions])
 
     async def partition(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        topic = _in_namespace(target)
+        topic = topic_in_namespace(target)
         number = str(partition_number(target.args[2]))
-        return json_answer(_partition(topic, await find_partition(self._broker, topic, number, _deadline(target))))
+        return json_answer(_partition(topic, await find_partition(self._broker, topic, number, deadline_of(target))))
 
     async def metrics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if self._metrics is None:
@@ -89,11 +89,11 @@ class StatusHandlers:
         return answer(body, content_type)
 
 
-def _deadline(target: Target) -> Deadline:
+def deadline_of(target: Target) -> Deadline:
     return deadline_in(timeout_ms(target))
 
 
-def _in_namespace(target: Target) -> str:
+def topic_in_namespace(target: Target) -> str:
     """The topic of a path that begins with a namespace; there is one namespace."""
     namespace, topic = target.args[:2]
     if namespace != _NAMESPACE:
@@ -111,9 +111,26 @@ def _broker(one: BrokerDescription) -> dict[str, Any]:
         "internal_rpc_port": int(port) if port else None,
         "version": one.version,
         "membership_status": "active",
+        "disk_uuid": one.disk_uuid,
         "is_alive": one.is_alive,
         "disk_space": [one.disk] if one.disk is not None else [],
         "problem": one.problem,
+    }
+
+
+def _replica(node: int, one: PartitionDescription) -> dict[str, Any]:
+    """What it lacks is null where the leader does not know it."""
+    is_in_sync = node in one.in_sync
+    lag = next((each for each in one.behind if each.node_id == node), None)
+    unknown = 0 if is_in_sync else None
+    return {
+        "node_id": node,
+        "core": 0,
+        "in_sync": is_in_sync,
+        "entries_behind": lag.entries if lag else unknown,
+        "bytes_behind": lag.bytes if lag else unknown,
+        "catch_up_bytes_per_s": lag.bytes_per_s if lag else 0,
+        "problem": one.damaged.get(node),
     }
 
 
@@ -124,7 +141,7 @@ def _partition(topic: str, one: PartitionDescription) -> dict[str, Any]:
         "partition_id": one.partition,
         "status": "done" if one.problem is None else "failed",
         "leader_id": NO_LEADER if one.leader is None else one.leader,
-        "replicas": [{"node_id": node, "core": 0, "in_sync": node in one.in_sync} for node in one.replicas],
+        "replicas": [_replica(node, one) for node in one.replicas],
         "leader_epoch": one.leader_epoch,
         "high_watermark": one.high_watermark,
         "log_start_offset": one.log_start_offset,

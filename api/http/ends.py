@@ -1,0 +1,77 @@
+"""The ends that a request of long life waits for: that of its client's connection, and that of the server.
+
+aiohttp tells a handler neither while it writes nothing. Owned by the server, used by streams and tails.
+"""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, INTERNAL
+from raftlog.api.http.answers import answer
+from raftlog.api.http.problems import HttpProblem, error_body
+
+
+class Ends:
+    """`stopping` is done once the server takes no more requests."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.stopping: asyncio.Future[None] = self._loop.create_future()
+        self._gone: dict[web.RequestHandler, asyncio.Future[None]] = {}
+
+    def gone(self, request: web.BaseRequest) -> "asyncio.Future[None]":
+        """Done when the client has closed the connection of this request."""
+        connection = request.protocol
+        future = self._gone.get(connection)
+        if future is None:
+            future = self._gone[connection] = self._loop.create_future()
+        if request.transport is None or request.transport.is_closing():
+            self.lost(connection)
+        return future
+
+    def lost(self, connection: web.RequestHandler) -> None:
+        """This connection is closed."""
+        future = self._gone.pop(connection, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def stop(self) -> None:
+        """The server stops."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+
+class Connections(web.Server):
+    """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered."""
+
+    def __init__(self, ends: Ends, handler: Any, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self._ends, self._settings = ends, settings
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._ends.lost(handler)
+
+
+class _Connection(web.RequestHandler):
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = INTERNAL[0],
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What the parser refuses before a handler sees it: a head that is no HTTP, or too long."""
+        if status >= INTERNAL[0]:
+            return super().handle_error(request, status, exc, message)
+        why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {message or exc}")
+        response = answer(error_body(why)[1], status=status)
+        response.force_close()
+        return response

@@ -1,0 +1,43 @@
+"""The document as a whole."""
+
+import orjson
+
+from raftlog.api.http.openapi import operators, records, topics
+from raftlog.api.http.openapi.parts import Json
+from raftlog.api.http.openapi.schemas import SCHEMAS
+
+_ABOUT = """A replicated log over HTTP. Any broker takes any request; what another one leads is asked there.
+
+Every error has the same body: `error_code`, `message` and `outcome`, which is `failed` when it definitely did not
+happen and `unknown` when it may have. Errors that a path has are listed with it. Besides these, any path can answer 404
+(nothing is there), 405 (not with this method; `Allow` names those that are possible), 400 (what is no HTTP) and 500
+(damaged bytes, or a failure of the broker itself).
+"""
+
+
+def build(version: str) -> Json:
+    """The document of this release."""
+    paths: dict[str, Json] = {}
+    for part in (topics.PATHS, records.PATHS, operators.PATHS):
+        for path, methods in part.items():
+            known = paths.setdefault(path, {})
+            assert not known.keys() & methods.keys(), f"{path} is there twice"
+            paths[path] = known | methods
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "raftlog",
+            "version": version,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name} for name in ("records", "topics", "groups", "operators")],
+        "paths": paths,
+        "components": {"schemas": SCHEMAS},
+    }
+
+
+def document_bytes(version: str) -> bytes:
+    """The document as JSON."""
+    return orjson.dumps(build(version))

@@ -1,0 +1,354 @@
+"""The named schemas of the document."""
+
+from raftlog.api.http.openapi.parts import (
+    ANY,
+    BOOLEAN,
+    NODE,
+    OFFSET,
+    Json,
+    array,
+    integer,
+    lenient,
+    nullable,
+    obj,
+    ref,
+    string,
+)
+
+_ERROR_MEMBERS: Json = {
+    "error_code": integer(400, 59_999, "The status, or five digits of which the first three are the status."),
+    "message": string("What was wrong, where, and what to do."),
+    "outcome": string("`failed`: it definitely did not happen; `unknown`: it may have.", enum=["failed", "unknown"]),
+}
+_BASE64 = string(contentEncoding="base64")
+_SETTING: Json = {"type": ["string", "integer", "null"]}
+_GROUP_OFFSET = obj({"topic": string(), "partition": NODE, "offset": OFFSET})
+_HEADERS = array(lenient(obj({"name": string(), "value": nullable(_BASE64)}, optional=["value"])))
+_TIMESTAMP: Json = {
+    "anyOf": [integer(0, (1 << 62) - 1), string(format="date-time"), {"type": "null"}],
+    "description": "Milliseconds since 1970, or RFC 3339 with a time zone. Without one: the time of the append.",
+}
+_ENCODING = string(enum=["json", "text", "base64"])
+
+
+def _record(content: Json) -> Json:
+    return obj(
+        {
+            "key": content,
+            "value": content,
+            "headers": nullable(_HEADERS),
+            "timestamp": _TIMESTAMP,
+            "partition": nullable(NODE),
+            "encoding": nullable(obj({"key": _ENCODING, "value": _ENCODING}, optional=["key", "value"])),
+            "topic": ANY,
+            "offset": ANY,
+        },
+        optional=["key", "value", "headers", "timestamp", "partition", "encoding", "topic", "offset"],
+        text="`topic` and `offset` are not looked at, so what a fetch gives can be sent.",
+    )
+
+
+_PARTITION_OF_STREAM = obj(
+    {
+        "partition": NODE,
+        "records": integer(),
+        "first_offset": nullable(OFFSET),
+        "last_offset": nullable(OFFSET),
+        "line": integer(1, text="The first line that this partition lacks, or may lack."),
+        "error_code": _ERROR_MEMBERS["error_code"],
+        "error": string(),
+        "outcome": _ERROR_MEMBERS["outcome"],
+    },
+    optional=["line", "error_code", "error", "outcome"],
+)
+_PRODUCED = obj(
+    {
+        "partition": nullable(NODE),
+        "offset": nullable(OFFSET),
+        "error_code": nullable(integer()),
+        "error": nullable(string()),
+        "outcome": _ERROR_MEMBERS["outcome"],
+    },
+    optional=["outcome"],
+)
+_PRODUCED_MEMBERS: Json = {
+    "offsets": array(_PRODUCED, 1),
+    "key_schema_id": {"type": "null"},
+    "value_schema_id": {"type": "null"},
+}
+_OF_LOG: Json = {
+    "leader_epoch": nullable(integer()),
+    "high_watermark": nullable(OFFSET),
+    "log_start_offset": nullable(OFFSET),
+}
+_METADATA = obj({"self": string(), "resource_name": string()})
+_RELATED = obj({"related": string()})
+
+
+def _v3(members: Json, optional: tuple[str, ...] = ()) -> Json:
+    return obj({"kind": string(), "metadata": _METADATA, "cluster_id": string(), **members}, optional)
+
+
+def _many(name: str) -> Json:
+    metadata = obj({"self": string(), "next": {"type": "null"}})
+    return obj({"kind": string(), "metadata": metadata, "data": array(ref(name))})
+
+
+SCHEMAS: Json = {
+    "Error": obj(_ERROR_MEMBERS),
+    "FetchError": obj(
+        {**_ERROR_MEMBERS, "beginning_offset": OFFSET, "end_offset": OFFSET},
+        optional=["beginning_offset", "end_offset"],
+        text="With the log's bounds for an offset out of range.",
+    ),
+    "ProduceError": obj(
+        {
+            **_ERROR_MEMBERS,
+            "outcome": string(
+                "`partial`, of an NDJSON body: what stands before `line` is stored, and nothing from there on.",
+                enum=["failed", "unknown", "partial"],
+            ),
+            "offsets": array(_PRODUCED),
+            "records": integer(text="Records of an NDJSON body that are stored."),
+            "partitions": array(_PARTITION_OF_STREAM),
+            "line": integer(1, text="The first line that is not stored, or may not be."),
+        },
+        optional=["offsets", "records", "partitions", "line"],
+        text="With one entry for each record of a list, or with what an NDJSON body left.",
+    ),
+    "JsonRecords": lenient(obj({"records": array(_record(ANY), 1)})),
+    "BinaryRecords": lenient(obj({"records": array(_record(nullable(_BASE64)), 1)})),
+    "Produced": obj(_PRODUCED_MEMBERS, text="One entry for each record, in their order."),
+    "ProducedBatches": obj(
+        {
+            **_PRODUCED_MEMBERS,
+            "next_offset": nullable(OFFSET),
+            "leader_epoch": integer(),
+            "high_watermark": integer(-1),
+        }
+    ),
+    "ProducedStream": obj({"records": integer(), "partitions": array(_PARTITION_OF_STREAM)}),
+    "Fetched": array(
+        obj(
+            {
+                "topic": string(),
+                "key": ANY,
+                "value": ANY,
+                "partition": NODE,
+                "offset": OFFSET,
+                "timestamp": integer(-1),
+                "headers": _HEADERS,
+                "encoding": obj({"key": _ENCODING, "value": _ENCODING}, optional=["key", "value"]),
+            },
+            optional=["encoding"],
+        )
+    ),
+    "Offsets": obj(
+        {"beginning_offset": OFFSET, "end_offset": OFFSET, "offset": nullable(OFFSET), "timestamp": nullable(OFFSET)},
+        optional=["offset", "timestamp"],
+    ),
+    "Partition": obj(
+        {
+            "partition": NODE,
+            "leader": integer(-1),
+            "replicas": array(obj({"broker": NODE, "leader": BOOLEAN, "in_sync": BOOLEAN})),
+            **_OF_LOG,
+            "problem": string(),
+        },
+        optional=["problem"],
+    ),
+    "Topic": obj(
+        {
+            "name": string(),
+            "configs": {"type": "object", "additionalProperties": string()},
+            "partitions": array(ref("Partition")),
+        }
+    ),
+    "Cluster": _v3(
+        {
+            "controller": nullable(_RELATED),
+            "brokers": _RELATED,
+            "topics": _RELATED,
+            "consumer_groups": _RELATED,
+        }
+    ),
+    "ClusterTopic": _v3(
+        {
+            "topic_name": string(),
+            "topic_id": string(format="uuid"),
+            "is_internal": BOOLEAN,
+            "replication_factor": integer(),
+            "partitions_count": integer(),
+            "partitions": _RELATED,
+            "configs": _RELATED,
+            "partition_reassignments": _RELATED,
+        }
+    ),
+    "ClusterPartition": _v3(
+        {
+            "topic_name": string(),
+            "partition_id": NODE,
+            "leader": nullable(_RELATED),
+            "replicas": _RELATED,
+            "reassignment": _RELATED,
+            "problem": string(),
+        },
+        ("problem",),
+    ),
+    "Config": _v3(
+        {
+            "topic_name": string(),
+            "name": string(),
+            "value": string(),
+            "is_read_only": BOOLEAN,
+            "is_sensitive": BOOLEAN,
+            "is_default": BOOLEAN,
+            "source": string(enum=["DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"]),
+            "synonyms": array(ANY),
+        }
+    ),
+    "ClusterList": _many("Cluster"),
+    "ClusterTopicList": _many("ClusterTopic"),
+    "ClusterPartitionList": _many("ClusterPartition"),
+    "ConfigList": _many("Config"),
+    "NewTopic": lenient(
+        obj(
+            {
+                "topic_name": string("Letters, digits, `.`, `_` and `-`; not beginning with `__`.", minLength=1),
+                "partitions_count": nullable(integer(1, 10_000)),
+                "replication_factor": nullable(integer(1, 127)),
+                "configs": array(ref("NewConfig")),
+                "validate_only": BOOLEAN | {"default": False},
+            },
+            optional=["partitions_count", "replication_factor", "configs", "validate_only"],
+        )
+    ),
+    "NewConfig": lenient(
+        obj({"name": string(), "value": nullable({"type": ["string", "integer"]})}, optional=["value"])
+    ),
+    "ConfigChanges": lenient(
+        obj(
+            {
+                "data": array(
+                    lenient(
+                        obj(
+                            {
+                                "name": string(),
+                                "value": _SETTING,
+                                "operation": nullable(string(enum=["SET", "DELETE"])),
+                            },
+                            optional=["value", "operation"],
+                        )
+                    )
+                )
+            }
+        )
+    ),
+    "GroupOffsets": obj({"offsets": array(_GROUP_OFFSET)}),
+    "NewGroupOffsets": lenient(obj({"offsets": array(lenient(_GROUP_OFFSET), 1)})),
+    "Broker": obj(
+        {
+            "node_id": NODE,
+            "host": string(),
+            "http_address": nullable(string()),
+            "internal_rpc_address": nullable(string()),
+            "internal_rpc_port": nullable(integer(0, 65_535)),
+            "version": nullable(string()),
+            "membership_status": string(),
+            "disk_uuid": nullable(string()),
+            "is_alive": BOOLEAN,
+            "disk_space": array(obj({"path": string(), "free": integer(-1)})),
+            "problem": nullable(string()),
+        },
+        optional=["disk_uuid"],
+    ),
+    "Health": obj(
+        {
+            "is_healthy": BOOLEAN,
+            "unhealthy_reasons": array(string()),
+            "controller_id": integer(-1),
+            "all_nodes": array(NODE),
+            "nodes_down": array(NODE),
+            "leaderless_partitions": array(string()),
+            "leaderless_count": integer(),
+            "under_replicated_partitions": array(string()),
+            "under_replicated_count": integer(),
+        }
+    ),
+    "NamespacePartition": obj(
+        {
+            "ns": string(const="kafka"),
+            "topic": string(),
+            "partition_id": NODE,
+            "status": string(enum=["done", "failed"]),
+            "leader_id": integer(-1),
+            "replicas": array(
+                obj(
+                    {
+                        "node_id": NODE,
+                        "core": integer(),
+                        "in_sync": BOOLEAN,
+                        "entries_behind": nullable(integer()),
+                        "bytes_behind": nullable(integer()),
+                        "catch_up_bytes_per_s": {"type": "number"},
+                        "problem": nullable(string()),
+                    },
+                    optional=["entries_behind", "bytes_behind", "catch_up_bytes_per_s"],
+                )
+            ),
+            **_OF_LOG,
+            "problem": nullable(string()),
+        }
+    ),
+    "NewRecovery": obj(
+        {"accept_loss": BOOLEAN, "survivor": nullable(NODE)},
+        optional=["survivor"],
+    ),
+    "Recovery": obj(
+        {
+            "topic": string(),
+            "partition_id": NODE,
+            "replicas": array(
+                obj(
+                    {
+                        "node_id": NODE,
+                        "reachable": BOOLEAN,
+                        "has_replica": BOOLEAN,
+                        "disk_uuid": string(format="uuid"),
+                        "is_leader": BOOLEAN,
+                        "term": integer(),
+                        "last_index": integer(),
+                        "last_term": integer(),
+                        "log_start_offset": integer(),
+                        "log_end_offset": integer(),
+                        "voters": array(NODE),
+                        "problem": nullable(string()),
+                        "damaged": array(
+                            obj({"first_offset": integer(), "end_offset": integer(), "problem": string()})
+                        ),
+                    },
+                    optional=[
+                        "has_replica",
+                        "disk_uuid",
+                        "is_leader",
+                        "term",
+                        "last_index",
+                        "last_term",
+                        "log_start_offset",
+                        "log_end_offset",
+                        "voters",
+                        "problem",
+                        "damaged",
+                    ],
+                )
+            ),
+            "replaced_disks": array(obj({"node_id": NODE, "disk_uuid": string(format="uuid")})),
+            "survivor": nullable(NODE),
+            "refusal": nullable(string()),
+            "loss": array(string()),
+            "done": BOOLEAN,
+            "lost_offsets": array(array(integer())),
+            "kept_in": array(string()),
+        }
+    ),
+}

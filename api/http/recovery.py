@@ -1,0 +1,86 @@
+"""POST /v1/partitions/kafka/{topic}/{partition}/recover: what is left of a partition, and letting it go on."""
+
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.routing import Router, Target, partition_number
+from raftlog.api.http.status import deadline_of, topic_in_namespace
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.recovering import Absent, Recovered, Standing
+
+
+class RecoveryHandlers:
+    """One path."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker, self._bodies = broker, bodies
+
+    def add_to(self, router: Router) -> None:
+        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover)
+
+    async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topic, number = topic_in_namespace(target), partition_number(target.args[2])
+        accept_loss, survivor = _options(await self._bodies.json_object(request))
+        recovered = await self._broker.recover_partition(
+            topic, number, accept_loss=accept_loss, survivor=survivor, deadline=deadline_of(target)
+        )
+        return json_answer(_recovered(topic, number, recovered))
+
+
+def _options(body: dict[str, Any]) -> tuple[bool, int | None]:
+    match body:
+        case {"accept_loss": bool(accept_loss), "survivor": int(survivor), **rest} if (
+            type(survivor) is int and not rest
+        ):
+            return accept_loss, survivor
+        case {"accept_loss": bool(accept_loss), **rest} if not rest or rest == {"survivor": None}:
+            return accept_loss, None
+    raise HttpProblem(
+        BAD_REQUEST, 'the body has to be {"accept_loss": false} or true, with "survivor", a node id, if one is chosen'
+    )
+
+
+def _recovered(topic: str, number: int, recovered: Recovered) -> dict[str, Any]:
+    plan = recovered.plan
+    replicas = [_replica(node, standing) for node, standing in sorted(recovered.standings.items())]
+    replicas += [{"node_id": node, "reachable": False} for node in recovered.unreachable]
+    return {
+        "topic": topic,
+        "partition_id": number,
+        "replicas": sorted(replicas, key=lambda replica: replica["node_id"]),
+        "replaced_disks": [{"node_id": each.node_id, "disk_uuid": str(each.disk_uuid)} for each in plan.gone],
+        "survivor": None if plan.survivor is None else plan.survivor.replica.node_id,
+        "refusal": plan.refusal,
+        "loss": list(plan.loss),
+        "done": recovered.is_done,
+        "lost_offsets": [list(each) for each in recovered.lost],
+        "kept_in": list(recovered.kept_in),
+    }
+
+
+def _replica(node: int, standing: Standing | Absent) -> dict[str, Any]:
+    if isinstance(standing, Absent):
+        return {"node_id": node, "reachable": True, "has_replica": False}
+    return {
+        "node_id": node,
+        "reachable": True,
+        "has_replica": True,
+        "disk_uuid": str(standing.replica.disk_uuid),
+        "is_leader": standing.leads,
+        "term": standing.term,
+        "last_index": standing.last.index,
+        "last_term": standing.last.term,
+        "log_start_offset": standing.log_start,
+        "log_end_offset": standing.log_end,
+        "voters": [each.node_id for each in standing.voters],
+        "problem": standing.damage,
+        "damaged": [
+            {"first_offset": each.offset, "end_offset": each.end, "problem": each.problem}
+            for each in standing.lost or ()
+        ],
+    }

@@ -1,0 +1,20 @@
+"""How schemathesis writes bodies of types that it does not know: as the text that the document's schema gives."""
+
+from typing import Any
+
+import schemathesis
+
+_TYPES = (
+    "application/x-ndjson",
+    "application/vnd.raftlog.batches",
+)
+
+
+def _as_bytes(context: Any, value: Any) -> bytes:
+    """What is no text stands for a body that is wrong, and not for whatever its JSON would be."""
+    text = value if isinstance(value, str) else f"no text: {value!r}"
+    return text.encode("utf-8", "surrogatepass")
+
+
+for media_type in _TYPES:
+    schemathesis.serializer(media_type)(_as_bytes)

@@ -1,0 +1,85 @@
+"""The OpenAPI document is complete, and the broker does what it says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from raftlog.api.http.app import HttpApp
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.ends import Ends
+from raftlog.testing import BrokerProcess
+from raftlog.testing.http import ask
+
+
+async def test_every_route_is_described_and_no_other(api):
+    status, document = await api.get("/openapi.json")
+    assert status == 200
+    app = HttpApp(api.broker, BodyReader(1, 1, 1), Ends())
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert described == set(app.router.routes)
+
+
+async def test_every_parameter_of_a_path_is_described(api):
+    _, document = await api.get("/openapi.json")
+    names = []
+    for path, methods in document["paths"].items():
+        in_braces = [segment[1:-1] for segment in path.split("/") if segment.startswith("{")]
+        for operation in methods.values():
+            names.append(operation["operationId"])
+            described = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"]
+            assert described == in_braces, path
+    assert len(names) == len(set(names))
+
+
+def references(value):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "$ref":
+                yield inner
+            else:
+                yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+async def test_every_schema_is_there_and_is_used(api):
+    _, document = await api.get("/openapi.json")
+    used = {name.removeprefix("#/components/schemas/") for name in references(document)}
+    assert used == document["components"]["schemas"].keys()
+
+
+CHECKS = (
+    "status_code_conformance",  # no 500 either: the document has none
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
+)
+FLAGS = ("--fetch-wait-ms-max", "100", "--partitions-per-topic-max", "4")
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_running_broker_does_what_the_document_says(tmp_path):
+    """schemathesis: some 2,000 requests, good and bad, always the same ones. Every answer is as the document says."""
+    with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
+        broker.start()
+        topic = {"topic_name": "t", "partitions_count": 2}
+        assert ask(broker.address, "/v3/clusters/-/topics", method="POST", body=topic)[0] == 201
+        url = f"http://{broker.address}/openapi.json"
+        options = ["--phases", "examples,coverage,fuzzing", "--max-examples", "5", "--seed", "1"]
+        options += ["--generation-database", "none", "--continue-on-failure", "--no-color", "--warnings", "off"]
+        done = subprocess.run(
+            [Path(sys.executable).parent / "schemathesis", "run", url, *options, "--checks", ",".join(CHECKS)],
+            cwd=tmp_path,
+            env=os.environ | {"SCHEMATHESIS_HOOKS": "tests.api.openapi_hooks", "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+        assert broker.is_running
