@@ -20,7 +20,9 @@ VERBS = {
     "produce": Verb("raftlog.cli.produce", "produce", "Write lines, JSON lines or files to a topic."),
     "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
     "group": Verb("raftlog.cli.group", "group", "Show and commit the offsets of consumer groups."),
+    "bench": Verb("raftlog.cli.bench", "bench", "Put load on a cluster, and show rates, latencies and availability."),
     "cluster": Verb("raftlog.cli.cluster", "cluster", "Show the brokers of a cluster, and whether it is healthy."),
+    "partition": Verb("raftlog.cli.partition", "partition", "Let a partition go on that has lost its replicas."),
     "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
 }
 

@@ -7,8 +7,6 @@ Bytes that are not UTF-8 are printed as base64, and `"encoding": {"value": "base
 """
 
 import base64
-import binascii
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,9 +14,7 @@ import orjson
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.records import NewRecord, Record
-
-_READ = {"key", "value", "headers", "timestamp", "partition", "encoding"}
-_PRINTED_ONLY = {"topic", "offset"}
+from raftlog.records.json_record import partition_of, read_record, text_or_json
 
 
 class JsonRecord(NamedTuple):
@@ -31,10 +27,7 @@ class JsonRecord(NamedTuple):
 def read_json_line(line: bytes, number: int) -> JsonRecord:
     """One line; raises `CommandFailed` that names the line and what is wrong with it."""
     try:
-        fields = orjson.loads(line)
-        if not isinstance(fields, dict):
-            raise ValueError("it is not a JSON object")
-        return _record_of(fields)
+        return _record_of(orjson.loads(line))
     except ValueError as error:
         raise CommandFailed(f"line {number} is not a record: {error}") from None
 
@@ -68,49 +61,10 @@ def milliseconds(text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def _record_of(fields: Mapping[str, Any]) -> JsonRecord:
-    if unknown := fields.keys() - _READ - _PRINTED_ONLY:
-        raise ValueError(f"unknown field {', '.join(sorted(unknown))}; the fields are {', '.join(sorted(_READ))}")
-    encoding, headers = fields.get("encoding") or {}, fields.get("headers") or ()
-    if not isinstance(encoding, dict) or not isinstance(headers, list | tuple):
-        raise ValueError("encoding is an object, and headers are an array")
-    timestamp = fields.get("timestamp")
-    partition = fields.get("partition")
-    if partition is not None and (type(partition) is not int or partition < 0):
-        raise ValueError("partition is not a number from 0")
-    return JsonRecord(
-        NewRecord(
-            _as_bytes(fields.get("value"), encoding.get("value")),
-            _as_bytes(fields.get("key"), encoding.get("key")),
-            None if timestamp is None else milliseconds(str(timestamp)),
-            [_header(header) for header in headers],
-        ),
-        partition,
-    )
-
-
-def _header(header: Any) -> tuple[str, bytes | None]:
-    if not isinstance(header, dict) or not isinstance(header.get("name"), str):
-        raise ValueError('a header is {"name": text, "value": base64 or null}')
-    value = header.get("value")
-    return header["name"], None if value is None else _from_base64(value)
-
-
-def _as_bytes(value: Any, encoding: str | None) -> bytes | None:
-    if value is None:
-        return None
-    if encoding == "base64":
-        return _from_base64(value)
-    return (
-        value.encode() if isinstance(value, str) else bytes(memoryview(orjson.dumps(value)))
-    )  # its own size, not a page
-
-
-def _from_base64(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, TypeError):
-        raise ValueError(f"{text!r} is not base64") from None
+def _record_of(fields: Any) -> JsonRecord:
+    if isinstance(fields, dict) and isinstance(when := fields.get("timestamp"), str):
+        fields["timestamp"] = milliseconds(when)
+    return JsonRecord(read_record(fields, text_or_json), partition_of(fields))
 
 
 def _as_text(field: str, content: bytes | None, encoding: dict[str, str]) -> str | None:

@@ -9,6 +9,7 @@ import orjson
 from rich.table import Table
 
 from raftlog.cli.json_lines import print_json_line
+from raftlog.cli.log_compare import compare_logs, comparison_json, comparison_table
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show, times
@@ -74,18 +75,31 @@ def _record_lines(content: memoryview) -> Iterator[bytes]:
 
 @log.command()
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False))
+@option(
+    "--compare",
+    "compares",
+    is_flag=True,
+    help="Compare replicas of the same partition in different DIRs as well, up to what all of them know as committed.",
+)
 @json_option("Print the result as JSON.")
-def verify(directories: tuple[str, ...], as_json: bool) -> None:
+def verify(directories: tuple[str, ...], compares: bool, as_json: bool) -> None:
     """Read every byte of the logs in DIR..., each a data, partition or log directory, and check it.
 
-    Nothing is changed; a broker may be running. Exit code 1 when something is wrong.
+    Nothing is changed; a broker may be running, but not with --compare. Exit code 1 when something is wrong.
     """
     disk = _disk()
-    reports = {path: verify_log(disk, path) for path in _logs_in(directories)}
+    logs = _logs_in(directories)
+    reports = {path: verify_log(disk, path) for path in logs}
+    comparisons = compare_logs(disk, logs) if compares else []
     if as_json:
-        click.echo(orjson.dumps({"logs": [_verified_json(path, report) for path, report in reports.items()]}))
+        found: dict[str, Any] = {"logs": [_verified_json(path, report) for path, report in reports.items()]}
+        if compares:
+            found["comparisons"] = [comparison_json(each) for each in comparisons]
+        click.echo(orjson.dumps(found))
     else:
         show(_verified_table(reports))
+        if compares:
+            show(comparison_table(comparisons))
     problems = [problem for report in reports.values() for problem in report.problems]
     empty = [path for path, report in reports.items() if not report.segments]
     if not as_json:
@@ -93,6 +107,9 @@ def verify(directories: tuple[str, ...], as_json: bool) -> None:
             click.echo(str(problem), err=True)
     if problems:
         raise CommandFailed(f"{times(len(problems), 'problem')} found; `raftlog log recover DIR` says what can be done")
+    differing = [each for each in comparisons if each.difference is not None]
+    if differing:
+        raise CommandFailed(f"{times(len(differing), 'group')} whose replicas differ: {differing[0].difference}")
     if empty:
         raise CommandFailed(f"{empty[0]} has no segment left; restore it from a copy")
 

@@ -25,7 +25,7 @@ from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.workers import supervise, workers_option
 from raftlog.config import TopicConfig
-from raftlog.errors import StorageError
+from raftlog.errors import DiskRefused, StorageError
 from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
@@ -51,6 +51,8 @@ _TUNING = {
     "fetch_wait_ms_max": "Longest time that a fetch waits for records.",
     "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
     "retention_interval_s": "Seconds between two looks for segments to delete.",
+    "storage_min_free_bytes": "With less room on the file system no records are taken; reads and deletions go on.",
+    "catch_up_bytes_per_s": "Bytes a second that are sent to replicas which catch up or are repaired, all together.",
     "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
     "metadata_growth_bytes_max": "Growth after which a log of metadata or of committed offsets is made shorter.",
     "offsets_partitions": "Partitions of the internal topic for committed offsets, when it is created.",
@@ -60,7 +62,10 @@ _TUNING = {
 _HTTP_TUNING = {
     "body_bytes_max": (http_server.BODY_BYTES_MAX, "Largest request body."),
     "all_bodies_bytes_max": (http_server.ALL_BODIES_BYTES_MAX, "Bytes of request bodies in memory at once."),
-    "body_timeout_ms": (http_server.BODY_TIMEOUT_MS, "Longest time that a body may take to arrive."),
+    "body_timeout_ms": (
+        http_server.BODY_TIMEOUT_MS,
+        "Longest time that a body may take to arrive, or a streamed one be silent.",
+    ),
     "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
 }
 
@@ -198,6 +203,18 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    try:
+        await _run(settings, http_settings, host, port, line_format, stop)
+    except DiskRefused as error:
+        logger.error("%s; starting once more, as that", error)
+        await _run(settings, http_settings, host, port, line_format, stop)
+
+
+async def _run(
+    settings: BrokerSettings, http_settings: dict[str, Any], host: str, port: int, line_format: str, stop: asyncio.Event
+) -> None:
+    """One life of a broker. Raises `DiskRefused` when the next one is on another disk, as far as the cluster goes."""
+    loop = asyncio.get_running_loop()
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
     server = HttpServer(broker, **http_settings)
@@ -249,6 +266,8 @@ async def _first_of(*ends: "asyncio.Future[Any]") -> None:
 
 def _check_alive(broker: Broker) -> None:
     failure = broker.node.ended.result() if broker.node.ended.done() else None
+    if isinstance(failure, DiskRefused):
+        raise failure
     if failure is not None:
         raise CommandFailed(f"the broker cannot go on: {failure}")
 

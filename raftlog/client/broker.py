@@ -120,6 +120,21 @@ class BrokerClient:
         ]
         await self._change("POST", f"{_CLUSTER}/topics/{_quoted(name)}/configs:alter", {"data": data}, timeout_ms)
 
+    async def recover_partition(
+        self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None = None, timeout_ms: int
+    ) -> dict[str, Any]:
+        """What is left of a partition, and what going on would lose; with `accept_loss` it goes on. As docs/HTTP.md."""
+        answer = await self._transport.request(
+            "POST",
+            f"/v1/partitions/kafka/{_quoted(topic)}/{partition}/recover",
+            query={"timeout": timeout_ms},
+            timeout_s=_patience_s(timeout_ms),
+            repeatable=not accept_loss,
+            headers=_JSON,
+            body=orjson.dumps({"accept_loss": accept_loss, "survivor": survivor}),
+        )
+        return dict(_json(answer))
+
     # Records
 
     async def offsets(self, topic: str, partition: int, *, timeout_ms: int = ANSWER_MS) -> OffsetRange:

@@ -72,6 +72,23 @@ def test_damage_is_named_and_repaired_only_when_its_price_is_accepted(run: Any, 
     assert b"nothing to do" in run("log", "recover", str(path)).stdout
 
 
+def test_damage_before_batches_that_have_rows_is_no_tail(run: Any, path: Path) -> None:
+    """Row and header of the second batch are both bad: what follows it was written later, so it was whole once."""
+    with (path / FILE).open("r+b") as log:
+        first = log.read().index((10).to_bytes(8), 100)
+        log.seek(first + 8)
+        log.write(b"\x7f")
+    index = path / f"{0:020d}.index"
+    with index.open("r+b") as rows:
+        rows.seek(2 * 44 + 20)
+        rows.write(b"\x7f")
+    (path / ".raftlog" / "checkpoint").unlink()
+    done = run("log", "verify", str(path), "--json", expect=1)
+    (found,) = json.loads(done.stdout)["logs"]
+    assert found["tail_bytes"] == 0
+    assert "offset 10" in found["problems"][0]
+
+
 def test_recover_refuses_a_log_that_is_open(run: Any, path: Path) -> None:
     with Log.open(str(path)):
         assert b"another process" in run("log", "recover", str(path), expect=1).stderr
@@ -100,3 +117,6 @@ def test_a_whole_data_directory_while_the_broker_runs(run: Any, own_broker: Brok
     assert sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3
     assert str(tmp_path / "data" / ".raftlog" / "controller") in found
     assert len(found) == 3
+    dumped = run("log", "dump", str(tmp_path / "data" / "t" / "0" / FILE), "--json").stdout.splitlines()
+    (voter,) = json.loads(dumped[0])["control"]["voters"]
+    assert voter["node_id"] == 1

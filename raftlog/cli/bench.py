@@ -1,0 +1,188 @@
+"""`raftlog bench`: load on a cluster, or on one that is started for it, and what came of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import show
+from raftlog.errors import InvalidArgument
+from raftlog.loadgen import LoadPlan, Mix, Mode, Result, Targeting, run_session
+from raftlog.loadgen import Progress as RunProgress
+from raftlog.loadgen.plot import check_can_plot, write_plot
+from raftlog.testing import Cluster
+
+MIX_DEFAULT: Final = "send=1,poll=1,commit=1,list=1"
+NODES_MAX: Final = 9
+_PERCENTILES: Final = ("p50", "p95", "p99", "p999", "max")
+
+
+@click.command()
+@option("--local", type=click.IntRange(1, NODES_MAX), metavar="N", help="Start N brokers in a temporary directory.")
+@option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default="open",
+    help="Open: at a fixed rate, latencies from when an operation was due. Closed: as fast as answers come.",
+)
+@option(
+    "--rate", type=click.FloatRange(min=0.1), default=1_000.0, help="Operations a second, of all clients; open only."
+)
+@option("--seconds", type=click.FloatRange(min=0.1), default=10.0, help="How long operations are begun.")
+@option("--warm-seconds", type=click.FloatRange(min=0), default=1.0, help="The same load before, not measured.")
+@option(
+    "--clients", type=click.IntRange(min=1), default=4, help="Clients; each has a group, positions and connections."
+)
+@option(
+    "--in-flight", type=click.IntRange(min=1), default=16, help="Operations that each client has under way at most."
+)
+@option("--mix", default=MIX_DEFAULT, help="Weights of the operations.")
+@option(
+    "--to",
+    "targeting",
+    type=click.Choice([each.value for each in Targeting]),
+    default="smart",
+    help="Smart: to the broker that leads. Any: to each broker in turn.",
+)
+@option("--topic", help="A topic that is there, and stays; without it one is made and deleted again.")
+@option("--partitions", type=click.IntRange(min=1), default=1, help="Of the topic that is made.")
+@option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Of the topic that is made. [default: as the brokers decide]",
+)
+@option("--value-bytes", type=click.IntRange(min=1), default=100, help="Size of each record's value.")
+@option(
+    "--records",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Records in each send; one goes as JSON, more as a stored batch.",
+)
+@option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="How long a broker may take for an operation.")
+@option("--seed", type=int, default=1, help="Of the order of the operations.")
+@option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write latencies by percentile as SVG; needs `pip install 'raftlog[bench]'`.",
+)
+@json_option("Print the result as JSON.")
+@bootstrap_option
+@click.pass_context
+def bench(context: click.Context, /, **options: Any) -> None:
+    """Send, poll, commit and list on a cluster, and show rate, latencies, availability, and what it cost the brokers.
+
+    \b
+    raftlog bench --local 3
+    raftlog bench --bootstrap 10.0.0.1:8082 --mode closed --mix send --records 100
+
+    Nothing is retried: an operation that was not answered with success counts against the availability.
+    Exit code 1 when nothing at all succeeded.
+    """
+    local: int | None = options["local"]
+    if local is not None and context.get_parameter_source("bootstrap") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--local starts brokers of its own; leave out --bootstrap")
+    if options["topic"] is not None and local is not None:
+        raise click.UsageError("a cluster that is started now has no topics; leave out --topic")
+    if options["plot"] is not None:
+        check_can_plot()
+    plan = _plan(options)
+    with _brokers(local, options["bootstrap"], is_said=not options["as_json"]) as addresses:
+        result = _run(plan, addresses, options)
+    if options["plot"] is not None:
+        write_plot(result, options["plot"])
+    if options["as_json"]:
+        click.echo(orjson.dumps(result.as_json()))
+    else:
+        _show(result)
+    if not result.succeeded:
+        raise CommandFailed(f"nothing succeeded: {_worst(result)}")
+
+
+def _plan(options: dict[str, Any]) -> LoadPlan:
+    try:
+        return LoadPlan(
+            mode=Mode(options["mode"]),
+            targeting=Targeting(options["targeting"]),
+            mix=Mix.parse(options["mix"]),
+            **{
+                name: options[name]
+                for name in ("rate", "seconds", "clients", "in_flight", "value_bytes", "records", "timeout_ms", "seed")
+            },
+        )
+    except InvalidArgument as error:
+        raise click.UsageError(str(error)) from None
+
+
+@contextmanager
+def _brokers(local: int | None, bootstrap: Sequence[str], *, is_said: bool) -> Iterator[Sequence[str]]:
+    """Where the brokers are; those of a cluster of our own live as long as the block."""
+    if local is None:
+        yield bootstrap
+        return
+    with Cluster(local, with_cuts=False, serve_flags=("--log-level", "warning")) as cluster:
+        if is_said:
+            click.echo(f"{local} brokers serve {cluster.bootstrap}", err=True)
+        yield cluster.addresses
+
+
+def _run(plan: LoadPlan, addresses: Sequence[str], options: dict[str, Any]) -> Result:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("warming up", total=plan.seconds)
+
+        def tell(progress: RunProgress) -> None:
+            said = f"{progress.succeeded:,} operations"
+            failed = progress.ended - progress.succeeded
+            bar.update(task, completed=progress.seconds, description=f"{said}, {failed:,} failed" if failed else said)
+            bar.refresh()
+
+        return run_session(
+            plan,
+            addresses,
+            options["topic"],
+            options["partitions"],
+            options["replication_factor"],
+            warm_s=options["warm_seconds"],
+            on_progress=tell,
+        )
+
+
+def _show(result: Result) -> None:
+    table = Table(
+        "operation", "offered", "succeeded", *(f"{name} ms" for name in _PERCENTILES), box=None, header_style="bold"
+    )
+    rows = {**{kind: tally.as_json() for kind, tally in result.tallies.items()}, "all": result.as_json()}
+    for name, row in rows.items():
+        latency = row["latency_ms"]
+        cells = (f"{latency[each]:.2f}" if latency else "-" for each in _PERCENTILES)
+        table.add_row(name, f"{row['offered']:,}", f"{row['succeeded']:,}", *cells)
+    show(table)
+    click.echo(
+        f"\n{result.operations_per_s:,.1f} operations/s for {result.seconds:.1f} s; availability "
+        f"{result.availability_percent:.3f} %, longest time without a success {result.longest_gap_s * 1000:.1f} ms; "
+        f"this client took {result.client_cores:.0%} of a core"
+    )
+    if result.messages_per_operation is not None and result.between is not None:
+        ended = max(1, result.ended)
+        click.echo(
+            f"between brokers, for each operation: {result.messages_per_operation:.2f} messages, "
+            f"{result.between.bytes / ended:,.0f} bytes, {result.between.writes / ended:.2f} writes"
+        )
+    for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1]):
+        click.echo(f"{count:,} × {reason}")
+
+
+def _worst(result: Result) -> str:
+    return max(result.reasons, key=lambda reason: result.reasons[reason], default="nothing was offered")

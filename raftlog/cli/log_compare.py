@@ -1,0 +1,71 @@
+"""`raftlog log verify --compare`: which of the logs are replicas of the same group, and whether they hold the same.
+
+A log belongs to the data directory that it lies in; what its process's journal says counts. One that lies in none is
+a log by itself, with the group id that its roll says. Nothing is changed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.partitions.multiraft.identity import read_identity
+from raftlog.runtime.offline import Comparison, OfflineReplica, compare_replicas, replicas_of
+from raftlog.runtime.replica_directory import group_in_rolls
+from raftlog.storage.directory import ancestors
+from raftlog.storage.disk import Disk
+
+
+def compare_logs(disk: Disk, logs: Sequence[str]) -> list[Comparison]:
+    """Compare all replicas of the same group among these directories. Raises `CommandFailed` when there are none."""
+    groups: dict[bytes, list[OfflineReplica]] = {}
+    for replica in _replicas(disk, logs):
+        groups.setdefault(replica.group_id.bytes, []).append(replica)
+    compared = [compare_replicas(disk, replicas) for replicas in groups.values() if len(replicas) > 1]
+    if not compared:
+        raise CommandFailed(
+            "no two of these logs are replicas of the same partition; name the directories of all of them"
+        )
+    return compared
+
+
+def _replicas(disk: Disk, logs: Sequence[str]) -> Iterator[OfflineReplica]:
+    known: dict[str, dict[str, OfflineReplica]] = {}
+    for path in logs:
+        data_dir = next((above for above in ancestors(path) if read_identity(disk, above) is not None), None)
+        if data_dir is None:
+            group_id = group_in_rolls(disk, path)
+            if group_id is not None:
+                yield OfflineReplica(path, group_id, None, None)
+            continue
+        if data_dir not in known:
+            identity = read_identity(disk, data_dir)
+            assert identity is not None, f"{data_dir} was somebody's a moment ago"
+            known[data_dir] = {each.path: each for each in replicas_of(disk, data_dir, identity.disk_uuid)}
+        if path in known[data_dir]:
+            yield known[data_dir][path]
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "group_id": str(comparison.group_id),
+        "paths": list(comparison.paths),
+        "first_index": comparison.first,
+        "last_index": comparison.last,
+        "end_offset": comparison.end_offset,
+        "identical": comparison.difference is None,
+        "difference": comparison.difference,
+    }
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """For people."""
+    table = Table("compared", "replicas", "entries", "up to offset", "state", box=None, header_style="bold")
+    for each in comparisons:
+        name = "/".join(each.paths[0].rsplit("/", 2)[1:])
+        entries = f"{each.first} … {each.last}" if each.last >= each.first else "none"
+        state = each.difference or "identical"
+        table.add_row(name, str(len(each.paths)), entries, f"{each.end_offset:,}", state)
+    return table

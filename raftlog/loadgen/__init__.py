@@ -1,0 +1,35 @@
+"""Load on a running cluster, offered at a fixed rate or as fast as it is taken, and what came of it.
+
+    plan → Run(plan, wire, work) → Result        `wire` carries requests and has the clock, `work` says what they are
+
+It reaches brokers only over HTTP, as any client does. One thread on plain sockets: it shares a machine's cores with the
+brokers more often than not, and must not be what is measured. Who may come in: `raftlog bench`, and `bench/`.
+"""
+
+from raftlog.loadgen.between import Between, scrape
+from raftlog.loadgen.mix import KINDS, Mix
+from raftlog.loadgen.plan import LoadPlan, Mode, Targeting
+from raftlog.loadgen.preparing import Place, prepare
+from raftlog.loadgen.result import Result
+from raftlog.loadgen.run import Progress, Run
+from raftlog.loadgen.session import run_session
+from raftlog.loadgen.sockets import SocketWire
+from raftlog.loadgen.work import Work
+
+__all__ = [
+    "KINDS",
+    "Between",
+    "LoadPlan",
+    "Mix",
+    "Mode",
+    "Place",
+    "Progress",
+    "Result",
+    "Run",
+    "SocketWire",
+    "Targeting",
+    "Work",
+    "prepare",
+    "run_session",
+    "scrape",
+]

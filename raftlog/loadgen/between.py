@@ -1,0 +1,84 @@
+"""What operations cost the brokers among themselves, from their own counters in `/metrics`.
+
+Each message counts once, where it was sent. What brokers say to each other anyway (beats, heartbeats of groups that are
+awake) is in it, as long as the run takes.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Final, NamedTuple, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftlog.errors import Unavailable
+
+_MESSAGES: Final = "raftlog_rpc_messages_total"
+_BYTES: Final = "raftlog_rpc_bytes_total"
+_WRITES: Final = "raftlog_rpc_writes_total"
+_ANSWER_S_MAX: Final = 5.0
+
+
+class Between(NamedTuple):
+    """Totals of all brokers together."""
+
+    by_kind: Mapping[str, int]
+    """Logical messages."""
+    bytes: int
+    writes: int
+
+    @property
+    def messages(self) -> int:
+        return sum(self.by_kind.values())
+
+    def since(self, before: Self) -> Self:
+        """What came after `before`."""
+        kinds = {kind: count - before.by_kind.get(kind, 0) for kind, count in self.by_kind.items()}
+        return type(self)(
+            {kind: count for kind, count in kinds.items() if count},
+            self.bytes - before.bytes,
+            self.writes - before.writes,
+        )
+
+    def as_json(self, operations: int) -> dict[str, Any]:
+        """By operation."""
+        share = 1 / max(1, operations)
+        return {
+            "messages_per_operation": round(self.messages * share, 3),
+            "bytes_per_operation": round(self.bytes * share, 1),
+            "writes_per_operation": round(self.writes * share, 3),
+            "by_kind_per_operation": {
+                kind: round(count * share, 4) for kind, count in sorted(self.by_kind.items(), key=lambda each: -each[1])
+            },
+        }
+
+
+def scrape(addresses: Sequence[str]) -> Between:
+    """Ask these brokers; raises `Unavailable` when one does not answer."""
+    by_kind: Counter[str] = Counter()
+    size = writes = 0
+    for address in addresses:
+        for family in text_string_to_metric_families(_metrics_of(address)):
+            for sample in family.samples:
+                if sample.name == _MESSAGES and sample.labels["direction"] == "out":
+                    by_kind[sample.labels["kind"]] += int(sample.value)
+                elif sample.name == _BYTES and sample.labels["direction"] == "out":
+                    size += int(sample.value)
+                elif sample.name == _WRITES:
+                    writes += int(sample.value)
+    return Between(by_kind, size, writes)
+
+
+def _metrics_of(address: str) -> str:
+    connection = HTTPConnection(address, timeout=_ANSWER_S_MAX)
+    try:
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        text = response.read().decode()
+    except (OSError, HTTPException) as error:
+        raise Unavailable(f"{address} does not show its metrics: {error}") from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Unavailable(f"{address} does not show its metrics: HTTP {response.status}")
+    return text

@@ -1,0 +1,110 @@
+"""One connection to a broker with one request in flight at most: HTTP/1.1 with keep-alive and whole answers.
+
+    CONNECTING → IDLE ⇄ BUSY → closed
+
+Only what brokers answer is understood: a status line, headers, `Content-Length`. Whatever else comes ends the lane.
+"""
+
+import socket
+from typing import Final
+
+_READ_BYTES: Final = 1 << 18
+_HEAD_END: Final = b"\r\n\r\n"
+_STATUS_AT: Final = slice(9, 12)
+_LENGTH: Final = b"\r\ncontent-length:"
+_LEADER: Final = b"\r\nx-raftlog-leader:"
+_LINE_END: Final = b"\r\n"
+
+
+class LaneBroken(Exception):
+    """The connection is of no use any more; says why."""
+
+
+class Lane:
+    """Made for an address, connects by itself; `token` names the request that is under way."""
+
+    def __init__(self, address: str, key: tuple[int, str]) -> None:
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        family, kind, protocol, _, endpoint = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+        self.key = key
+        self.token = -1
+        self.socket = socket.socket(family, kind, protocol)
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.is_connected = False
+        self.is_sent = False
+        """Whether any byte of the request went out."""
+        self.deadline = 0.0
+        self._to_send = memoryview(b"")
+        self._received = b""
+        self.socket.connect_ex(endpoint)
+
+    @property
+    def wants_to_write(self) -> bool:
+        return not self.is_connected or len(self._to_send) > 0
+
+    def begin(self, token: int, request: bytes, deadline: float) -> None:
+        """Send a request; raises `LaneBroken`."""
+        assert self.token < 0, f"request {self.token} is under way"
+        self.token, self.deadline = token, deadline
+        self.is_sent = False
+        self._to_send = memoryview(request)
+        if self.is_connected:
+            self._write()
+
+    def writable(self) -> None:
+        """It is connected, or takes more; raises `LaneBroken`."""
+        if not self.is_connected:
+            error = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise LaneBroken(f"no connection: error {error}")
+            self.is_connected = True
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._to_send:
+                sent = self.socket.send(self._to_send)
+                self.is_sent = True
+                self._to_send = self._to_send[sent:]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise LaneBroken(str(error)) from None
+
+    def readable(self) -> tuple[int, bytes, str] | None:
+        """Status, body and leader of an answer that is complete; raises `LaneBroken`."""
+        try:
+            part = self.socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise LaneBroken(str(error)) from None
+        if not part:
+            raise LaneBroken("the broker closed the connection")
+        received = self._received = self._received + part if self._received else part
+        end = received.find(_HEAD_END)
+        if end < 0:
+            return None
+        head = received[: end + 2].lower()
+        try:
+            status, length = int(head[_STATUS_AT]), int(_field(head, _LENGTH) or 0)
+        except ValueError:
+            raise LaneBroken(f"an answer that is no HTTP: {received[:40]!r}") from None
+        body = received[end + len(_HEAD_END) :]
+        if len(body) < length:
+            return None
+        if len(body) > length or self.token < 0:
+            raise LaneBroken("an answer that nobody asked for")
+        self._received, self.token = b"", -1
+        return status, body, _field(head, _LEADER).decode()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _field(head: bytes, name: bytes) -> bytes:
+    """The value of a header; empty without one."""
+    _, found, rest = head.partition(name)
+    return rest[: rest.index(_LINE_END)].strip() if found else b""

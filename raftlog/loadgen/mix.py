@@ -1,0 +1,53 @@
+"""Which operations, and how many of each: weights, read from `send=1,poll=1,commit=1,list=1`.
+
+send     one request with one record or more to a partition
+poll     a fetch from the client's own position, which moves on; it does not wait for records
+commit   the client's position as its group's offset
+list     the group's committed offsets
+"""
+
+from random import Random
+from typing import Final, Self
+
+from raftlog.errors import InvalidArgument
+
+KINDS: Final = ("send", "poll", "commit", "list")
+"""The operations of Maelstrom's `kafka` workload."""
+
+
+class Mix:
+    """Draws kinds by their weights."""
+
+    def __init__(self, weights: dict[str, float]) -> None:
+        self.weights = {kind: weights[kind] for kind in KINDS if weights.get(kind, 0) > 0}
+        self._kinds = list(self.weights)
+        self._cumulated: list[float] = []
+        total = 0.0
+        for weight in self.weights.values():
+            total += weight
+            self._cumulated.append(total)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidArgument`. A kind alone weighs one: `send`."""
+        weights: dict[str, float] = {}
+        for part in text.split(","):
+            kind, equals, number = part.strip().partition("=")
+            try:
+                weight = float(number) if equals else 1.0
+            except ValueError:
+                weight = -1.0
+            if kind not in KINDS or not 0 <= weight < float("inf"):
+                raise InvalidArgument(
+                    f"{part.strip()!r} is no part of a mix; one is {KINDS[0]}=1, of {', '.join(KINDS)}"
+                )
+            weights[kind] = weight
+        if not any(weights.values()):
+            raise InvalidArgument(f"the mix {text!r} has no operation with a weight above 0")
+        return cls(weights)
+
+    def draw(self, random: Random) -> str:
+        return random.choices(self._kinds, cum_weights=self._cumulated)[0]
+
+    def __str__(self) -> str:
+        return ",".join(f"{kind}={weight:g}" for kind, weight in self.weights.items())

@@ -1,0 +1,68 @@
+"""Where the load goes: the brokers of a cluster, a topic, who leads it, and where it ends."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+from uuid import uuid4
+
+from raftlog.client import BrokerClient
+from raftlog.errors import RaftlogError, Unavailable
+
+_logger = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """Addresses are `HOST:PORT`."""
+
+    addresses: Sequence[str]
+    topic: str
+    leaders: Mapping[int, str]
+    """By partition, as far as they are known."""
+    ends: Mapping[int, int]
+    """The next offset of each partition: polls begin there."""
+
+
+@contextmanager
+def prepare(
+    bootstrap: Sequence[str], topic: str | None, partitions: int, replication_factor: int | None
+) -> Iterator[Place]:
+    """A topic that is there already, or one that is made now and deleted at the end of the block; blocks.
+
+    Raises what `BrokerClient` raises, and `Unavailable` for a cluster whose brokers have no address. No event loop runs
+    inside the block: the load has the thread for itself, and Ctrl-C ends it at once.
+    """
+    if topic is not None:
+        yield asyncio.run(_found(bootstrap, topic))
+        return
+    name = f"bench-{uuid4().hex[:12]}"
+    asyncio.run(_create(bootstrap, name, partitions, replication_factor))
+    try:
+        yield asyncio.run(_found(bootstrap, name))
+    finally:
+        try:
+            asyncio.run(_delete(bootstrap, name))
+        except RaftlogError as error:  # what was found is worth more than a clean end
+            _logger.warning("the topic %s stays, delete it later: %s", name, error)
+
+
+async def _create(bootstrap: Sequence[str], topic: str, partitions: int, replication_factor: int | None) -> None:
+    async with BrokerClient(bootstrap) as client:
+        await client.create_topic(topic, partitions, replication_factor)
+
+
+async def _delete(bootstrap: Sequence[str], topic: str) -> None:
+    async with BrokerClient(bootstrap) as client:
+        await client.delete_topic(topic)
+
+
+async def _found(bootstrap: Sequence[str], topic: str) -> Place:
+    async with BrokerClient(bootstrap) as client:
+        by_node = {broker.node_id: broker.http for broker in await client.brokers() if broker.is_alive and broker.http}
+        if not by_node:
+            raise Unavailable("no broker of the cluster says where it can be reached over HTTP")
+        described = await client.describe_topic(topic)
+        leaders = {each.partition: by_node[each.leader] for each in described.replicas if each.leader in by_node}
+        ends = {each.partition: int((await client.offsets(topic, each.partition)).end) for each in described.replicas}
+    return Place(list(by_node.values()), topic, leaders, ends)

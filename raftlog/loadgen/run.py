@@ -1,0 +1,175 @@
+"""One run: operations begin when the plan says so, and end as the wire says.
+
+    open loop      operation n is due at begin + n ÷ rate, whatever became of those before it
+                   latency = its end − that moment, also for what could not be sent before
+    closed loop    each client keeps `in_flight` operations under way; latency = end − send
+
+So a broker that stands still for a second has, in the open loop, a second's worth of late answers, and not one (no
+coordinated omission). Nothing is retried: every operation that was offered counts, once. What could not begin until an
+operation's timeout after the end of the plan never does, and has failed: a cluster that takes less than is offered must
+not keep a run from ending.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from raftlog.loadgen.plan import LoadPlan, Mode
+from raftlog.loadgen.result import Result, Second
+from raftlog.loadgen.tally import Gap, Reasons, Tally
+from raftlog.loadgen.wire import Arrival, Wire
+from raftlog.loadgen.work import Operation, Work
+
+LEAD_S: Final = 0.02
+"""From the start of a run to its first operation."""
+_PAUSE_S: Final = 0.05
+"""A client of a closed loop waits so long after what did not succeed: brokers that are away must not make it spin."""
+_PROGRESS_S: Final = 0.2
+
+
+class Progress(NamedTuple):
+    """How far a run is, in seconds of its planned time, and what it did so far."""
+
+    seconds: float
+    succeeded: int
+    ended: int
+
+
+class _UnderWay(NamedTuple):
+    operation: Operation
+    since: float
+    """From when its latency counts."""
+
+
+class Run:
+    """Made for one run; `run` does it."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        wire: Wire,
+        work: Work,
+        *,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_success: Callable[[float, float], None] = lambda _since, _at: None,
+    ) -> None:
+        """`on_success` is told from when a latency counts and when it ended, by the wire's clock."""
+        self._plan, self._wire, self._work = plan, wire, work
+        self._on_progress, self._on_success = on_progress, on_success
+        self._begin = wire.now() + LEAD_S
+        self._until = self._begin + plan.seconds
+        self._issued = 0
+        self._ended = 0
+        self._under_way: dict[int, _UnderWay] = {}
+        self._free = deque(client for _ in range(plan.in_flight) for client in range(plan.clients))
+        """Clients that could begin with one more; each as often as it could."""
+        self._resting: deque[tuple[float, int]] = deque()
+        """Clients of a closed loop that wait a little, and until when."""
+        self._tallies = {kind: Tally() for kind in plan.mix.weights}
+        self._reasons = Reasons()
+        self._gap = Gap(self._begin)
+        self._seconds: list[Second] = []
+        self._progress_at = self._begin
+
+    def run(self) -> Result:
+        """Until everything that was offered has ended, answered or not."""
+        wire = self._wire
+        while True:
+            due = self._issue()
+            if due is None and not self._under_way:
+                break
+            # Without a moment at which something is due the wire's own deadlines end the wait.
+            until = self._progress_at if due is None else min(due, self._progress_at)
+            for arrival in wire.wait(until):
+                self._finish(arrival)
+            self._tell()
+        end = max(self._until, wire.now())
+        self._gap.note(self._until)
+        unsent = max(0, (self._plan.offered or 0) - self._issued)
+        if unsent:
+            self._reasons.counts["too late to begin"] = unsent
+        return Result(
+            self._plan,
+            end - self._begin,
+            self._tallies,
+            self._reasons.counts,
+            self._gap.longest_s,
+            self._seconds,
+            unsent,
+        )
+
+    # beginning
+
+    def _issue(self) -> float | None:
+        """Begin with what is due. When the next is; None when nothing more comes, or only an end can let it."""
+        return self._issue_open() if self._plan.mode is Mode.OPEN else self._issue_closed()
+
+    def _issue_open(self) -> float | None:
+        total, rate = self._plan.offered, self._plan.rate
+        assert total is not None, "an open loop has a rate"
+        if self._wire.now() >= self._until + self._plan.timeout_ms / 1000:
+            return None
+        while self._issued < total:
+            due = self._begin + self._issued / rate
+            if due > self._wire.now():
+                return due
+            if not self._free:
+                return None
+            self._start(due)
+        return None
+
+    def _issue_closed(self) -> float | None:
+        now = self._wire.now()
+        if now >= self._until:
+            return None
+        if now < self._begin:
+            return self._begin
+        while self._resting and self._resting[0][0] <= now:
+            self._free.append(self._resting.popleft()[1])
+        while self._free:
+            self._start(self._wire.now())
+        return self._resting[0][0] if self._resting else self._until
+
+    def _start(self, since: float) -> None:
+        operation = self._work.draw(self._free.popleft())
+        token = self._issued
+        self._issued += 1
+        self._tallies[operation.kind].offered += 1
+        self._under_way[token] = _UnderWay(operation, since)
+        self._wire.send(token, operation.client, operation.address, operation.request)
+
+    # ending
+
+    def _finish(self, arrival: Arrival) -> None:
+        operation, since = self._under_way.pop(arrival.token)
+        outcome = self._work.finish(operation, arrival)
+        tally = self._tallies[operation.kind]
+        self._ended += 1
+        if not outcome.reason:
+            tally.succeeded += 1
+            tally.latencies.add(arrival.at - since)
+            self._gap.note(arrival.at)
+            self._on_success(since, arrival.at)
+            self._note_second(arrival.at, arrival.at - since)
+        else:
+            tally.unknown += outcome.is_unknown
+            tally.failed += not outcome.is_unknown
+            self._reasons.add(outcome.reason)
+        if outcome.reason and self._plan.mode is Mode.CLOSED:
+            self._resting.append((arrival.at + _PAUSE_S, operation.client))
+        else:
+            self._free.append(operation.client)
+
+    def _note_second(self, at: float, latency_s: float) -> None:
+        number = max(0, int(at - self._begin))
+        while len(self._seconds) <= number:
+            self._seconds.append(Second(0, 0.0))
+        before = self._seconds[number]
+        self._seconds[number] = Second(before.succeeded + 1, max(before.slowest_ms, latency_s * 1000))
+
+    def _tell(self) -> None:
+        now = self._wire.now()
+        if now >= self._progress_at:
+            self._progress_at = now + _PROGRESS_S
+            succeeded = sum(tally.succeeded for tally in self._tallies.values())
+            self._on_progress(Progress(min(max(0.0, now - self._begin), self._plan.seconds), succeeded, self._ended))

@@ -1,0 +1,63 @@
+"""A whole run against a cluster: prepare, warm up, run, and ask the brokers what it cost them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from raftlog.errors import Unavailable
+from raftlog.loadgen.between import Between, scrape
+from raftlog.loadgen.plan import LoadPlan
+from raftlog.loadgen.preparing import Place, prepare
+from raftlog.loadgen.result import Result
+from raftlog.loadgen.run import Progress, Run
+from raftlog.loadgen.sockets import SocketWire
+from raftlog.loadgen.work import Work
+
+WARM_S = 1.0
+_GRACE_S = 1.0
+"""So much longer than the broker's own deadline an answer is waited for."""
+
+
+def run_session(
+    plan: LoadPlan,
+    bootstrap: Sequence[str],
+    topic: str | None,
+    partitions: int,
+    replication_factor: int | None,
+    *,
+    warm_s: float = WARM_S,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Result:
+    """Run on a topic that is there, or on one of its own; blocks. Raises what the cluster says while it is prepared.
+
+    The load of `warm_s` seconds before the run is not part of the result: groups are made, connections opened and
+    leaders found meanwhile.
+    """
+    with prepare(bootstrap, topic, partitions, replication_factor) as place:
+        return run_at(plan, place, warm_s, on_progress)
+
+
+def run_at(plan: LoadPlan, place: Place, warm_s: float, on_progress: Callable[[Progress], None]) -> Result:
+    """The same where everything has been prepared."""
+    work = Work(plan, place)
+    with SocketWire(plan.timeout_ms / 1000 + _GRACE_S) as wire:
+        if warm_s > 0:
+            Run(replace(plan, seconds=warm_s), wire, work).run()
+        before = _counted(place)
+        cpu_before = time.process_time()
+        result = Run(plan, wire, work, on_progress=on_progress).run()
+        result.client_cores = (time.process_time() - cpu_before) / result.seconds
+        after = _counted(place)
+    if before is not None and after is not None:
+        between = after.since(before)
+        if all(count >= 0 for count in between.by_kind.values()):  # a broker that was started anew counts from 0
+            result.between = between
+    return result
+
+
+def _counted(place: Place) -> Between | None:
+    """What the brokers counted so far; None when one of them is away, for then there is no total."""
+    try:
+        return scrape(place.addresses)
+    except Unavailable:
+        return None

@@ -1,0 +1,119 @@
+"""Requests over real connections, in real time: lanes by client and broker, made when they are needed.
+
+    lanes of a client to a broker ≤ its requests in flight;   every request ends: answered, broken, or after its time
+
+Time is told to the microsecond: `select` on the selector's own descriptor sleeps as exactly as that, where the
+timeouts of epoll are whole milliseconds.
+"""
+
+import select
+import selectors
+import time
+from collections import defaultdict
+from types import TracebackType
+from typing import Self
+
+from raftlog.loadgen.lane import Lane, LaneBroken
+from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class SocketWire:
+    """Closes its connections with its `with` block."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._selector = selectors.DefaultSelector()
+        self._idle: defaultdict[tuple[int, str], list[Lane]] = defaultdict(list)
+        self._busy: dict[int, Lane] = {}
+        """By token, in the order of their deadlines."""
+        self._ended: list[Arrival] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for key in list(self._selector.get_map().values()):
+            key.data.close()
+        self._selector.close()
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def send(self, token: int, client: int, address: str, request: bytes) -> None:
+        """See `Wire`."""
+        idle = self._idle[client, address]
+        try:
+            lane = idle.pop() if idle else self._connect(client, address)
+        except OSError:
+            self._ended.append(Arrival(token, NEVER_SENT, b"", "", self.now()))
+            return
+        self._busy[token] = lane
+        try:
+            lane.begin(token, request, self.now() + self._timeout_s)
+            self._watch(lane)
+        except LaneBroken:
+            self._drop(lane)
+
+    def wait(self, until: float) -> list[Arrival]:
+        """See `Wire`."""
+        self._expire()
+        if not self._ended:
+            oldest = next(iter(self._busy.values()), None)
+            if oldest is not None:
+                until = min(until, oldest.deadline)
+            self._poll(max(0.0, until - self.now()))
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _poll(self, seconds: float) -> None:
+        if not select.select((self._selector,), (), (), seconds)[0]:
+            return
+        for key, events in self._selector.select(0):
+            lane: Lane = key.data
+            try:
+                if events & _WRITE:
+                    lane.writable()
+                    self._watch(lane)
+                if events & _READ:
+                    self._read(lane)
+            except LaneBroken:
+                self._drop(lane)
+
+    def _connect(self, client: int, address: str) -> Lane:
+        key = (client, address)
+        lane = Lane(address, key)
+        self._selector.register(lane.socket, _READ | _WRITE, lane)
+        return lane
+
+    def _watch(self, lane: Lane) -> None:
+        events = _READ | _WRITE if lane.wants_to_write else _READ
+        if self._selector.get_key(lane.socket).events != events:
+            self._selector.modify(lane.socket, events, lane)
+
+    def _read(self, lane: Lane) -> None:
+        token = lane.token
+        answer = lane.readable()
+        if answer is not None:
+            del self._busy[token]
+            self._idle[lane.key].append(lane)
+            self._ended.append(Arrival(token, *answer, self.now()))
+
+    def _drop(self, lane: Lane) -> None:
+        """It broke, or was too slow; a request on it ends."""
+        self._selector.unregister(lane.socket)
+        lane.close()
+        if lane.token >= 0:
+            del self._busy[lane.token]
+            status = LOST if lane.is_sent else NEVER_SENT
+            self._ended.append(Arrival(lane.token, status, b"", "", self.now()))
+        elif lane in self._idle[lane.key]:
+            self._idle[lane.key].remove(lane)
+
+    def _expire(self) -> None:
+        now = self.now()
+        while self._busy and (oldest := next(iter(self._busy.values()))).deadline <= now:
+            self._drop(oldest)

@@ -1,0 +1,192 @@
+"""The operations themselves: requests as bytes, answers as outcomes, and what clients remember from one to the next.
+
+A client has a group of its own and a position in each partition, and takes the partitions in turn. With a smart client
+requests go to the broker that leads, as answers have named it (`X-Raftlog-Leader`); a hint, as everywhere.
+"""
+
+from collections.abc import Sequence
+from itertools import count, cycle
+from random import Random
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from raftlog.client.leaders import Leaders
+from raftlog.loadgen.plan import LoadPlan, Targeting
+from raftlog.loadgen.preparing import Place
+from raftlog.loadgen.wire import LOST, NEVER_SENT, Arrival
+from raftlog.records import build_batch
+from raftlog.types import TopicPartition
+
+_POLL_BYTES: Final = 1 << 16
+_BATCHES: Final = 32
+"""Different batches of a run; each is sent again and again."""
+_GROUP: Final = -1
+"""In place of a partition's number: the leader is that of a group's offsets."""
+_JSON: Final = "application/vnd.kafka.json.v2+json"
+_BATCHES_TYPE: Final = "application/vnd.raftlog.batches"
+
+
+class Operation(NamedTuple):
+    """One that is ready to be sent. `subject` is whose leader it goes to."""
+
+    kind: str
+    client: int
+    partition: int
+    address: str
+    subject: TopicPartition
+    request: bytes
+
+
+class Outcome(NamedTuple):
+    """How it ended: `reason` is empty when it succeeded."""
+
+    reason: str
+    is_unknown: bool = False
+
+
+_SUCCESS: Final = Outcome("")
+
+
+class Work:
+    """Of all clients of one run."""
+
+    def __init__(self, plan: LoadPlan, place: Place) -> None:
+        self._plan, self._place = plan, place
+        self._random = Random(plan.seed)  # noqa: S311 - which operation comes next is no secret
+        self._leaders = Leaders()
+        for partition, address in place.leaders.items():
+            self._leaders.learn(TopicPartition(place.topic, partition), address)
+        self._turns = cycle(place.addresses)
+        self._positions = [dict(place.ends) for _ in range(plan.clients)]
+        self._partitions = [cycle(_rotated(sorted(place.ends), client)) for client in range(plan.clients)]
+        self._number = count()
+        self._topic = quote(place.topic, safe="")
+        self._batches = cycle(self._build_batches() if plan.records > 1 else [b""])
+
+    def group(self, client: int) -> str:
+        """Its name."""
+        return f"{self._place.topic}-{client}"
+
+    def draw(self, client: int) -> Operation:
+        """The next operation of a client."""
+        kind = self._plan.mix.draw(self._random)
+        partition = next(self._partitions[client])
+        is_grouped = kind in ("commit", "list")
+        subject = (
+            TopicPartition(self.group(client), _GROUP) if is_grouped else TopicPartition(self._place.topic, partition)
+        )
+        address = self._address_for(subject)
+        return Operation(kind, client, partition, address, subject, self._request(kind, client, partition, address))
+
+    def _address_for(self, subject: TopicPartition) -> str:
+        leader = self._leaders.address_of(subject) if self._plan.targeting is Targeting.SMART else None
+        return leader or next(self._turns)
+
+    # requests
+
+    def _request(self, kind: str, client: int, partition: int, address: str) -> bytes:
+        timeout = self._plan.timeout_ms
+        match kind:
+            case "send":
+                path = f"/topics/{self._topic}/partitions/{partition}?timeout={timeout}"
+                return _post(address, path, *self._records())
+            case "poll":
+                position = self._positions[client][partition]
+                query = f"offset={position}&timeout=0&max_bytes={_POLL_BYTES}"
+                return _get(address, f"/topics/{self._topic}/partitions/{partition}/records?{query}")
+            case "commit":
+                row = {
+                    "topic": self._place.topic,
+                    "partition": partition,
+                    "offset": self._positions[client][partition],
+                }
+                path = f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}"
+                return _post(address, path, "application/json", orjson.dumps({"offsets": [row]}))
+            case _:
+                return _get(address, f"/groups/{quote(self.group(client), safe='')}/offsets?timeout={timeout}")
+
+    def _records(self) -> tuple[str, bytes]:
+        if self._plan.records > 1:
+            return _BATCHES_TYPE, next(self._batches)
+        number = f"{next(self._number):012d}"
+        value = number.rjust(self._plan.value_bytes, "x")[-self._plan.value_bytes :]
+        return _JSON, f'{{"records":[{{"value":"{value}"}}]}}'.encode()
+
+    def _build_batches(self) -> list[bytes]:
+        random, size = self._random, self._plan.value_bytes
+        return [
+            bytes(build_batch([random.randbytes(size) for _ in range(self._plan.records)])) for _ in range(_BATCHES)
+        ]
+
+    # answers
+
+    def finish(self, operation: Operation, arrival: Arrival) -> Outcome:
+        """What an answer means, and what the client knows from it."""
+        if self._plan.targeting is Targeting.SMART:
+            self._learn(operation, arrival)
+        status, body = arrival.status, arrival.body
+        if status == LOST:
+            return Outcome(f"{operation.kind}: no answer", is_unknown=True)
+        if status == NEVER_SENT:
+            return Outcome(f"{operation.kind}: no connection")
+        fields = None if status == 200 and operation.kind in ("commit", "list") else _parsed(body)
+        if status == 200:
+            match operation.kind, fields:
+                case "commit" | "list", _:
+                    return _SUCCESS
+                case "poll", list():
+                    if fields:
+                        self._advance(operation, fields[-1]["offset"] + 1)
+                    return _SUCCESS
+                case "send", {"offsets": [{"error_code": None}, *_]}:
+                    return _SUCCESS
+                case "send", {"offsets": [dict() as refused, *_]}:
+                    fields = refused
+        return _refusal(operation.kind, status, fields)
+
+    def _learn(self, operation: Operation, arrival: Arrival) -> None:
+        if arrival.leader:
+            self._leaders.learn(operation.subject, arrival.leader)
+        elif arrival.status == 200:
+            self._leaders.learn(operation.subject, operation.address)  # it would have named another one
+        else:
+            self._leaders.forget(operation.subject, operation.address)
+
+    def _advance(self, operation: Operation, after: int) -> None:
+        """Answers of one client can overtake each other."""
+        positions = self._positions[operation.client]
+        positions[operation.partition] = max(positions[operation.partition], after)
+
+
+def _rotated(partitions: Sequence[int], by: int) -> list[int]:
+    """So that clients do not all begin with the same one."""
+    at = by % len(partitions)
+    return [*partitions[at:], *partitions[:at]]
+
+
+def _post(address: str, path: str, content_type: str, body: bytes) -> bytes:
+    fields = f"Host: {address}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return f"POST {path} HTTP/1.1\r\n{fields}".encode() + body
+
+
+def _get(address: str, path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+
+
+def _refusal(kind: str, status: int, fields: Any) -> Outcome:
+    """Status and error code, without what differs from one answer to the next."""
+    if not isinstance(fields, dict):
+        return Outcome(f"{kind}: HTTP {status}", is_unknown=status >= 500)
+    code = fields.get("error_code")
+    said = f"HTTP {status}" if code is None else f"HTTP {status}, code {code}"
+    return Outcome(f"{kind}: {said}", is_unknown=fields.get("outcome") == "unknown")
+
+
+def _parsed(body: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,90 @@
+"""System calls of a running broker that fail or take long, made by strace: a full disk, a failing or a slow sync.
+
+    with injected(node.pid, SLOW_SYNCS): …        as long as the block lasts, in all threads of the process
+
+Whoever uses it asks `why_not` first: a machine may have no strace, or let no process trace another.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from raftlog.testing.errors import BrokerFailed
+
+_SYNCS: Final = "fsync,fdatasync,syncfs"
+_ATTACHED_S_MAX: Final = 10.0
+_POLL_S: Final = 0.02
+
+Fault = tuple[str, str]
+"""System calls, separated by commas, and what strace makes of them."""
+FULL: Final[Fault] = ("pwrite64,pwritev,pwritev2,fallocate", "error=ENOSPC")
+"""Nothing more can be written, except over what was there before, as in the journal's files."""
+FAILING_SYNCS: Final[Fault] = (_SYNCS, "error=EIO")
+"""The disk does not do what it says: no sync succeeds."""
+
+
+def slow_syncs(seconds: float) -> Fault:
+    """Every sync takes so much longer."""
+    return (_SYNCS, f"delay_enter={round(seconds * 1e6)}")
+
+
+def one_slow_sync(seconds: float) -> Fault:
+    """The next sync of each thread takes so much longer, and no other one."""
+    return (_SYNCS, f"delay_enter={round(seconds * 1e6)}:when=1")
+
+
+def one_failing_sync() -> Fault:
+    """The next sync of each thread fails, and those after it succeed."""
+    return (_SYNCS, "error=EIO:when=1")
+
+
+def why_not() -> str | None:
+    """Why system calls cannot be injected here; None: they can."""
+    if shutil.which("strace") is None:
+        return "strace is not installed"
+    with subprocess.Popen(["sleep", "60"]) as sleeper:  # noqa: S607 - wherever it is
+        command = ["strace", "-f", "-o", os.devnull, "-p", str(sleeper.pid)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:  # noqa: S603 - our own arguments
+            assert tracer.stderr is not None, "a tracer without stderr"
+            said = tracer.stderr.readline()
+            sleeper.kill()
+    return None if "attached" in said else f"strace may not attach to a process here: {said.strip()}"
+
+
+@contextmanager
+def injected(pid: int, fault: Fault, files: Iterable[Path] = ()) -> Iterator[None]:
+    """Let the fault be there; with `files` only for calls on these. Raises `BrokerFailed` when strace cannot attach."""
+    calls, effect = fault
+    with tempfile.TemporaryDirectory() as directory:
+        command = ["strace", "-f", "-qq", "-o", f"{directory}/trace", "-p", str(pid)]
+        command += ["-e", f"trace={calls}", "-e", f"inject={calls}:{effect}"]
+        for file in files:
+            command += ["-P", str(file)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracer:  # noqa: S603 - our own arguments
+            try:
+                _until_attached(pid, tracer)
+                yield
+            finally:
+                tracer.terminate()
+
+
+def _until_attached(pid: int, tracer: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + _ATTACHED_S_MAX
+    while not all(_is_traced(task) for task in Path(f"/proc/{pid}/task").iterdir()):
+        if tracer.poll() is not None or time.monotonic() > until:
+            raise BrokerFailed(f"strace did not attach to process {pid} within {_ATTACHED_S_MAX:g} s")
+        time.sleep(_POLL_S)
+
+
+def _is_traced(task: Path) -> bool:
+    try:
+        lines = (task / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return not any(line.split() == ["TracerPid:", "0"] for line in lines)

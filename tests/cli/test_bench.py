@@ -1,0 +1,56 @@
+"""`raftlog bench` on brokers of its own, and on one that runs."""
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from raftlog.testing import BrokerProcess
+from tests.cli.conftest import Run
+
+SHORT = ("--seconds", "0.4", "--warm-seconds", "0.1")
+
+
+def test_a_short_run_on_a_broker_of_its_own(run: Run, tmp_path: Path) -> None:
+    plot = tmp_path / "latencies.svg"
+    done = run("bench", "--local", "1", *SHORT, "--rate", "250", "--json", "--plot", str(plot))
+    found = orjson.loads(done.stdout)
+    assert (found["offered"], found["mode"], found["rate"]) == (100, "open", 250)
+    assert found["availability_percent"] == 100
+    assert set(found["operations"]) == {"send", "poll", "commit", "list"}
+    assert 0 < found["latency_ms"]["p50"] <= found["latency_ms"]["p99"] <= found["latency_ms"]["max"]
+    assert found["between_brokers"]["messages_per_operation"] == 0, "a broker alone talks to nobody"
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_a_running_broker_keeps_what_it_had(run: Run, broker: BrokerProcess, topic: str) -> None:
+    at = ("--bootstrap", broker.address)
+    done = run("bench", *at, *SHORT, "--mode", "closed", "--in-flight", "2", "--mix", "send,poll=0.5", "--to", "any")
+    assert b"operations/s" in done.stdout
+    assert b"availability 100.000 %" in done.stdout
+    assert run("topic", "list", *at).stdout.split() == [topic.encode()], "its own topic is gone"
+    run("bench", *at, *SHORT, "--mix", "send", "--records", "10", "--topic", topic, "--rate", "50")
+    described = orjson.loads(run("topic", "describe", topic, "--json", *at).stdout)
+    records = described["partitions"][0]["high_watermark"]
+    assert records == 10 * (20 + 5), "those of the warm-up are there too"
+
+
+def test_ctrl_c_ends_it_at_once_and_its_topic_goes(
+    run: Run, own_broker: BrokerProcess, spawn: Callable[..., "subprocess.Popen[bytes]"]
+) -> None:
+    at = ("--bootstrap", own_broker.address)
+    process = spawn("bench", *at, "--seconds", "600", "--rate", "100")
+    while not run("group", "list", *at).stdout.startswith(b"bench-"):  # the load has begun
+        assert process.poll() is None, "it ended by itself"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 1
+    assert run("topic", "list", *at).stdout == b""
+
+
+def test_what_cannot_be(run: Run) -> None:
+    run("bench", "--mix", "shout=1", expect=2)
+    run("bench", "--local", "1", "--topic", "t", expect=2)
+    run("bench", "--clients", "1000", "--in-flight", "1000", expect=2)
+    run("bench", "--bootstrap", "127.0.0.1:1", expect=1)

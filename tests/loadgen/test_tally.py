@@ -1,0 +1,56 @@
+"""Percentiles and counts."""
+
+import pytest
+
+from raftlog.loadgen.tally import Gap, Latencies, Reasons
+
+
+def test_percentiles_to_three_digits() -> None:
+    latencies = Latencies()
+    for number in range(1, 10_001):
+        latencies.add(number / 1_000_000)
+    for percent in (1, 50, 95, 99, 99.9, 100):
+        assert latencies.at_ms(percent) == pytest.approx(percent / 10, rel=0.001)
+    found = latencies.as_json()
+    assert found["p99"] == pytest.approx(9.9, rel=0.001)
+    assert found["mean"] == pytest.approx(5.0, rel=0.001)
+
+
+def test_together_they_are_those_of_all() -> None:
+    one, two = Latencies(), Latencies()
+    for _ in range(99):
+        one.add(0.001)
+    two.add(1.0)
+    one.merge(two)
+    assert len(one) == 100
+    assert one.at_ms(99) == pytest.approx(1, rel=0.001)
+    assert one.at_ms(100) == pytest.approx(1000, rel=0.001)
+
+
+def test_what_is_out_of_range_is_not_lost() -> None:
+    latencies = Latencies()
+    latencies.add(0.0)
+    latencies.add(10_000.0)
+    assert len(latencies) == 2
+    assert latencies.at_ms(100) == pytest.approx(3_600_000, rel=0.001)
+
+
+def test_without_samples() -> None:
+    assert Latencies().as_json() == {}
+
+
+def test_the_longest_gap_has_both_ends() -> None:
+    gap = Gap(10.0)
+    for at in (13.0, 14.0):
+        gap.note(at)
+    assert gap.longest_s == 3.0
+    gap.note(20.0)
+    assert gap.longest_s == 6.0
+
+
+def test_reasons_are_bounded() -> None:
+    reasons = Reasons()
+    for number in range(1000):
+        reasons.add(f"reason {number}")
+    assert len(reasons.counts) == 33
+    assert reasons.counts["others"] == 1000 - 32
