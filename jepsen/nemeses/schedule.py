@@ -97,6 +97,8 @@ class _Drawing:
                 nodes = tuple(free[: self._victims()])
                 del free[: len(nodes)]
                 yield Fault(kind, since, until, nodes, of_leader=self._aim())
+            else:
+                self._bag.insert(0, kind)  # no node is left for it in this window
 
     def _take(self, count: int) -> list[FaultKind]:
         taken: list[FaultKind] = []

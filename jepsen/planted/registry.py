@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.planted import clustering, membership, replicating, storing, voting
+from jepsen.planted import clustering, healing, membership, replicating, storing, voting
 from jepsen.planted.bug import PlantedBug
 
 BUGS: Final[dict[str, PlantedBug]] = {
@@ -132,7 +132,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a request goes to a node that no longer leads, and is served there",
             clustering.route_to_deposed_leader,
             ("stale-end", "known-offset-out-of-range"),
-            found_within=2,
+            found_within=7,
             level="broker",
         ),
         PlantedBug(
@@ -140,7 +140,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a group that exists is begun again from its creation, and forgets its log and its votes",
             clustering.bootstrap_group_again,
             ("replica-gone", "lost-write", "durable-lost", "term-back", "voted-twice"),
-            found_within=1,
+            found_within=2,
             level="broker",
         ),
         PlantedBug(
@@ -156,7 +156,55 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "records of a deleted topic show in another one of the same name",
             clustering.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
+            found_within=31,
+            level="broker",
+        ),
+        PlantedBug(
+            "wiped-disk-keeps-name",
+            "a wiped disk comes back as the voter that it was, with an empty log",
+            healing.wiped_disk_keeps_name,
+            ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
             found_within=1,
+            level="broker",
+        ),
+        PlantedBug(
+            "damaged-journal-begins-anew",
+            "a replica whose journal is damaged forgets its votes and goes on under the same name",
+            healing.damaged_journal_begins_anew,
+            ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
+            found_within=23,
+            level="broker",
+        ),
+        PlantedBug(
+            "accept-stale-disk",
+            "an old copy of a disk takes part, though others remember more of it",
+            healing.accept_stale_disk,
+            ("stale-disk-takes-part",),
+            found_within=54,
+            level="broker",
+        ),
+        PlantedBug(
+            "drop-what-does-not-fit",
+            "what a full disk did not take is missing later, and was acknowledged",
+            healing.drop_what_does_not_fit,
+            ("unprovoked-damage", "durable-lost", "lost-write", "recovered-other-bytes", "files-differ"),
+            found_within=10,
+            level="broker",
+        ),
+        PlantedBug(
+            "lift-quarantine",
+            "a damaged replica is taken for a repaired one, and serves and leads again",
+            healing.lift_quarantine,
+            ("no-repair", "recovered-other-bytes", "files-differ", "unreadable"),
+            found_within=34,
+            level="broker",
+        ),
+        PlantedBug(
+            "read-commits-without-quorum",
+            "a deposed leader serves committed offsets that went on elsewhere",
+            healing.read_commits_without_quorum,
+            ("committed-went-back", "group-gone"),
+            found_within=15,
             level="broker",
         ),
         PlantedBug(

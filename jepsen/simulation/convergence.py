@@ -14,7 +14,7 @@ from jepsen.simulation.cluster import Cluster, GroupPlan
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.nemesis import Nemesis
-from jepsen.simulation.replicas import compare_files, scrub
+from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from jepsen.simulation.workload import PATIENCE_MS, Workload, decode
 from raftlog.checkers import Assign, Poll
@@ -52,6 +52,7 @@ class Convergence:
         self._within(bound_s, "no-convergence", self._different)
         self.workload.stop()
         self.loop.run_for(PATIENCE_MS[-1] / 1000 + 0.1)  # open requests find their deadline
+        self._within(bound_s, "no-convergence", self._different)  # a leader may have changed meanwhile
         self._drain()
         for plan in self.cluster.groups:
             replicas = {machine.name: (machine.disk, group) for machine, group in self._members(plan)}
@@ -84,7 +85,7 @@ class Convergence:
             damage.machine.call(partial(_scrub, damage.plan))
 
     def _damaged(self) -> list[str]:
-        return [f"{damage.path} at {damage.position}" for damage in self.nemesis.harm.open_damages()]
+        return [str(damage.wrong) for damage in self.nemesis.harm.open_damages()]
 
     def _unsettled(self) -> list[str]:
         return [str(operator.plan.partition) for operator in self.nemesis.operators if not operator.is_done()]
@@ -96,11 +97,9 @@ class Convergence:
         found = self.cluster.leader(plan)
         if found is None:
             return False
-        core = found[1].core
-        members = self._members(plan)
-        return len(members) == len(core.configuration.all_members()) and all(
-            group.core.last_id == core.last_id and group.applied_index == core.last_id.index for _, group in members
-        )
+        leader = found[1]
+        members = [group for _, group in self._members(plan)]
+        return len(members) == len(leader.core.configuration.all_members()) and are_level(leader, members)
 
     def _members(self, plan: GroupPlan) -> list[tuple[Machine, Group]]:
         """Those of the newest configuration that anybody has."""

@@ -9,8 +9,8 @@ from random import Random
 
 from jepsen.simulation import shapes
 from jepsen.simulation.cluster import Cluster, GroupPlan, Moment
-from jepsen.simulation.file_damage import damage_journal, damage_segment
-from jepsen.simulation.harm import Harm
+from jepsen.simulation.file_damage import damage_file, damage_journal
+from jepsen.simulation.harm import Damage, Harm
 from jepsen.simulation.links import SECOND_NS
 from jepsen.simulation.machine import Machine
 from jepsen.simulation.machine_faults import DOWN_S, MachineFaults
@@ -99,9 +99,12 @@ class Faults(MachineFaults[Machine]):
         plan, machine = self.random.choice(self.cluster.groups), self.someone()
         is_free = all(damage.machine is not machine for damage in self.harm.open_damages())
         if is_free and self.harm.may_harm(machine, plan):
-            damage = damage_segment(machine, plan, self.random)
-            if damage is not None:
-                self.harm.damages.append(damage)
+            inside = f"/{plan.group_id}/"
+            wrong = damage_file(
+                machine.disk, lambda path: inside in path and "/.raftlog/" not in path, self.random, machine.note
+            )
+            if wrong is not None:
+                self.harm.damages.append(Damage(plan, machine, machine.me, wrong))
                 if self.random.random() < 0.5 and machine.node.is_up:
                     machine.crash()
 
@@ -109,7 +112,7 @@ class Faults(MachineFaults[Machine]):
         machine = self.someone()
         if machine.node.is_up and not machine.is_new_disk and self.harm.may_harm(machine):
             machine.crash()
-            if damage_journal(machine, self.random):
+            if damage_journal(machine.disk, machine.me.disk_uuid, self.random, machine.note):
                 self.harm.doomed[machine.me] = machine
                 machine.start()
 

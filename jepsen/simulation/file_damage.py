@@ -1,43 +1,69 @@
-"""Damage to the files of a machine: a flipped bit or a zeroed page in a segment, a flipped bit in the journal."""
+"""Damage to files: a flipped bit or a zeroed page in a segment, a flipped bit in the journal.
+
+What is wrong is remembered, so that it can be told when it is right again: byte for byte, not by what the product says.
+"""
 
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+from uuid import UUID
 
-from jepsen.simulation.cluster import GroupPlan
-from jepsen.simulation.harm import Damage
-from jepsen.simulation.machine import DATA_DIR, Machine
+from jepsen.simulation.machine import DATA_DIR
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.storage.simulated_faults import PAGE_BYTES
 
 
-class Wrong(NamedTuple):
-    """Bytes of a file that are not what was written."""
+class Wrongness(Protocol):
+    """Something that is wrong on a disk."""
+
+    def is_in(self, disk: TimedDisk) -> bool:
+        """Whether it still is."""
+        ...
+
+
+class FlippedBit(NamedTuple):
+    """`content` is the byte that is not what was written."""
 
     path: str
     position: int
     content: bytes
 
+    def __str__(self) -> str:
+        return f"{self.path} at {self.position}"
+
     def is_in(self, disk: TimedDisk) -> bool:
-        """Whether they are still there."""
-        if not disk.exists(self.path):
-            return False
-        file = disk.open(self.path, read_only=True)
-        return file.read(self.position, len(self.content)) == self.content
+        return _read(disk, self.path, self.position, 1) == self.content
 
 
-def damage_segment(machine: Machine, plan: GroupPlan, random: Random) -> Damage | None:
-    """Damage a `.log` or an `.index` of the group; none when there is nothing to damage."""
-    wrong = damage_file_below(machine.disk, f"/{plan.group_id}/", random, machine.note)
-    return None if wrong is None else Damage(plan, machine, machine.me, wrong.path, wrong.position, wrong.content)
+class ZeroedPage(NamedTuple):
+    """`before` is what was there. It is still wrong while some of that is back, and the rest is zero."""
+
+    path: str
+    position: int
+    before: bytes
+
+    def __str__(self) -> str:
+        return f"{self.path}: the page at {self.position}"
+
+    def is_in(self, disk: TimedDisk) -> bool:
+        now = _read(disk, self.path, self.position, len(self.before))
+        pairs = list(zip(now, self.before, strict=False))
+        return any(new != old for new, old in pairs) and all(new in (old, 0) for new, old in pairs)
 
 
-def damage_file_below(disk: TimedDisk, inside: str, random: Random, note: Callable[[str], None]) -> Wrong | None:
-    """Damage a segment's file in a directory whose path has this part."""
+def _read(disk: TimedDisk, path: str, position: int, length: int) -> bytes:
+    """Nothing of a file that is gone."""
+    return disk.snapshot_of(path)[position : position + length] if disk.exists(path) else b""
+
+
+def damage_file(
+    disk: TimedDisk, is_meant: Callable[[str], bool], random: Random, note: Callable[[str], None]
+) -> Wrongness | None:
+    """Damage one of the segments' files that are meant."""
     files = [
         (path, content)
         for path, content in disk.snapshot().items()
-        if path.endswith((".log", ".index")) and inside in path and "/.raftlog/" not in path and content
+        if path.endswith((".log", ".index")) and is_meant(path) and content
     ]
     if not files:
         return None
@@ -46,29 +72,28 @@ def damage_file_below(disk: TimedDisk, inside: str, random: Random, note: Callab
     if random.random() < 0.7:
         disk.flip_bit(path, position, random.randrange(8))
         note(f"{path}: a bit flips at position {position}")
-        return Wrong(path, position, bytes([disk.snapshot()[path][position]]))
+        return FlippedBit(path, position, disk.snapshot_of(path)[position : position + 1])
     page = position // PAGE_BYTES
     before = content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
     if not any(before):
         return None
     disk.zero_page(path, page)
     note(f"{path}: page {page} is zeroed")
-    first = next(at for at, byte in enumerate(before) if byte)
-    return Wrong(path, page * PAGE_BYTES + first, b"\0")
+    return ZeroedPage(path, page * PAGE_BYTES, before)
 
 
-def damage_journal(machine: Machine, random: Random) -> bool:
+def damage_journal(disk: TimedDisk, disk_uuid: UUID, random: Random, note: Callable[[str], None]) -> bool:
     """Flip a bit in a part of the journal that was written; false when there is none."""
     files = [
         (path, content)
-        for path, content in machine.disk.snapshot().items()
-        if path.startswith(f"{DATA_DIR}/.raftlog/journal/{machine.me.disk_uuid}") and any(content)
+        for path, content in disk.snapshot().items()
+        if path.startswith(f"{DATA_DIR}/.raftlog/journal/{disk_uuid}") and any(content)
     ]
     if not files:
         return False
     path, content = random.choice(files)
     written = [at for at in range(0, len(content), PAGE_BYTES) if any(content[at : at + 48])]
     position = random.choice(written) + random.randrange(48)
-    machine.disk.flip_bit(path, position, random.randrange(8))
-    machine.note(f"{path}: a bit flips at position {position}")
+    disk.flip_bit(path, position, random.randrange(8))
+    note(f"{path}: a bit flips at position {position}")
     return True

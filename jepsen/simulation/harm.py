@@ -10,6 +10,7 @@ A damage is over when the bytes are right again, or their file is gone, and the 
 from typing import NamedTuple
 
 from jepsen.simulation.cluster import Cluster, GroupPlan
+from jepsen.simulation.file_damage import Wrongness
 from jepsen.simulation.machine import Machine
 from raftlog.raft import Configuration, ReplicaId
 
@@ -20,16 +21,7 @@ class Damage(NamedTuple):
     plan: GroupPlan
     machine: Machine
     replica: ReplicaId
-    path: str
-    position: int
-    wrong: bytes
-
-    def is_in_file(self) -> bool:
-        disk = self.machine.disk
-        if self.machine.me != self.replica or not disk.exists(self.path):
-            return False
-        file = disk.open(self.path, read_only=True)
-        return file.read(self.position, len(self.wrong)) == self.wrong
+    wrong: Wrongness
 
     def is_over(self) -> bool:
         if self.machine.me != self.replica:
@@ -37,7 +29,7 @@ class Damage(NamedTuple):
         group = self.machine.group(self.plan.key)
         if group is None:
             return self.machine.driver is not None and self.replica in self.plan.retired
-        if self.is_in_file():
+        if self.wrong.is_in(self.machine.disk):
             return False
         return group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
 

@@ -196,11 +196,15 @@ class MachineFaults(ABC, Generic[M]):
 
     # disks
 
-    def _slow_disk(self) -> None:
+    def slow_disks(self, slow: Callable[[TimedDisk], object]) -> None:
+        """Of one machine or several, for a while."""
         for machine in self.several():
-            machine.disk.slow_down(self.random.choice((10, 100)))
+            slow(machine.disk)
             machine.note("its disk gets slow")
             self.later(FAULT_S, machine.disk.recover)
+
+    def _slow_disk(self) -> None:
+        self.slow_disks(lambda disk: disk.slow_down(self.random.choice((10, 100))))
 
     def _failed_sync(self) -> None:
         machine = self.someone()

@@ -64,11 +64,12 @@ class Scheduler(Protocol):
 
 
 class Process:
-    """One life of a node's program. `held` is what waits for `resume`."""
+    """One life of a node's program. `held` is what waits for `resume`; `pauses` counts how often it stood still."""
 
     def __init__(self, node: "Node", incarnation: int) -> None:
         self.node, self.incarnation = node, incarnation
         self.state = State.RUNNING
+        self.pauses = 0
         self.held: list[VirtualHandle] = []
         self._context = copy_context()
         self._context.run(OWNER.set, self)
@@ -151,6 +152,7 @@ class Node:
         process = self.running()
         assert process.state is State.RUNNING, process
         process.state = State.PAUSED
+        process.pauses += 1
         self.scheduler.note(self.name, "is paused")
 
     def resume(self) -> None:

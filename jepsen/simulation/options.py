@@ -54,7 +54,20 @@ class Fault(Enum):
     TRIM = "trim"
     ROLLING = "rolling restart"
     AMBUSH = "ambush"
-    """A fault that waits for a certain moment: a vote, a commit, a cut, a new leader."""
+    """A fault that waits for a certain moment: a vote, a commit, a cut, a new leader, the offer of a log."""
+    STALLED_DISK = "stalled disk"
+    """Each sync takes a good part of a second, or several."""
+    READ_ERROR = "read error"
+    SMALL_FILE = "damaged small file"
+    ABSENCE = "long absence"
+    """A node is away for so long that the others forget what it lacks."""
+    STALE = "stale disk"
+    """A disk is put back to what it was some time ago."""
+
+
+BROKERS_ONLY: Final = (Fault.STALLED_DISK, Fault.READ_ERROR, Fault.SMALL_FILE, Fault.ABSENCE, Fault.STALE)
+DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ONLY)
+"""Those that befall clusters of drivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +239,7 @@ def narrowed(options: Options, scenario: Scenario) -> Options:
 def _draw_faults(random: Random) -> tuple[Fault, ...]:
     """A few kinds, some, or most of them; the ambush is what finds the rarest states."""
     share = random.choice((0.15, 0.3, 0.6))
-    return tuple(fault for fault in Fault if random.random() < (0.7 if fault is Fault.AMBUSH else share))
+    return tuple(fault for fault in DRIVER_FAULTS if random.random() < (0.7 if fault is Fault.AMBUSH else share))
 
 
 def draw_link(random: Random) -> LinkConditions:

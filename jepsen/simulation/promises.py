@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.raft import Configuration, LogView, Message, ReplicaId
-from raftlog.raft.entry import EntryId
+from raftlog.raft.entry import EntryId, is_as_fresh
 from raftlog.raft.messages import AppendResponse, HeartbeatResponse, InstallResponse, VoteRequest, VoteResponse
 from raftlog.types import Index, Term
 
@@ -32,6 +32,10 @@ class Promises:
         """The latest term that the replica spoke in. (Messages of one turn to different nodes are in no order.)"""
         self._votes: dict[tuple[ReplicaId, Term], ReplicaId] = {}
         self._durable: dict[ReplicaId, Held] = {}
+        self._former: dict[ReplicaId, EntryId] = {}
+        """What a replica held when the group let it go, and took it in again."""
+        self._candidates: dict[tuple[ReplicaId, Term], EntryId] = {}
+        """Where the log of a candidate ended, as it said."""
         self._told: dict[tuple[ReplicaId, Term], Index] = {}
         """How much the leader of a term was told that the replica holds durably. A leader that was deposed without
         knowing it may still commit by what it hears late."""
@@ -48,7 +52,9 @@ class Promises:
         elif isinstance(message, VoteResponse):
             if message.is_granted:
                 self._hear_vote(sender, message.term, message.to)
+                self._check_candidate(sender, message.term, message.to)
         elif isinstance(message, VoteRequest):
+            self._candidates[sender, message.term] = message.last
             self._hear_vote(sender, message.term, sender)
         elif isinstance(message, InstallResponse) and message.is_reached and message.term == term:
             self._hear_durable(sender, term, message.boundary.index, log)
@@ -89,6 +95,14 @@ class Promises:
         held = self._durable.get(replica)
         return held is not None and held.entry.index > 0
 
+    def begin_anew(self, replica: ReplicaId) -> None:
+        """The group had let the replica go, and takes it in again without its log; not so without votes and terms."""
+        held = self._durable.pop(replica, None)
+        if held is not None:
+            self._former[replica] = held.entry
+        for told in [told for told in self._told if told[0] == replica]:
+            del self._told[told]
+
     def check_term(self, replica: ReplicaId, term: Term) -> None:
         """A restarted replica is in no earlier term than it spoke in."""
         before = self._terms.get(replica, Term(0))
@@ -113,6 +127,15 @@ class Promises:
                 "voted-twice",
                 {"group": self.name, "replica": voter, "term": term, "for": candidate, "and_before_for": given},
             )
+
+    def _check_candidate(self, voter: ReplicaId, term: Term, candidate: ReplicaId) -> None:
+        """Nobody helps somebody to lead who may lack what he himself said he holds (thesis 3.6.1)."""
+        last = self._candidates.get((candidate, term))
+        held = self._durable.get(voter)
+        for entry in (self._former.get(voter), held.entry if held is not None else None):
+            if last is not None and entry is not None and not is_as_fresh(last, entry):
+                numbers = {"group": self.name, "replica": voter, "term": term, "for": candidate, "which_ends_at": last}
+                raise PropertyBroken("voted-for-less", {**numbers, "promised": entry})
 
     def _hear_durable(self, sender: ReplicaId, term: Term, durable: Index, log: LogView) -> None:
         if durable > self._told.get((sender, term), 0):

@@ -90,10 +90,12 @@ class Now(NamedTuple):
 class Life:
     """How far one life of a replica was followed."""
 
-    __slots__ = ("committed", "configurations", "high_watermark")
+    __slots__ = ("committed", "configurations", "held", "high_watermark")
 
     def __init__(self) -> None:
         self.committed = Index(0)
+        self.held: Configuration | None = None
+        """The one that it goes by."""
         self.configurations: list[Configuration] = []
         """Those in its log, as far as they were seen, in ascending order."""
         self.high_watermark = Offset(0)
@@ -142,6 +144,7 @@ class GroupProperties:
         life = self._lives.get(replica)
         if life is None:
             life = self._lives[replica] = Life()
+        life.held = now.configuration
         if ready.committed_index > life.committed:
             if now.leads:
                 self._check_own_term(replica, log, ready.committed_index, term)
@@ -262,6 +265,10 @@ class GroupProperties:
             self._break("uncommitted-visible", replica, visible=high_watermark, committed=self.committed_offset)
         life.high_watermark = high_watermark
 
+    def held_configurations(self) -> dict[ReplicaId, Configuration]:
+        """What each replica went by when it was last seen; the latest of its lives counts."""
+        return {replica.me: life.held for replica, life in self._lives.items() if life.held is not None}
+
     # everything else that is seen
 
     def saw_restart(self, replica: Replica, log: ReplicaLog, recovered: Recovered) -> None:
@@ -276,6 +283,7 @@ class GroupProperties:
             self.promises.check_log(replica.me, log)
         self._lives[replica] = life = Life()
         life.committed = recovered.committed
+        life.held = recovered.configuration
         life.configurations.append(recovered.configuration)
         if recovered.committed > max(self.committed_index, FIRST_INDEX):
             known = self.committed_index
@@ -310,9 +318,16 @@ class GroupProperties:
             raise PropertyBroken("boundary-term", numbers)
 
     def saw_acknowledgement(
-        self, replica: Replica, term: Term, first: Index, last: Index, offsets: tuple[Offset, Offset], visible: Offset
+        self,
+        replica: Replica,
+        term: Term,
+        first: Index,
+        last: Index,
+        offsets: tuple[Offset, Offset],
+        visible: Offset | None,
     ) -> None:
-        """A client is told that its entries are done; `visible` is the high watermark where that happens."""
+        """A client is told that its entries are done; `visible` is the high watermark where that happens, None where
+        nobody reads any more because another replica leads."""
         for number in (first, last):
             if self.committed.get(number) != term:
                 held = self.committed.get(number)
@@ -320,7 +335,7 @@ class GroupProperties:
         stored = self.entries.get((first, term))
         if stored is not None and stored.base_offset != offsets[0]:
             self._break("acknowledged-elsewhere", replica, index=first, told=offsets[0], stored=stored.base_offset)
-        if visible < offsets[1]:
+        if visible is not None and visible < offsets[1]:
             self._break("acknowledged-invisible", replica, visible=visible, acknowledged=offsets[1])
 
     def _break(self, name: str, replica: Replica, **numbers: object) -> None:

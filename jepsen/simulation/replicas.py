@@ -1,6 +1,6 @@
 """The replicas of one group at the end of a run: read through, and compared file by file. Called by `convergence`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from jepsen.simulation.timed_disk import TimedDisk
@@ -22,10 +22,26 @@ def scrub(group: Group | None) -> None:
         index += max(1, len(read))
 
 
+def are_level(leader: Group, members: Sequence[Group]) -> bool:
+    """Whether all members hold and have delivered what the leader holds, and their files say just that.
+
+    It is so at this moment only: a leader that is elected a moment later begins with an entry of its own.
+    """
+    last = leader.core.last_id
+    return all(
+        group.core.last_id == last
+        and group.applied_index == last.index
+        and group.log.written_index == last.index
+        and not group.log.is_cut_waiting
+        for group in members
+    )
+
+
 def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]]) -> None:
     """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes.
 
-    `replicas` by machine's name; `name` is what the group is called in the verdict.
+    To be called at a moment when they `are_level`. `replicas` by machine's name; `name` is what the group is called in
+    the verdict.
     """
     files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
     start = max((min(segments) for segments in files.values() if segments), default="")

@@ -12,6 +12,7 @@ from jepsen.simulation.nemesis import Nemesis
 from jepsen.simulation.options import Options, draw
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline
 from jepsen.simulation.scenarios import Script
+from jepsen.simulation.verdicts import PropertyBroken, insist
 from jepsen.simulation.workload import Workload
 
 
@@ -23,6 +24,8 @@ def simulate(seed: int, options: Options | None = None) -> Outcome:
     cluster = Cluster(options)
     workload = Workload(cluster)
     failure: Failure | None = None
+    PropertyBroken.said.clear()
+    cluster.loop.after_step = insist
     try:
         with logging_to_timeline(cluster.loop):
             nemesis = Nemesis(cluster, cluster.random("nemesis"))

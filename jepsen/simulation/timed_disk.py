@@ -13,7 +13,7 @@ from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Process
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.simulated_disk import SimulatedDisk
-from raftlog.storage.simulated_faults import Directory, DirectoryJournal
+from raftlog.storage.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
 
 
 class Image(NamedTuple):
@@ -48,6 +48,18 @@ class TimedDisk(SimulatedDisk):
     def slow_down(self, factor: int) -> None:
         self.delay_ns = self._usual_ns * factor
 
+    def stall(self, delay_ns: int) -> None:
+        """From now on a sync takes between a tenth of this and all of it, however fast the disk is usually."""
+        self.delay_ns = delay_ns
+
+    def snapshot_of(self, path: str) -> bytes:
+        """One file as `snapshot` shows it, whatever cannot be read of it."""
+        return bytes(self._inode_at(path, self._find(path)).content)
+
+    def is_unreadable(self, path: str, position: int) -> bool:
+        page = position // PAGE_BYTES
+        return page in self._inode_at(path, self._find(path)).unreadable
+
     def used_bytes(self) -> int:
         return sum(len(content) for content in self.snapshot().values())
 
@@ -56,6 +68,8 @@ class TimedDisk(SimulatedDisk):
         self.delay_ns = self._usual_ns
         self.capacity_bytes = None
         self._sync_failures.clear()
+        for _, inode in self._files():
+            inode.unreadable.clear()
 
     def wipe(self) -> None:
         """Everything is gone, and nothing is under way; the machine is down."""

@@ -1,12 +1,23 @@
 """How a run can end badly, and what is said about it."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 
 class PropertyBroken(Exception):
     """A promise of the log is broken, seen from outside; `numbers` are the evidence."""
 
+    said: ClassVar[list["PropertyBroken"]] = []
+    """Of this run. Code under test may catch what it met inside of it; a verdict stands all the same."""
+
     def __init__(self, name: str, numbers: Mapping[str, object]) -> None:
         super().__init__(f"{name}: {', '.join(f'{key}={value}' for key, value in numbers.items())}")
         self.name = name
         self.numbers = dict(numbers)
+        self.said.append(self)
+
+
+def insist() -> None:
+    """Raise what was broken, whoever has caught it meanwhile."""
+    if PropertyBroken.said:
+        raise PropertyBroken.said[0]

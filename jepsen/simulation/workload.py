@@ -153,7 +153,7 @@ class Producer(Client):
         group = request.machine.group(self.plan.key)
         if group is not None:
             offsets = done.base_offset, done.next_offset
-            visible = group.high_watermark
+            visible = group.high_watermark if group.core.role is Role.LEADER else None
             self.plan.properties.saw_acknowledgement(
                 asked, done.term, done.first_index, done.last_index, offsets, visible
             )

@@ -1,12 +1,30 @@
-"""A disk of one broker that is full, or whose syncs fail: the others go on, and nothing acknowledged is lost."""
+"""A disk of one broker whose syncs fail or take long, or that takes nothing: the others go on, and nothing
+acknowledged is lost. (F11, F18, F19, R42)
+
+The faults are injected by strace, so they are there for the broker only, and end when the block ends.
+"""
+
+import time
 
 import pytest
 
 from raftlog.testing import Cluster, ClusterNode
+from raftlog.testing.system_calls import FULL, injected, one_failing_sync, slow_syncs, why_not
 from tests.integration.cluster_load import Load, check, create_topic
-from tests.integration.disk_faults import EIO_ON_SYNC, ENOSPC, failing, need_strace
 
 ENOUGH = 50
+SYNC_S = 8.0
+SLOW_FOR_S = 4.0
+RESUMED_S_MAX = 6.0
+"""Far less than a sync takes, far more than it should be on a machine that does nothing else (`bench/slow_disk`)."""
+EXIT_S_MAX = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _strace() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
 
 
 def victim(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
@@ -15,18 +33,18 @@ def victim(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_syncs_that_fail(cluster: Cluster, topic: str, leads: bool) -> None:
+def test_a_sync_that_fails_once(cluster: Cluster, topic: str, leads: bool) -> None:
     """The broker ends, because nobody knows what its disk holds; the others go on, and it comes back as it was."""
-    need_strace()
     create_topic(cluster.addresses[0], topic)
     node = victim(cluster, topic, leads=leads)
     healthy = [other.http for other in cluster.nodes.values() if other is not node]
     with Load(cluster, topic, addresses=healthy) as ledger:
         ledger.wait_for_more(ENOUGH)
-        with failing(node.pid, EIO_ON_SYNC):
+        with injected(node.pid, one_failing_sync()):
             ledger.wait_for_more(ENOUGH)
-            assert node.process.wait(10) == 1
-        assert "sync" in node.log_text()
+            assert node.process.wait(EXIT_S_MAX) == 1
+        assert "a sync failed" in node.log_text()
+        assert "Input/output error" in node.log_text()
         assert cluster.leader(topic, other_than=[node.node_id]) != node.node_id
         node.start()
         ledger.wait_for_more(ENOUGH)
@@ -34,18 +52,53 @@ def test_syncs_that_fail(cluster: Cluster, topic: str, leads: bool) -> None:
     check(cluster, ledger)
 
 
+def test_a_leader_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
+    """Another one leads within the bound, it stays so while the disk is slow, and no outcome is left open."""
+    create_topic(cluster.addresses[0], topic)
+    node = victim(cluster, topic, leads=True)
+    with Load(cluster, topic) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        slow_at = time.monotonic()
+        with injected(node.pid, slow_syncs(SYNC_S)):
+            cluster.leader(topic, other_than=[node.node_id])
+            ledger.wait_for_more(ENOUGH)
+            cluster.wait_unhealthy(f"node {node.node_id}: its disk or its loop stands still")
+            while time.monotonic() < slow_at + SLOW_FOR_S:
+                ledger.wait_for_more(ENOUGH)
+                assert cluster.leader(topic) != node.node_id
+        ledger.wait_for_more(ENOUGH)
+        assert ledger.longest_pause_s(slow_at) < RESUMED_S_MAX
+    assert not ledger.unknown
+    check(cluster, ledger)
+
+
+def test_a_follower_whose_syncs_are_slow(cluster: Cluster, topic: str) -> None:
+    """Writes go on at the speed of the majority."""
+    create_topic(cluster.addresses[0], topic)
+    node = victim(cluster, topic, leads=False)
+    with Load(cluster, topic) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        slow_at = time.monotonic()
+        with injected(node.pid, slow_syncs(SYNC_S)):
+            while time.monotonic() < slow_at + SLOW_FOR_S:
+                ledger.wait_for_more(ENOUGH)
+            assert cluster.leader(topic) != node.node_id
+        assert ledger.longest_pause_s(slow_at) < RESUMED_S_MAX
+    check(cluster, ledger)
+
+
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_a_full_disk(cluster: Cluster, topic: str, leads: bool) -> None:
-    """Health says so, what cannot be stored is refused, and when there is room again all goes on by itself."""
-    need_strace()
+def test_a_disk_that_takes_nothing(cluster: Cluster, topic: str, leads: bool) -> None:
+    """There is room as far as the file system says, and still nothing can be written: as with a full disk, health says
+    so, those with room go on, and afterwards all is as before."""
     create_topic(cluster.addresses[0], topic)
     node = victim(cluster, topic, leads=leads)
     with Load(cluster, topic) as ledger:
         ledger.wait_for_more(ENOUGH)
-        with failing(node.pid, ENOSPC, (node.data_dir / topic / "0").iterdir()):
+        with injected(node.pid, FULL, (node.data_dir / topic / "0").iterdir()):
             cluster.wait_unhealthy("disk")
-            if not leads:
-                ledger.wait_for_more(ENOUGH)
+            ledger.wait_for_more(ENOUGH)
+            assert cluster.leader(topic) != node.node_id
         ledger.wait_for_more(ENOUGH)
     assert not ledger.unknown
     cluster.wait_healthy()

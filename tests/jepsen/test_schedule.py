@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jepsen.nemeses.schedule import (
@@ -49,6 +49,7 @@ def test_every_fault_lies_in_its_bounds(seed: int, kinds: set[str], count: int, 
     assert all(before.end_s <= after.begin_s for before, after in pairwise(cuts))
 
 
+@example(293480)  # whose first fault takes all nodes
 @given(seeds)
 @settings(deadline=None, max_examples=100)
 def test_half_a_minute_has_faults_of_every_kind(seed: int) -> None:

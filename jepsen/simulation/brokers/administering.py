@@ -76,7 +76,7 @@ class Administrator(Client):
         config = {"segment.bytes": str(options.segment_bytes)}
         if options.retention_bytes is not None:
             config["retention.bytes"] = str(options.retention_bytes)
-        factor = self.random.choice((None, None, 1, min(options.seeds, 3)))
+        factor = self.random.choice(options.factors)
         count = self.random.randint(1, options.partitions_max)
         try:
             described = await broker.create_topic(self.name, count, factor, config, deadline=attempt.deadline())

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.links import MILLISECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Op
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
@@ -26,6 +27,11 @@ PATIENCE_MS: Final = (300, 800, 3_000)
 """How long a broker may take, drawn for each request."""
 SLACK_MS: Final = 1_000
 """So much later a client gives up."""
+ANSWER_MS: Final = 4_000
+"""A broker that works answers within the deadline, as long as its clock takes for it, and so much more: it looks for a
+leader for a while also when less time is given, and waits for an answer that is on its way."""
+DEADLINE_STRETCH: Final = 1.5
+"""Clocks are slower than this at no time."""
 RETRY_NS: Final = 80 * MILLISECOND_NS
 
 
@@ -45,14 +51,22 @@ class Known(NamedTuple):
 
 
 class Attempt:
-    """A request under way. `op` once it is in the history; `is_over` once nobody waits for it any more."""
+    """A request under way. `op` once it is in the history; `is_over` once nobody waits for it any more; `is_answered`
+    once the broker has said something."""
 
-    __slots__ = ("deadline_ms", "is_over", "machine", "op")
+    __slots__ = ("deadline_ms", "is_answered", "is_over", "machine", "op", "pauses", "process")
 
     def __init__(self, machine: Machine, deadline_ms: int) -> None:
         self.machine, self.deadline_ms = machine, deadline_ms
         self.op: Op | None = None
-        self.is_over = False
+        self.is_over = self.is_answered = False
+        self.process = machine.node.process
+        self.pauses = self.process.pauses if self.process is not None and machine.is_running else None
+
+    def is_held_up(self) -> bool:
+        """Whether the broker died, or stood still for a while, since it was asked."""
+        process = self.machine.node.process
+        return process is None or process is not self.process or process.pauses != self.pauses
 
     def deadline(self) -> Deadline:
         """On the clock of the broker that serves it."""
@@ -98,6 +112,8 @@ class Client(ABC):
         due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
         if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
             self.loop.call_at_ns(due_ns, self._give_up, attempt)
+            bound_ms = int(attempt.deadline_ms * DEADLINE_STRETCH) + ANSWER_MS
+            self.loop.call_at_ns(self.loop.now_ns + bound_ms * MILLISECOND_NS, self._check_answered, attempt, work)
         else:
             self._machine = None
             self.after(RETRY_NS)
@@ -106,6 +122,14 @@ class Client(ABC):
         """Code of the broker's process, which may have been held up until now."""
         if not attempt.is_over:
             await work(attempt, broker)
+        attempt.is_answered = True
+
+    def _check_answered(self, attempt: Attempt, work: Work) -> None:
+        """Whatever is wrong around it, a broker that works says so."""
+        if not attempt.is_answered and not attempt.is_held_up():
+            what = getattr(work, "__name__", type(self).__name__).strip("_")
+            numbers = {"broker": attempt.machine.name, "request": what, "deadline_ms": attempt.deadline_ms}
+            raise PropertyBroken("no-answer", numbers)
 
     def _give_up(self, attempt: Attempt) -> None:
         if not attempt.is_over:
@@ -137,10 +161,11 @@ class Client(ABC):
             ended(attempt.op, type(error).__name__)
         self.done(attempt, RETRY_NS)
 
-    def known(self, broker: Broker, name: str) -> Known | None:
-        """The topic as this broker knows it now."""
-        state = broker.metadata.state
-        if not state.has_topic(name):
-            return None
-        topic = state.topic(name)
-        return Known(name, topic.topic_id, topic.partition_count)
+
+def known_topic(broker: Broker, name: str) -> Known | None:
+    """The topic as this broker knows it now."""
+    state = broker.metadata.state
+    if not state.has_topic(name):
+        return None
+    topic = state.topic(name)
+    return Known(name, topic.topic_id, topic.partition_count)

@@ -8,6 +8,7 @@ Made by `run`.
 """
 
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
@@ -28,6 +29,7 @@ START_S: Final = 2.0
 """Brokers are started within this, those that join within `JOIN_S` more."""
 JOIN_S: Final = 5.0
 HTTP_PORT: Final = 8080
+DAY_S: Final = 86_400
 ANOMALIES_MAX: Final = 1_000_000
 """Kept of each kind: records of deleted topics that nobody read are among them, and mean nothing."""
 
@@ -71,6 +73,8 @@ class BrokerCluster(Site[Broker]):
             topic_config=TopicConfig(segment_bytes=options.segment_bytes, max_message_bytes=64 * 1024),
             retention_interval_s=1.0,
             offsets_partitions=2,
+            storage_min_free_bytes=4 * 1024,
+            scrub_interval_days=options.scrub_s / DAY_S,
             metadata_growth_bytes_max=options.metadata_growth_bytes,
             driver=options.driver_config(),
         )
@@ -108,6 +112,11 @@ class BrokerCluster(Site[Broker]):
             if machine.is_running and group.core.role is Role.LEADER
         ]
         return max(leaders, key=lambda each: each[0])[1:] if leaders else None
+
+    def controller_group_id(self) -> UUID | None:
+        """Of group 0, once somebody knows it."""
+        found = (broker.metadata.group_id for _, broker in self.serving())
+        return next((group_id for group_id in found if group_id is not None), None)
 
     def keys(self) -> list[GroupKey]:
         """All groups that some broker has a replica of, in a fixed order."""

@@ -2,13 +2,14 @@
 
 In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
 state are equal, and hold what was answered; every partition takes a write; damage is repaired; every broker has just
-the replicas that are assigned to it, and those of a group are equal, file by file. Then every partition is read from
-its start to its end through some broker, and the history is judged as a whole.
+the replicas that are assigned to it, and all of them vote; those of a group are equal, file by file. Then every
+partition is read from its start to its end through some broker, and the history is judged as a whole.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from jepsen.simulation.brokers.administering import Topic
 from jepsen.simulation.brokers.clients import Known
@@ -18,7 +19,7 @@ from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.workload import Workload
 from jepsen.simulation.convergence import describe
 from jepsen.simulation.links import SECOND_NS
-from jepsen.simulation.replicas import compare_files, scrub
+from jepsen.simulation.replicas import are_level, compare_files, scrub
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Send
 from raftlog.partitions.broker import Broker
@@ -54,8 +55,10 @@ class Convergence:
         self._sweep()
         self._within(options.convergence_s, "no-repair", self._damaged)
         self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
+        self._within(options.convergence_s, "not-whole", self._not_whole)
         self._within(options.convergence_s, "no-convergence", self._different)
-        Drain(self.cluster, self._partitions()).read_all()
+        Drain(self.cluster, self._partitions(), self.workload.commits).read_all()
+        self._within(options.convergence_s, "no-convergence", self._different)  # a leader may have changed meanwhile
         for key in self._keys():
             replicas = {machine.name: (machine.disk, group) for machine, group in self.cluster.replicas(key)}
             compare_files(self.cluster.watch.group(key).name, replicas)
@@ -147,13 +150,14 @@ class Convergence:
         return [f"{name}/{number} took no write" for name, number in self.cluster.wanted.values()]
 
     def _sweep(self) -> None:
-        """Read every file that may be damaged, as a scrub does."""
-        for damage in self.nemesis.faults.open_damages():
+        """Read every file that may be damaged, unless the scrub of the brokers does that."""
+        if self.options.scrub_s:
+            return
+        for damage in self.nemesis.faults.harm.open_damages():
             damage.machine.call(partial(_scrub, damage.key))
 
     def _damaged(self) -> list[str]:
-        damages = self.nemesis.faults.open_damages()
-        return [f"{damage.machine.name} {damage.wrong.path} at {damage.wrong.position}" for damage in damages]
+        return [str(damage) for damage in self.nemesis.faults.harm.open_damages()]
 
     def _misplaced(self) -> list[str]:
         """Replicas that are missing, and those that should be gone."""
@@ -166,6 +170,26 @@ class Convergence:
                 f"{machine.name} still has {group.path}"
                 for key, group in groups.items()
                 if key not in wanted and group.group_id != broker.metadata.group_id
+            ]
+        return found
+
+    def _not_whole(self) -> list[str]:
+        """Groups whose voters are not just those that they shall have, or are not well."""
+        state, found = self._state(), []
+        replicas = {machine.replica for machine in self.cluster.machines.values() if machine.replica is not None}
+        for key in self._keys():
+            leading = self.cluster.leader(key)
+            if leading is None:
+                found.append(f"{self.cluster.watch.group(key).name} has no leader")
+                continue
+            name, members = state.group(UUID(bytes=key)), leading[1].core.configuration
+            wanted = set(state.assignment(name).replicas) if name is not None else replicas
+            if set(members.voters) != wanted or members.is_joint or members.learners or not wanted <= replicas:
+                found.append(f"{self.cluster.watch.group(key).name} has {members}, and shall have {sorted(wanted)}")
+            found += [
+                f"{machine.name} {group.path} is not well: {group.damage}"
+                for machine, group in self.cluster.replicas(key)
+                if group.damage is not None or group.core.voting_position is not None
             ]
         return found
 
@@ -192,15 +216,13 @@ def _assigned(state: ControllerState, me: ReplicaId) -> dict[GroupKey, str]:
 
 
 def is_same_everywhere(cluster: BrokerCluster, key: GroupKey) -> bool:
-    """All members hold and have delivered what the leader holds."""
+    """All members are there, and have in their files what the leader holds."""
     found = cluster.leader(key)
     if found is None:
         return False
-    core = found[1].core
+    leader = found[1]
     members = [group for _, group in cluster.replicas(key)]
-    return len(members) >= len(core.configuration.all_members()) and all(
-        group.core.last_id == core.last_id and group.applied_index == core.last_id.index for group in members
-    )
+    return len(members) >= len(leader.core.configuration.all_members()) and are_level(leader, members)
 
 
 def _scrub(key: GroupKey, broker: Broker) -> None:

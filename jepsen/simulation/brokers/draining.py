@@ -1,18 +1,21 @@
-"""The final drain: every partition is read from its log start to its end, through a broker that is drawn for each.
+"""The final drain: every partition is read from its log start to its end, and what every group has committed.
 
-Nothing is broken any more, so every answer must come, and all that was acknowledged must be in it.
+Through a broker that is drawn for each. Nothing is broken any more, so every answer must come, and all that was
+acknowledged must be in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Final
+from random import Random
+from typing import Any, Final
 
 from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.committing import GROUPS, Commits
 from jepsen.simulation.brokers.reading import decode
 from jepsen.simulation.verdicts import PropertyBroken
-from raftlog.checkers import Assign, ListOffsets, OffsetRange, Poll
-from raftlog.checkers.history import ASSIGN, LIST, POLL
+from raftlog.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
+from raftlog.checkers.history import ASSIGN, COMMITTED, LIST, POLL
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
@@ -27,28 +30,42 @@ WITHIN_S: Final = 60.0
 class Drain:
     """`partitions` are named by topic and number."""
 
-    def __init__(self, cluster: BrokerCluster, partitions: Mapping[GroupKey, tuple[str, int]]) -> None:
-        self.cluster, self.partitions = cluster, partitions
-        self._left: dict[GroupKey, None] = dict.fromkeys(partitions)
+    def __init__(
+        self, cluster: BrokerCluster, partitions: Mapping[GroupKey, tuple[str, int]], commits: Commits
+    ) -> None:
+        self.cluster, self.partitions, self.commits = cluster, partitions, commits
+        self._left: dict[str, None] = {}
+        """What is still to be read."""
 
     def read_all(self) -> None:
         """Raises `PropertyBroken`."""
         random = self.cluster.random("drain")
-        for key, (name, number) in self.partitions.items():
-            machine = random.choice(list(self.cluster.machines.values()))
-            machine.spawn(partial(self._read, key, name, number), "drain")
+        for name, number in self.partitions.values():
+            self._begin(random, f"{name}/{number}", partial(self._follow, name, number))
+        for group in GROUPS:
+            self._begin(random, group, partial(self._read_commits, group))
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
-            unread = ", ".join("/".join(map(str, self.partitions[key])) for key in self._left)
-            raise PropertyBroken("unreadable", {"not_read": unread, "within_s": WITHIN_S})
+            raise PropertyBroken("unreadable", {"not_read": ", ".join(self._left), "within_s": WITHIN_S})
 
-    async def _read(self, key: GroupKey, name: str, number: int, broker: Broker) -> None:
+    def _begin(self, random: Random, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
+        self._left[what] = None
+        machine = random.choice(list(self.cluster.machines.values()))
+        machine.spawn(partial(self._read, what, work), "drain")
+
+    async def _read(self, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker) -> None:
         """Code of the broker's process."""
         try:
-            await self._follow(name, number, broker)
+            await work(broker)
         except RaftlogError as error:
-            numbers = {"partition": f"{name}/{number}", "node": broker.node_id, "error": repr(error)}
+            numbers = {"what": what, "node": broker.node_id, "error": repr(error)}
             raise PropertyBroken("unreadable", numbers) from error
-        del self._left[key]
+        del self._left[what]
+
+    async def _read_commits(self, group: str, broker: Broker) -> None:
+        recorder = self.cluster.recorder
+        asked = recorder.invoke(self.cluster.new_process(), COMMITTED, GroupOffsets(group))
+        found = await broker.committed_offsets(group, deadline=deadline_in(PATIENCE_MS))
+        recorder.ok(asked, self.commits.record_read(group, broker, found))
 
     async def _follow(self, name: str, number: int, broker: Broker) -> None:
         recorder, process = self.cluster.recorder, self.cluster.new_process()

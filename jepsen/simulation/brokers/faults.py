@@ -1,95 +1,105 @@
-"""What each kind of fault does to a cluster of brokers, beyond what befalls their machines.
+"""What befalls a cluster of brokers: what befalls any machines and their disks, and what only brokers know.
 
-Damage hits at most one replica of a group at a time, and only where two others have voted with it from the beginning:
-the fault model's minority. A restart here is an orderly one. Who calls: `nemesis`.
+A restart here is an orderly one. Who calls: `nemesis`.
 """
 
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Final
 
+from jepsen.simulation import shapes
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
-from jepsen.simulation.file_damage import Wrong, damage_file_below
+from jepsen.simulation.brokers.disk_faults import DiskFaults
 from jepsen.simulation.links import SECOND_NS
-from jepsen.simulation.machine_faults import MachineFaults
-from jepsen.simulation.node import Node
 from jepsen.simulation.options import Fault
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import ReplicaId
-from raftlog.runtime.group import Group
+from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import NodeId
+
+ABSENT_S: Final = (5.0, 15.0)
+MOVE_MS: Final = 2_000
 
 
-class Damage(NamedTuple):
-    """A replica whose file is not what was written."""
-
-    machine: Machine
-    key: GroupKey
-    wrong: Wrong
-
-    def is_over(self) -> bool:
-        """The bytes are right again, or their file is gone, and the replica says that it is well."""
-        broker = self.machine.service
-        if self.wrong.is_in(self.machine.disk) or broker is None:
-            return False
-        group = broker.node.driver.groups.get(self.key)
-        return group is None or (
-            group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
-        )
-
-
-class Faults(MachineFaults[Machine]):
-    """See the module."""
+class Faults(DiskFaults):
+    """See the module. `absent_until_ns`: machines that stay away whatever heals meanwhile."""
 
     def __init__(self, cluster: BrokerCluster, random: Random) -> None:
-        super().__init__(cluster.loop, cluster.network, cluster.machines, random)
-        self.cluster = cluster
-        self.damages: list[Damage] = []
-        cluster.watch.is_damage_expected = self._is_expected
+        super().__init__(cluster, random)
+        self.absent_until_ns: dict[NodeId, int] = {}
+        self._strikes = self._passed_by = 0
+        """Of the ambush: how often it strikes, and how many offers it lets pass before."""
         self.kinds |= {
-            Fault.DAMAGE: self._damage,
             Fault.TRANSFER: self._transfer,
+            Fault.MEMBERS: self._move,
             Fault.ROLLING: self._rolling,
+            Fault.ABSENCE: self._absence,
+            Fault.AMBUSH: self._ambush,
         }
+
+    def may_start(self, machine: Machine) -> bool:
+        """Whether nobody wants it down."""
+        due_ns = max(times.get(machine.node_id, 0) for times in (self.down_until_ns, self.absent_until_ns))
+        return due_ns <= self.loop.now_ns
+
+    def heal_for_good(self) -> None:
+        """Everything, those that are away for long included."""
+        self.absent_until_ns.clear()
+        self.cluster.watch.on_offer = self._let_pass
+        self.heal()
 
     def leading(self) -> Machine | None:
         keys = self.cluster.keys()
         found = self.cluster.leader(self.random.choice(keys)) if keys else None
         return None if found is None else found[0]
 
-    # disks
+    # long absence, and whoever brings back what was away
 
-    def open_damages(self) -> list[Damage]:
-        """Those that are not over."""
-        self.damages = [damage for damage in self.damages if not damage.is_over()]
-        return self.damages
-
-    def _is_expected(self, computer: Node, key: GroupKey) -> bool:
-        return any(damage.machine.node is computer and damage.key == key for damage in self.damages)
-
-    def _damage(self) -> None:
-        """Bits flip, or a page is zeroed; the process may run, or be started on it."""
+    def _absence(self) -> None:
+        """One machine is away for so long that retention takes what it lacks."""
         machine = self.someone()
-        broker = machine.service
-        if broker is None:
+        is_anybody_away = any(due_ns > self.loop.now_ns for due_ns in self.absent_until_ns.values())
+        if is_anybody_away or len(self.machines) < 3:
             return
-        groups = [group for group in broker.node.driver.groups.values() if self._may_damage(machine, group)]
-        if not groups:
-            return
-        group = self.random.choice(groups)
-        inside = f"{group.path.removeprefix(broker.node.driver.data_dir)}/"
-        wrong = damage_file_below(machine.disk, inside, self.random, machine.note)
-        if wrong is None:
-            return
-        self.damages.append(Damage(machine, group.key, wrong))
-        if self.random.random() < 0.5:
+        if machine.node.is_up:
             machine.crash()
+        machine.note("it is away for long")
+        self.absent_until_ns[machine.node_id] = self.loop.now_ns + int(self.random.uniform(*ABSENT_S) * SECOND_NS)
 
-    def _may_damage(self, machine: Machine, group: Group) -> bool:
-        members = group.core.configuration
-        is_free = all(damage.key != group.key and damage.machine is not machine for damage in self.open_damages())
-        return is_free and len(members.voters) >= 3 and not members.is_joint
+    def _ambush(self) -> None:
+        """Something happens to a leader that offers its log, or to whom it is offered, while it is fetched."""
+        self._strikes, self._passed_by = self.random.choice((1, 2, 4)), self.random.choice((0, 0, 1, 2))
+        self.cluster.watch.on_offer = self._spring
+
+    def _let_pass(self, _: InstallOffer) -> None:
+        return None
+
+    def _spring(self, offer: InstallOffer) -> None:
+        if self._passed_by > 0 or self._strikes == 0:
+            self._passed_by -= 1
+            return
+        self._strikes -= 1
+        target = self.machines[self.random.choice((offer.sender, offer.sender, offer.to)).node_id]
+        strike = self.random.choice((self._strike_down, self._strike_power, self._strike_links))
+        target.note(f"an ambush: {offer.sender} offers its log to {offer.to}")
+        delay_ns = int(self.random.choice((0.0, 0.05, 0.4)) * self.random.random() * SECOND_NS)
+        self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, target)
+
+    def _strike_down(self, machine: Machine) -> None:
+        if machine.node.is_up:
+            machine.crash()
+            self.stays_down(machine)
+
+    def _strike_power(self, machine: Machine) -> None:
+        machine.lose_power()
+        self.stays_down(machine)
+
+    def _strike_links(self, machine: Machine) -> None:
+        self.cut(shapes.isolated(machine.node.number, self.numbers()))
 
     # operators
 
@@ -110,6 +120,32 @@ class Faults(MachineFaults[Machine]):
                 group.transfer_leadership(target)
         except RaftlogError as error:
             machine.note(f"{key.hex()[:8]}: does not hand over, {error}")
+
+    def _move(self) -> None:
+        """Some broker is told to put a partition's replicas elsewhere."""
+        self.random.choice(self.everybody()).spawn(self._move_one, "an operator")
+
+    async def _move_one(self, broker: Broker) -> None:
+        state = broker.metadata.state
+        names = [
+            GroupName(topic.topic_id, number)
+            for topic in sorted(state.topics, key=lambda topic: topic.name)
+            for number in range(topic.partition_count)
+        ]
+        replicas = [each.replica for each in state.all_brokers()]
+        counts = (3,) if self.cluster.options.loses_disks else (2, 3)
+        count = self.random.choice(counts)
+        if not names or len(replicas) < count:
+            return
+        name = self.random.choice(names)
+        wanted = tuple(self.random.sample(replicas, count))
+        command = SetAssignment(name.topic_id, name.partition, wanted, state.assignment(name).version)
+        try:
+            await broker.metadata.submit(command, deadline_in(MOVE_MS))
+        except RaftlogError as error:
+            self.loop.note("operator", f"{name} is not moved: {error}")
+        else:
+            self.loop.note("operator", f"{name} shall have {', '.join(map(str, wanted))}")
 
     def _rolling(self) -> None:
         for place, machine in enumerate(self.everybody()):

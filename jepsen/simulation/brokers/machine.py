@@ -20,6 +20,7 @@ from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.errors import RaftlogError
 from raftlog.partitions.multiraft import NodeTransport, Surroundings
+from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Identity, RpcConfig
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
@@ -66,6 +67,10 @@ class Machine(Generic[S]):
         self.service: S | None = None
         self.end: str | None = None
         """Why the last process ended by itself; None after a crash, and while it runs."""
+        self.replica: ReplicaId | None = None
+        """What its disk makes of it; None before the first start, and when nobody can say."""
+        self.stale: ReplicaId | None = None
+        """Its disk is an old copy under this name."""
         self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
         """Told of the Raft messages that the process hands to its transport."""
         self._seed = seed
@@ -132,6 +137,7 @@ class Machine(Generic[S]):
         assert self.node.process is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()
+        self.replica = None
 
     def _die(self) -> None:
         self.service = None

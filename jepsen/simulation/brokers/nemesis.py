@@ -38,9 +38,10 @@ class Nemesis:
     def end(self) -> None:
         """No more faults; everything heals that can."""
         self._is_over = True
-        self.heal()
+        self.cluster.recorder.nemesis("heal for good")
+        self.faults.heal_for_good()
 
-    def heal(self) -> None:
+    def _heal(self) -> None:
         self.cluster.recorder.nemesis("heal")
         self.faults.heal()
 
@@ -66,7 +67,7 @@ class Nemesis:
         options = self.cluster.options
         if self.random.random() < options.quiet:
             self.loop.note("nemesis", "a quiet period")
-            self.heal()
+            self._heal()
         else:
             for fault in self.random.choices(options.faults, k=self.random.randint(1, 3)):
                 self.cluster.recorder.nemesis(fault.value)
@@ -77,6 +78,5 @@ class Nemesis:
         """Start again what was started once, is down, and need not stay so."""
         self.loop.call_at_ns(self.loop.now_ns + SUPERVISE_NS, self._supervise)
         for machine in self.cluster.machines.values():
-            down_until_ns = self.faults.down_until_ns.get(machine.node_id, 0)
-            if machine.node.process is None and machine.node.starts and down_until_ns <= self.loop.now_ns:
+            if machine.node.process is None and machine.node.starts and self.faults.may_start(machine):
                 machine.start()

@@ -30,11 +30,38 @@ FAULTS: Final = (
     Fault.SLOW_DISK,
     Fault.FAILED_SYNC,
     Fault.FULL_DISK,
+    Fault.STALLED_DISK,
+    Fault.READ_ERROR,
     Fault.DAMAGE,
+    Fault.SMALL_FILE,
+    Fault.JOURNAL,
+    Fault.WIPE,
+    Fault.STALE,
+    Fault.ABSENCE,
+    Fault.AMBUSH,
     Fault.TRANSFER,
+    Fault.MEMBERS,
     Fault.ROLLING,
 )
 """Those that exist at this level. A rolling restart stops each broker in an orderly way."""
+FOCUS: Final = (
+    Fault.DAMAGE,
+    Fault.READ_ERROR,
+    Fault.SMALL_FILE,
+    Fault.STALLED_DISK,
+    Fault.FULL_DISK,
+    Fault.FAILED_SYNC,
+    Fault.JOURNAL,
+    Fault.WIPE,
+    Fault.STALE,
+    Fault.ABSENCE,
+    Fault.AMBUSH,
+    Fault.MEMBERS,
+)
+"""Some of these come more often than others in a run: what a cluster has to heal from."""
+LOSSES: Final = (Fault.JOURNAL, Fault.WIPE, Fault.STALE)
+"""What a group of one or two replicas does not survive."""
+FOCUS_WEIGHT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +83,32 @@ class BrokerOptions:
     link: LinkConditions
     disk_delays_ns: tuple[int, ...]
     drift_ppm: int
+    factors: tuple[int | None, ...]
+    """Replication factors of topics, one of them for each; None: as the broker thinks best."""
     segment_bytes: int
     retention_bytes: int | None
     large_append_bytes: int
     recent_bytes_max: int
+    fetch_bytes_min: int
+    """A follower that lacks more than this fetches it over the bulk connection."""
+    transfer_window_bytes: int
+    transfers_max: int
     journal_file_bytes: int
     checkpoint_interval_ms: int
     sleep_after_ticks: int
     metadata_growth_bytes: int
+    scrub_s: float
+    """About every so often the background scrub reads everything; 0: never."""
     producers: int
     """In all; readers likewise."""
     readers: int
+    committers: int
+    """Clients that commit offsets of groups."""
     pause_ms: int
     value_bytes: int
     answer_loss: float
     faults: tuple[Fault, ...]
+    """Drawn from evenly; some are in it more than once."""
     quiet: float
     safety_s: float
     start_s: float
@@ -83,6 +121,11 @@ class BrokerOptions:
     def brokers(self) -> int:
         return self.seeds + self.joiners
 
+    @property
+    def loses_disks(self) -> bool:
+        """Whether a group of one or two replicas might lose everything."""
+        return any(fault in LOSSES for fault in self.faults)
+
     def driver_config(self) -> DriverConfig:
         file_bytes = self.journal_file_bytes
         return DriverConfig(
@@ -92,6 +135,7 @@ class BrokerOptions:
                 sleep_after_ticks=self.sleep_after_ticks,
                 message_bytes_max=32 * KIB,
                 in_flight_bytes_max=128 * KIB,
+                fetch_bytes_min=self.fetch_bytes_min,
             ),
             journal=JournalConfig(
                 file_bytes=file_bytes,
@@ -107,6 +151,8 @@ class BrokerOptions:
             checkpoint_interval_ms=self.checkpoint_interval_ms,
             transfer_chunk_bytes=16 * KIB,
             transfer_timeout_ms=2_000,
+            transfer_window_bytes=self.transfer_window_bytes,
+            transfers_max=self.transfers_max,
         )
 
     def __str__(self) -> str:
@@ -118,6 +164,9 @@ def draw(seed: int) -> BrokerOptions:
     """The options of a seed."""
     random = generator(seed, "broker options")
     seeds = random.choice((3, 3, 3, 1, 4))
+    faults = _draw_faults(random)
+    loses_disks = any(fault in LOSSES for fault in faults)
+    is_short = Fault.ABSENCE in faults and random.random() < 0.8
     return BrokerOptions(
         seed=seed,
         seeds=seeds,
@@ -131,20 +180,26 @@ def draw(seed: int) -> BrokerOptions:
             random.choice((100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS)) for _ in range(BROKERS_MAX)
         ),
         drift_ppm=random.choice((0, 200, 50_000)),
-        segment_bytes=random.choice((4, 16, 64)) * KIB,
-        retention_bytes=random.choice((None, None, 12 * KIB)),
+        factors=(3,) if loses_disks and seeds >= 3 else (None, None, 1, min(seeds, 3)),
+        segment_bytes=(4 if is_short else random.choice((4, 16, 64))) * KIB,
+        retention_bytes=12 * KIB if is_short else random.choice((None, None, 12 * KIB)),
         large_append_bytes=random.choice((600, 2 * KIB, 64 * KIB)),
         recent_bytes_max=random.choice((1, 2 * KIB, 1 << 20)),
+        fetch_bytes_min=random.choice((1, 8, 16 * KIB)) * KIB,
+        transfer_window_bytes=random.choice((4, 4 * KIB)) * KIB,
+        transfers_max=random.choice((1, 4)),
         journal_file_bytes=random.choice((64, 128)) * KIB,
         checkpoint_interval_ms=random.choice((700, 3_000)),
         sleep_after_ticks=random.choice((0, 10, 28)),
         metadata_growth_bytes=random.choice((16 * KIB, 64 * KIB)),
+        scrub_s=random.choice((0.0, 5.0, 60.0)),
         producers=random.choice((1, 2, 3)),
         readers=random.choice((1, 2)),
-        pause_ms=random.choice((50, 200, 600)),
-        value_bytes=random.choice((40, 300, 1500)),
+        committers=random.choice((0, 1, 2)),
+        pause_ms=50 if is_short else random.choice((50, 200, 600)),
+        value_bytes=1500 if is_short else random.choice((40, 300, 1500)),
         answer_loss=random.choice((0.0, 0.05)),
-        faults=_draw_faults(random),
+        faults=faults,
         quiet=0.25,
         safety_s=30.0,
         start_s=30.0,
@@ -155,4 +210,6 @@ def draw(seed: int) -> BrokerOptions:
 
 def _draw_faults(random: Random) -> tuple[Fault, ...]:
     share = random.choice((0.15, 0.3, 0.6))
-    return tuple(fault for fault in FAULTS if random.random() < share)
+    several = [fault for fault in FAULTS if random.random() < share]
+    focus = random.sample(FOCUS, random.choice((0, 1, 2)))
+    return (*several, *(fault for fault in focus for _ in range(FOCUS_WEIGHT)))

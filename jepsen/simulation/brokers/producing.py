@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known
+from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.links import MILLISECOND_NS
 from raftlog.checkers import Send
@@ -33,7 +33,7 @@ class Producer(Client):
 
     async def _produce(self, attempt: Attempt, broker: Broker) -> None:
         name, number = self._target()
-        topic = self.known(broker, name)
+        topic = known_topic(broker, name)
         if topic is None:
             self.done(attempt, RETRY_NS)
             return

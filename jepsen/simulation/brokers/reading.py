@@ -7,7 +7,7 @@ what is below the log start. A topic that was created again under the same name 
 from random import Random
 from typing import Final
 
-from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known
+from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
@@ -39,7 +39,7 @@ class Reader(Client):
         self.ask(self._list if self.random.random() < 0.25 else self._poll)
 
     def _topic(self, broker: Broker) -> Known | None:
-        topic = self.known(broker, self._name)
+        topic = known_topic(broker, self._name)
         return topic if topic is not None and self._number < topic.partitions else None
 
     def _assign(self, partition: TopicPartition, offset: Offset) -> None:

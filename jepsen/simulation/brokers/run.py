@@ -13,6 +13,7 @@ from jepsen.simulation.brokers.options import BrokerOptions, draw
 from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.brokers.workload import Workload
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline
+from jepsen.simulation.verdicts import PropertyBroken, insist
 
 
 def simulate_brokers(seed: int, options: BrokerOptions | None = None) -> Outcome:
@@ -45,6 +46,8 @@ def _simulate(
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     failure: Failure | None = None
+    PropertyBroken.said.clear()
+    site.loop.after_step = insist
     try:
         with logging_to_timeline(site.loop):
             run()

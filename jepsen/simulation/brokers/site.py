@@ -78,8 +78,13 @@ class Site(ABC, Generic[S]):
 
     def watch_process(self, machine: Machine[S], node: Node, metadata: Metadata) -> None:
         """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
-        machine.on_send = partial(self.watch.sends, node.driver)
-        self.watch.opened(machine.node, node.driver)
+        replica = node.identity.replica
+        if machine.stale == replica:
+            machine.on_send = partial(self.watch.stale_sends, machine.node)
+        else:
+            machine.replica, machine.stale = replica, None
+            machine.on_send = partial(self.watch.sends, node.driver)
+            self.watch.opened(machine.node, node.driver)
         self.watch.saw_cluster_id(machine.node, node.identity.cluster_id)
         applied = metadata.on_applied
 

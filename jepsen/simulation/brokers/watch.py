@@ -16,6 +16,7 @@ from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replic
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.control import ControllerState
 from raftlog.raft import Ready, ReplicaId, Restart, Role
+from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
@@ -24,6 +25,10 @@ from raftlog.runtime.transport import Envelope
 from raftlog.types import Offset, Term
 
 CONTROLLER: Final = "controller"
+
+
+def _ignore(_: object) -> None:
+    return None
 
 
 class Life(NamedTuple):
@@ -43,6 +48,8 @@ class Watch:
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
         self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
+        self.on_offer: Callable[[InstallOffer], None] = _ignore
+        """Called when a leader offers its log to a replica that is behind its start."""
         self.elections = 0
         self.cluster_id: uuid.UUID | str | None = None
         """That of the first broker that knew one."""
@@ -66,12 +73,14 @@ class Watch:
 
     def _follow(self, life: Life) -> None:
         driver = life.driver
-        add, remove, stepped = driver._add, driver.remove_group, driver.on_step
+        add, remove, stepped, damaged = driver.add, driver.remove_group, driver.on_step, driver.damage_found
         removed = self._removed.setdefault(driver.me, {})
 
         def added(group_id: uuid.UUID, path: str, log: GroupLog, restart: Restart) -> Group:
             group = add(group_id, path, log, restart)
-            removed.pop(group.key, None)
+            if group.key in removed:
+                del removed[group.key]
+                self.group(group.key).promises.begin_anew(driver.me)
             self._recovered(life, group)
             return group
 
@@ -83,7 +92,12 @@ class Watch:
             stepped(group, ready)
             self._stepped(life, group, ready)
 
-        driver._add = added  # type: ignore[method-assign]
+        def damage_found(group: Group) -> None:
+            self._check_damage(life, group)
+            damaged(group)
+
+        driver.damage_found = damage_found  # type: ignore[method-assign]
+        driver.add = added  # type: ignore[method-assign]
         driver.remove_group = remove_group  # type: ignore[method-assign]
         driver.on_step = on_step
 
@@ -106,8 +120,7 @@ class Watch:
         properties, log = self.group(group.key), group.log
         where = group.path.removeprefix(f"{life.driver.data_dir}/")
         properties.name = f"{where} ({uuid.UUID(bytes=group.key).hex[:8]})"
-        if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
-            raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": where, "damage": group.damage})
+        self._check_damage(life, group)
         self._note(life, f"{where}: has {log.last_index}@{group.core.last_id.term} in term {group.core.term}")
         committed = max(group.core.committed_index, log.boundary.index)
         properties.saw_restart(
@@ -122,6 +135,10 @@ class Watch:
                 group.damage is not None,
             ),
         )
+
+    def _check_damage(self, life: Life, group: Group) -> None:
+        if group.damage is not None and not self.is_damage_expected(life.computer, group.key):
+            raise PropertyBroken("unprovoked-damage", {"replica": life.me, "group": group.path, "damage": group.damage})
 
     def _stepped(self, life: Life, group: Group, ready: Ready) -> None:
         core = group.core
@@ -142,6 +159,13 @@ class Watch:
             group = driver.groups.get(key)
             if group is not None:
                 self.group(key).saw_message(message, group.log, group.core.term)
+                if type(message) is InstallOffer:
+                    self.on_offer(message)
+
+    def stale_sends(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
+        """A process on an old copy of a disk has forgotten what it promised, and may take part in nothing."""
+        kinds = ", ".join(type(message).__name__ for _, message in envelopes)
+        raise PropertyBroken("stale-disk-takes-part", {"broker": computer.name, "sends": kinds})
 
     def saw_acknowledgement(self, key: GroupKey, what: str, first: Offset, after: Offset) -> None:
         """A client is told that these offsets are done."""

@@ -3,6 +3,7 @@
 from jepsen.simulation.brokers.administering import Administrator
 from jepsen.simulation.brokers.clients import PATIENCE_MS, SLACK_MS, Client
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.committing import Commits, Committer
 from jepsen.simulation.brokers.producing import Producer
 from jepsen.simulation.brokers.reading import Reader
 from jepsen.simulation.links import MILLISECOND_NS
@@ -19,6 +20,11 @@ class Workload:
             Administrator(cluster, cluster.random(f"administrator {place}"), place) for place in range(options.topics)
         ]
         self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
+        self.commits = Commits(cluster)
+        self.committers = [
+            Committer(cluster, cluster.random(f"committer {place}"), self.commits)
+            for place in range(options.committers)
+        ]
         self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
 
     def start(self) -> None:
@@ -50,4 +56,4 @@ class Workload:
         }
 
     def _all(self) -> list[Client]:
-        return [*self.administrators, *self.producers, *self.readers]
+        return [*self.administrators, *self.producers, *self.readers, *self.committers]

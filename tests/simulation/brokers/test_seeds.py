@@ -11,8 +11,8 @@ from jepsen.simulation.campaign import LEVELS
 from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.report import failure_text
 
-SEEDS = {"broker": range(1, 21), "founding": range(1, 41)}
-SEEDS_PER_TEST = {"broker": 4, "founding": 20}
+SEEDS = {"broker": range(1, 13), "founding": range(1, 41)}
+SEEDS_PER_TEST = {"broker": 3, "founding": 20}
 CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
 KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
 

@@ -1,0 +1,98 @@
+"""Bugs in how brokers heal: lost and old disks, damaged files, full disks, committed offsets."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from jepsen.planted.patching import replace_method
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.committed_offsets import CommittedOffsets
+from raftlog.partitions.multiraft import identity, opening
+from raftlog.partitions.multiraft.identity import JOURNAL, NodeDirectory, NodeIdentity
+from raftlog.partitions.multiraft.surroundings import Surroundings
+from raftlog.partitions.replica import Replica
+from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.repairing import Repair
+from raftlog.runtime.rpc import handshake
+from raftlog.runtime.rpc.handshake import Hello, KnownPeer
+from raftlog.storage.directory import internal
+from raftlog.storage.disk import Disk
+from raftlog.types import NodeId
+
+
+def wiped_disk_keeps_name() -> None:
+    """A process whose disk was wiped calls itself what it was called before: it votes at once, with an empty log."""
+    save, identify = NodeDirectory._save, identity._identify
+    known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
+
+    def save_and_remember(self: NodeDirectory, mine: NodeIdentity) -> None:
+        save(self, mine)
+        known[self.disk, mine.node_id] = mine
+
+    def identify_as_before(
+        disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], UUID]
+    ) -> NodeIdentity:
+        mine = identify(disk, path, node_id, cluster_id, draw_uuid)
+        before = known.get((disk, node_id))
+        if before is None or mine.boot_epoch > 1:
+            return mine
+        return before._replace(boot_epoch=before.boot_epoch + 1, has_journal=False)
+
+    replace_method(NodeDirectory, "_save", save_and_remember)
+    replace_method(identity, "_identify", identify_as_before)
+
+
+def damaged_journal_begins_anew() -> None:
+    """Over a damaged journal an empty one is begun, by the same member: it forgets its votes and what it promised."""
+
+    def begin_anew(directory: NodeDirectory, _why: str, _surroundings: Surroundings) -> None:
+        journals, mine = internal(directory.path, JOURNAL), str(directory.identity.disk_uuid)
+        directory.disk.rename(f"{journals}/{mine}", f"{journals}/{mine}-{directory.identity.boot_epoch}")
+        directory._save(directory.identity._replace(has_journal=False))
+
+    replace_method(opening, "_become_another", begin_anew)
+
+
+def accept_stale_disk() -> None:
+    """Nobody looks at what he remembers of a disk when its process comes back."""
+
+    def judge_nothing(_theirs: Hello, _known: KnownPeer) -> None:
+        return None
+
+    replace_method(handshake, "_judge_past", judge_nothing)
+
+
+def drop_what_does_not_fit() -> None:
+    """What a full disk did not take counts as written."""
+    write = GroupLog.write
+
+    def write_what_fits(self: GroupLog) -> bool:
+        if write(self):
+            return True
+        for segment in self.segments._dirty:
+            segment._unwritten.clear()
+            segment._written_position = segment.end_position
+        self._written = self.segments.last_index
+        self._end = self._end_of_files()
+        return self._written == self._last_index
+
+    replace_method(GroupLog, "write", write_what_fits)
+
+
+def lift_quarantine() -> None:
+    """A repair believes that all is well again, and does nothing."""
+
+    async def run(self: Repair) -> None:
+        group = self._group
+        group.damage = None
+        group.core.lift_quarantine()
+
+    replace_method(Repair, "run", run)
+
+
+def read_commits_without_quorum() -> None:
+    """Committed offsets are read where the partition is led, as far as that replica knows."""
+
+    async def current_here(self: CommittedOffsets, replica: Replica, deadline: Deadline) -> object:
+        return await self._fold(replica, deadline)
+
+    replace_method(CommittedOffsets, "_current", current_here)

@@ -1,0 +1,195 @@
+"""What befalls the disks of brokers: files that rot, that cannot be read, and disks that stand nearly still.
+
+    damage       a bit of a segment or of its index rows flips, or a page of it is zeroed; of group 0 as well
+    read error   a page of such a file cannot be read for a while, or until somebody writes it again
+    small file   a time index, the meta file of a directory, what a broker remembers of others; nothing is lost with it
+    stalled      every sync takes up to some seconds
+    journal      a bit of the journal flips while the process is down
+    wiped        the disk is replaced by an empty one
+    stale        the disk is put back to what it was two starts ago, or earlier
+
+Damage stays within the fault model (`harm`). The process may run meanwhile, or be started on it. Made more of by
+`faults`.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.harm import Damage, Harm
+from jepsen.simulation.brokers.machine import DATA_DIR
+from jepsen.simulation.file_damage import Wrongness, damage_file, damage_journal
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.machine_faults import FAULT_S, MachineFaults
+from jepsen.simulation.options import Fault
+from jepsen.simulation.timed_disk import Image, TimedDisk
+from raftlog.partitions.multiraft.remembered_peers import PEERS
+from raftlog.partitions.multiraft.sealed_file import read_sealed
+from raftlog.raft import ReplicaId
+from raftlog.runtime.group import Group
+from raftlog.storage.simulated_faults import PAGE_BYTES
+from raftlog.types import NodeId
+
+STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)
+DISPOSABLE: Final = (".timeindex", "/.raftlog/meta", "/.raftlog/peers")
+
+
+class Unreadable(NamedTuple):
+    """A page that the disk does not give."""
+
+    path: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read at {self.position}"
+
+    def is_in(self, disk: TimedDisk) -> bool:
+        return disk.exists(self.path) and disk.is_unreadable(self.path, self.position)
+
+
+class _OldCopy(NamedTuple):
+    """Of a disk, when it had been started so often."""
+
+    replica: ReplicaId
+    boot_epoch: int
+    image: Image
+
+
+class DiskFaults(MachineFaults[Machine]):
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster, random: Random) -> None:
+        super().__init__(cluster.loop, cluster.network, cluster.machines, random)
+        self.cluster = cluster
+        self.harm = Harm(cluster)
+        self.kinds |= {
+            Fault.DAMAGE: lambda: self._hurt_segment(self._rot),
+            Fault.READ_ERROR: lambda: self._hurt_segment(self._refuse),
+            Fault.SMALL_FILE: self._small_file,
+            Fault.STALLED_DISK: self._stall,
+            Fault.JOURNAL: self._journal,
+            Fault.WIPE: self._wipe,
+            Fault.STALE: self._stale,
+        }
+        self.copies: dict[NodeId, _OldCopy] = {}
+        """Of disks, to be put back once all others know better."""
+
+    def _hurt_segment(self, hurt: Callable[[Machine, Group], Wrongness | None]) -> None:
+        """Of one group of one broker, where it may be."""
+        machine = self.someone()
+        broker = machine.service
+        if broker is None:
+            return
+        groups = [
+            group for key, group in sorted(broker.node.driver.groups.items()) if self.harm.may_damage(machine, key)
+        ]
+        if not groups or machine.replica is None:
+            return
+        group = self.random.choice(groups)
+        wrong = hurt(machine, group)
+        if wrong is not None:
+            self.harm.damages.append(Damage(machine, machine.replica, group.key, wrong))
+            if self.random.random() < 0.5:
+                machine.crash()
+
+    def _rot(self, machine: Machine, group: Group) -> Wrongness | None:
+        return damage_file(machine.disk, lambda path: is_of_segments(group, path), self.random, machine.note)
+
+    def _refuse(self, machine: Machine, group: Group) -> Wrongness | None:
+        files = [
+            (path, content)
+            for path, content in machine.disk.snapshot().items()
+            if is_of_segments(group, path) and content
+        ]
+        if not files:
+            return None
+        path, content = self.random.choice(files)
+        position = self.random.randrange(len(content)) // PAGE_BYTES * PAGE_BYTES
+        machine.disk.fail_read(path, position)
+        machine.note(f"{path}: the page at {position} cannot be read")
+        self.later(FAULT_S, machine.disk.recover)
+        return Unreadable(path, position)
+
+    # whole disks
+
+    def _journal(self) -> None:
+        machine = self.someone()
+        replica = machine.replica
+        if replica is not None and self.harm.may_lose(machine):
+            machine.crash()
+            if damage_journal(machine.disk, replica.disk_uuid, self.random, machine.note):
+                machine.replica = None  # the next start says whether it was noticed
+
+    def _wipe(self) -> None:
+        machine = self.someone()
+        if self.harm.may_lose(machine):
+            machine.crash()
+            machine.wipe()
+            self.copies.pop(machine.node_id, None)
+            self.stays_down(machine)
+
+    def _stale(self) -> None:
+        """Keep a copy of somebody's disk; start it again, which makes the copy older; or put one back that all others
+        know to be old."""
+        for node_id, copy in self.copies.items():
+            machine = self.machines[node_id]
+            if machine.service is None:
+                continue
+            if not self._is_known_to_be_old(copy):
+                machine.crash()
+            elif self.harm.may_lose(machine):
+                self._put_back(machine, copy)
+            return
+        machine = self.someone()
+        if machine.service is not None and machine.replica is not None and machine.node_id not in self.copies:
+            boot_epoch = machine.service.node.identity.boot_epoch
+            machine.crash()
+            self.copies[machine.node_id] = _OldCopy(machine.replica, boot_epoch, machine.disk.image())
+            machine.note("somebody copies its disk")
+
+    def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
+        """Whether all others remember, durably, a start of this disk later than the first one of the copy would be."""
+        others = [machine for node_id, machine in self.machines.items() if node_id != copy.replica.node_id]
+        return all(_remembered_epoch(machine.disk, copy.replica) > copy.boot_epoch + 1 for machine in others)
+
+    def _put_back(self, machine: Machine, copy: "_OldCopy") -> None:
+        del self.copies[machine.node_id]
+        if machine.replica == copy.replica:
+            machine.crash()
+            machine.disk.put_back(copy.image)
+            machine.replica, machine.stale = None, copy.replica
+            machine.note("its disk is put back to an old copy")
+
+    # small ones
+
+    def _small_file(self) -> None:
+        """Not what the others remember, where a stale disk has to be known by it."""
+        machine = self.someone()
+        suffixes = DISPOSABLE[:2] if Fault.STALE in self.cluster.options.faults else DISPOSABLE
+        files = [
+            (path, content) for path, content in machine.disk.snapshot().items() if path.endswith(suffixes) and content
+        ]
+        if files:
+            path, content = self.random.choice(files)
+            position = self.random.randrange(len(content))
+            machine.disk.flip_bit(path, position, self.random.randrange(8))
+            machine.note(f"{path}: a bit flips at position {position}")
+            if machine.node.is_up and self.random.random() < 0.5:
+                machine.crash()
+
+    def _stall(self) -> None:
+        delay_ns = self.random.randint(*STALLED_NS)
+        self.slow_disks(lambda disk: disk.stall(delay_ns))
+
+
+def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
+    """The latest start of that disk which this one's file of peers knows; 0: none."""
+    fields = read_sealed(disk, f"{DATA_DIR}/.raftlog/{PEERS}", PEERS) or {"disks": []}
+    known = [entry for entry in fields["disks"] if entry[0] == str(replica.disk_uuid)]
+    return int(known[0][2]) if known else 0
+
+
+def is_of_segments(group: Group, path: str) -> bool:
+    """Whether a file stands in the group's directory itself, as those of its segments do."""
+    return path.rpartition("/")[0] == group.path

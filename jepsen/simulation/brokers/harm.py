@@ -1,0 +1,117 @@
+"""How much harm the replicas of each group carry, so that faults stay inside the fault model.
+
+    lost disks and damaged files of a group ≤ a minority of the voters, in every configuration that anybody goes by
+
+Crashes, losses of power, full and slow disks may befall everybody. A member is well when its machine runs on the very
+disk that the member names, and no damage to its files is open. A damage is over when the bytes are right again, or
+their file is gone, and the replica says that it is well, or when the disk is another one. Owned by the faults.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.file_damage import Wrongness
+from jepsen.simulation.node import Node
+from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.raft import Configuration, ReplicaId
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Index
+
+
+class Damage(NamedTuple):
+    """A replica whose file is not what was written, or cannot be read."""
+
+    machine: Machine
+    replica: ReplicaId
+    key: GroupKey
+    wrong: Wrongness
+
+    def __str__(self) -> str:
+        return f"{self.machine.name} {self.wrong}"
+
+    def is_over(self) -> bool:
+        if self.machine.replica != self.replica:
+            return self.machine.replica is not None
+        broker = self.machine.service
+        if self.wrong.is_in(self.machine.disk) or broker is None:
+            return False
+        group = broker.node.driver.groups.get(self.key)
+        return group is None or (
+            group.damage is None and not group.core.status().is_quarantined and group.core.voting_position is None
+        )
+
+
+class Harm:
+    """See the module."""
+
+    def __init__(self, cluster: BrokerCluster) -> None:
+        self.cluster = cluster
+        self.damages: list[Damage] = []
+        cluster.watch.is_damage_expected = self._is_expected
+
+    def open_damages(self) -> list[Damage]:
+        """Those that are not over."""
+        self.damages = [damage for damage in self.damages if not damage.is_over()]
+        return self.damages
+
+    def _is_expected(self, computer: Node, key: GroupKey) -> bool:
+        return any(damage.machine.node is computer and damage.key == key for damage in self.damages)
+
+    def may_damage(self, machine: Machine, key: GroupKey) -> bool:
+        """Whether files of this replica may be damaged."""
+        is_hurt = any(damage.machine is machine and damage.key == key for damage in self.open_damages())
+        return not is_hurt and machine.replica is not None and self._allows(machine, key)
+
+    def may_lose(self, machine: Machine) -> bool:
+        """Whether all that is on the machine's disk may be lost. Everybody has to be there to say what it has."""
+        is_known = len(self.cluster.serving()) == len(self.cluster.machines) and machine.replica is not None
+        return is_known and all(self._allows(machine, key) for key in self._keys())
+
+    def _keys(self) -> list[GroupKey]:
+        """Group 0, and the groups of the topics that there are."""
+        state, group_id = self._state(), self.cluster.controller_group_id()
+        names = [GroupName(topic.topic_id, number) for topic in state.topics for number in range(topic.partition_count)]
+        return sorted([name.group_id.bytes for name in names] + ([group_id.bytes] if group_id is not None else []))
+
+    def _state(self) -> ControllerState:
+        return max((broker.metadata.state for _, broker in self.cluster.serving()), key=lambda each: each.applied_index)
+
+    def _allows(self, machine: Machine, key: GroupKey) -> bool:
+        """Whether one more member of the group may be harmed, if this is one."""
+        return all(
+            self._fits(key, half, configuration.learners, machine)
+            for configuration in self._configurations(key)
+            if machine.replica in configuration.all_members()
+            for half in (configuration.voters, configuration.outgoing)
+            if half
+        )
+
+    def _configurations(self, key: GroupKey) -> Iterator[Configuration]:
+        """Those that living disks go by, and the one that the controller wants."""
+        for replica, configuration in self.cluster.watch.group(key).held_configurations().items():
+            if self._is_there(replica) and not self._has_left(replica, key):
+                yield configuration
+        state = self._state()
+        name = state.group(UUID(bytes=key))
+        if name is not None:
+            yield Configuration(Index(0), state.assignment(name).replicas)
+
+    def _has_left(self, replica: ReplicaId, key: GroupKey) -> bool:
+        """Whether it says that it has no replica of the group any more."""
+        broker = self.cluster.machines[replica.node_id].service
+        return broker is not None and key not in broker.node.driver.groups
+
+    def _is_there(self, replica: ReplicaId) -> bool:
+        machine = self.cluster.machines.get(replica.node_id)
+        return machine is not None and machine.replica == replica
+
+    def _fits(
+        self, key: GroupKey, voters: Sequence[ReplicaId], learners: Sequence[ReplicaId], one_more: Machine
+    ) -> bool:
+        """Learners count as well: they may become voters at any moment."""
+        members = dict.fromkeys((*voters, *learners))
+        hurt = [damage.replica for damage in self.open_damages() if damage.key == key]
+        harmed = sum(member == one_more.replica or member in hurt or not self._is_there(member) for member in members)
+        return harmed <= (len(voters) - 1) // 2

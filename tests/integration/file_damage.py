@@ -1,0 +1,90 @@
+"""Bytes of a broker's files that are not what it wrote: flipped, zeroed, cut off."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from raftlog.records import BatchHeader, split_batches
+from raftlog.testing import Cluster, ClusterNode
+from raftlog.testing.cluster import POLL_SECONDS
+
+WORDS_S = 20.0
+BLOCK = 4096
+
+
+class Stored(NamedTuple):
+    """A batch in a segment file."""
+
+    file: Path
+    position: int
+    size: int
+    header: BatchHeader
+
+
+def partition_path(node: ClusterNode, topic: str, partition: int = 0) -> Path:
+    return node.data_dir / topic / str(partition)
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def batches(directory: Path) -> list[Stored]:
+    """All batches of a partition, as they stand in the files now."""
+    found = []
+    for file in segments(directory):
+        position = 0
+        content = file.read_bytes()
+        for header, batch in split_batches(content):
+            found.append(Stored(file, position, len(batch), header))
+            position += len(batch)
+    return found
+
+
+def batch_at(directory: Path, offset: int) -> Stored:
+    """The batch that holds a record."""
+    return next(each for each in batches(directory) if each.header.base_offset <= offset < each.header.next_offset)
+
+
+def flip(file: Path, position: int, count: int = 1) -> None:
+    """Flip a bit in each of some bytes; counted from the end when `position` is negative."""
+    with file.open("r+b", buffering=0) as opened:
+        at = position if position >= 0 else opened.seek(0, os.SEEK_END) + position
+        before = os.pread(opened.fileno(), count, at)
+        assert len(before) == count, f"{file} has no {count} bytes at {at}"
+        os.pwrite(opened.fileno(), bytes(byte ^ 0x10 for byte in before), at)
+
+
+def wait_for_words(node: ClusterNode, *words: str, since: int = 0) -> str:
+    """Until the broker has logged a line with all of these; what it logged from `since` on."""
+    until = time.monotonic() + WORDS_S
+    while True:
+        said = node.log_text()[since:]
+        if any(all(word in line for word in words) for line in said.splitlines()):
+            return said
+        assert time.monotonic() < until, f"{node} does not say {words}: {said[-4000:]}"
+        time.sleep(POLL_SECONDS)
+
+
+def compare_stopped(cluster: Cluster) -> None:
+    """Stop all brokers: every file is sound, and the replicas of each partition are the same."""
+    for node in cluster.nodes.values():
+        node.stop()
+    directories = [str(node.data_dir) for node in cluster.nodes.values()]
+    command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--compare", *directories]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+
+
+def damage_journal(node: ClusterNode) -> Path:
+    """Flip a bit in every block that was written, but for the newest ones, which could pass for torn; the file."""
+    file = max((node.data_dir / ".raftlog" / "journal").rglob("*.journal"), key=lambda each: each.stat().st_mtime_ns)
+    content = file.read_bytes()
+    written = [at for at in range(0, len(content), BLOCK) if any(content[at : at + BLOCK])]
+    assert len(written) > 10, f"{file} holds {len(written)} blocks"
+    for at in written[1:-5]:
+        flip(file, at + 100)
+    return file

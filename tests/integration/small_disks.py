@@ -1,0 +1,82 @@
+"""File systems of their own for brokers: ext4 images of a few dozen MiB, mounted where a node keeps its data."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from raftlog.testing import Cluster
+
+MIB = 1 << 20
+
+
+class SmallDisk:
+    """One that is mounted. What fills it is a file outside of the broker's directory."""
+
+    def __init__(self, mount: Path) -> None:
+        self.data_dir = mount / "data"
+        self._mount = mount
+        self._ballast = mount / "ballast"
+
+    @property
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self._mount).free
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Leave so much, or less than a block."""
+        with open(self._ballast, "ab") as ballast:
+            while (grow := self.free_bytes - leave_bytes) > 0:
+                size = ballast.seek(0, os.SEEK_END)
+                try:
+                    os.posix_fallocate(ballast.fileno(), size, grow)
+                except OSError:  # the file system needs some of it for itself
+                    if grow <= 4096:
+                        return
+                    os.posix_fallocate(ballast.fileno(), size, grow // 2)
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@contextmanager
+def small_disk(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
+    """Skips the test where nothing can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("mkfs.ext4 is not installed (e2fsprogs)")
+    image = mount.with_name(f"{mount.name}.image")
+    with open(image, "wb") as file:
+        file.truncate(size_bytes)
+    # Without reserved blocks: a broker that runs as root could use them, and would never meet a full disk.
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, timeout=30)
+    mount.mkdir(parents=True)
+    command = ["mount", "-o", "loop", str(image), str(mount)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        image.unlink()
+        pytest.skip(f"a loop mount is not allowed here: {done.stderr.strip()}")
+    try:
+        yield SmallDisk(mount)
+    finally:
+        subprocess.run(["umount", "--lazy", str(mount)], check=True, timeout=30)
+        image.unlink()
+
+
+@contextmanager
+def cluster_on_small_disks(
+    directory: Path, size_bytes: int, *flags: str, nodes: Collection[int] = (1, 2, 3)
+) -> Iterator[tuple[Cluster, dict[int, SmallDisk]]]:
+    """Three brokers, `nodes` of them each on a small disk of its own."""
+    with ExitStack() as stack:
+        disks = {number: stack.enter_context(small_disk(directory / f"mount-{number}", size_bytes)) for number in nodes}
+        for number, disk in disks.items():
+            (directory / "cluster").mkdir(exist_ok=True)
+            (directory / "cluster" / str(number)).symlink_to(disk.data_dir)
+            disk.data_dir.mkdir()
+        yield stack.enter_context(Cluster(3, data_dir=directory / "cluster", serve_flags=flags)), disks

@@ -1,0 +1,140 @@
+"""File systems without room, one or most of them: what cannot be stored is refused at once, everything else goes on.
+When there is room again all goes on by itself. (F18)"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from raftlog.testing import BrokerNotReady, Cluster
+from raftlog.testing.cluster import POLL_SECONDS
+from raftlog.testing.http import ask
+from raftlog.testing.process import READY_SECONDS_MAX
+from tests.integration.cluster_load import Load, check, create_topic, delete_topic, readable
+from tests.integration.small_disks import MIB, SmallDisk, cluster_on_small_disks
+
+ENOUGH = 50
+MIN_FREE_BYTES = 16 * MIB
+PROMPT_S = 1.0
+
+Place = tuple[Cluster, dict[int, SmallDisk]]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    directory = tmp_path_factory.mktemp("disks")
+    with cluster_on_small_disks(
+        directory, 160 * MIB, "--storage-min-free-bytes", str(MIN_FREE_BYTES), "--retention-interval-s", "0.5"
+    ) as place:
+        yield place
+
+
+@pytest.fixture
+def place(shared: Place) -> Iterator[Place]:
+    cluster, disks = shared
+    cluster.wait_healthy()
+    yield shared
+    for disk in disks.values():
+        disk.free()
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_one_disk_is_full(place: Place, leads: bool) -> None:
+    """Nobody notices but operators: whoever has room leads, and no write fails."""
+    cluster, disks = place
+    topic = f"one-{leads}"
+    create_topic(cluster.addresses[0], topic)
+    leader = cluster.leader(topic)
+    node = leader if leads else next(number for number in cluster.nodes if number != leader)
+    with Load(cluster, topic) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        disks[node].fill()
+        cluster.wait_unhealthy(f"node {node}: the disk has no room for records")
+        assert cluster.leader(topic, other_than=[node]) != node
+        ledger.wait_for_more(2 * ENOUGH)
+        disks[node].free()
+        ledger.wait_for_more(ENOUGH)
+    assert not ledger.unknown
+    cluster.wait_healthy()
+    check(cluster, ledger)
+
+
+def test_most_disks_are_full(place: Place) -> None:
+    """Writes fail at once and for certain; reads, retention and deletions go on; giving room back is enough."""
+    cluster, disks = place
+    for topic in ("most", "doomed"):
+        create_topic(cluster.addresses[0], topic)
+    create_topic(cluster.addresses[0], "trimmed", segment_bytes=MIB, retention_bytes=-1)
+    for _ in range(5):
+        produce(cluster, 1, "trimmed", MIB // 2)
+    with Load(cluster, "most") as ledger:
+        ledger.wait_for_more(ENOUGH)
+        full = sorted(disks)[:2]
+        for number in full:
+            disks[number].fill(MIN_FREE_BYTES * 3 // 4)
+        for number in full:
+            cluster.wait_unhealthy(f"node {number}: the disk has no room for records")
+        for number in cluster.nodes:
+            status, answer, took_s = produce(cluster, number, "doomed")
+            assert (status, answer["outcome"]) == (507, "failed"), answer
+            assert took_s < PROMPT_S
+        assert len(readable(cluster.addresses[0], "most", ENOUGH)) == ENOUGH
+        set_retention(cluster, "trimmed", MIB)
+        wait_until(lambda: begin_of(cluster, "trimmed") > 0)
+        delete_topic(cluster.addresses[2], "doomed")
+        assert all(node.is_running for node in cluster.nodes.values())
+        for disk in disks.values():
+            disk.free()
+        ledger.wait_for_more(ENOUGH)
+    cluster.wait_healthy()
+    check(cluster, ledger)
+
+
+def test_a_broker_stops_and_starts_on_a_full_disk(place: Place) -> None:
+    """With some room for itself it serves what it has. With none at all it says what it needs, and waits for nobody."""
+    cluster, disks = place
+    create_topic(cluster.addresses[0], "again")
+    node = cluster.nodes[1]
+    with Load(cluster, "again", writers=1) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        disks[1].fill(MIB)
+        cluster.wait_unhealthy("node 1: the disk has no room for records")
+        node.kill()
+        node.start()
+        node.kill()
+        disks[1].fill()
+        with pytest.raises(BrokerNotReady, match=r"the disk is full.*free some space"):
+            node.start()
+        disks[1].free()
+        node.start()
+        ledger.wait_for_more(ENOUGH)
+    cluster.wait_healthy()
+    check(cluster, ledger)
+
+
+def produce(cluster: Cluster, node: int, topic: str, size: int = 1) -> tuple[int, dict[str, object], float]:
+    """Status and body of one write with plenty of time, and how long it took."""
+    begin = time.monotonic()
+    body = {"records": [{"partition": 0, "value": "0" * size}]}
+    status, answer = ask(cluster.nodes[node].http, f"/topics/{topic}?timeout=8000", method="POST", body=body)
+    return status, answer, time.monotonic() - begin
+
+
+def set_retention(cluster: Cluster, topic: str, size: int) -> None:
+    change = {"data": [{"name": "retention.bytes", "value": str(size)}]}
+    path = f"/v3/clusters/-/topics/{topic}/configs:alter"
+    status, answer = ask(cluster.addresses[0], path, method="POST", body=change)
+    assert status == 204, answer
+
+
+def begin_of(cluster: Cluster, topic: str) -> int:
+    status, answer = ask(cluster.addresses[0], f"/topics/{topic}/partitions/0/offsets")
+    assert status == 200, answer
+    return int(answer["beginning_offset"])
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + READY_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < until, "it does not come to be"
+        time.sleep(POLL_SECONDS)

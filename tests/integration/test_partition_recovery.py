@@ -1,0 +1,148 @@
+"""`raftlog partition recover` on real brokers: partitions that no majority can lead, and what is left of them."""
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from raftlog.testing import Cluster, ClusterNode
+from raftlog.testing.http import ask
+from tests.integration.cluster_load import Ledger, Load, check, create_topic, stored
+from tests.integration.file_damage import batch_at, compare_stopped, flip, partition_path, wait_for_words
+
+ENOUGH = 50
+SCRUB = ("--scrub-interval-days", "0.00001")
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    with Cluster(3, serve_flags=SCRUB) as cluster:
+        yield cluster
+        compare_stopped(cluster)
+
+
+def recover(cluster: Cluster, topic: str, *flags: str, expect: int, partition: int = 0) -> tuple[dict[str, Any], str]:
+    """What the command printed, and its last word."""
+    place = f"{topic}/{partition}"
+    command = [sys.executable, "-m", "raftlog.cli", "partition", "recover", place, "--json", *flags]
+    done = subprocess.run(
+        [*command, "--bootstrap", cluster.bootstrap], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == expect, f"{done.stdout}{done.stderr}"
+    return json.loads(done.stdout), done.stderr
+
+
+def written(cluster: Cluster, topic: str, copies: int) -> Ledger:
+    create_topic(cluster.addresses[0], topic, copies=copies)
+    with Load(cluster, topic) as ledger:
+        ledger.wait_for_more(2 * ENOUGH)
+    cluster.wait_healthy()
+    return ledger
+
+
+def holders(cluster: Cluster, topic: str) -> list[ClusterNode]:
+    return [node for node in cluster.nodes.values() if partition_path(node, topic).is_dir()]
+
+
+def damage_everywhere(cluster: Cluster, topic: str, offset: int) -> None:
+    """The same record is bad on every replica, and each of them knows it."""
+    begins = {node.node_id: len(node.log_text()) for node in cluster.nodes.values()}
+    for node in holders(cluster, topic):
+        batch = batch_at(partition_path(node, topic), offset)
+        flip(batch.file, batch.position + batch.size - 3)
+    for node in holders(cluster, topic):
+        wait_for_words(node, "no other replica has it yet", topic, since=begins[node.node_id])
+
+
+def metric(node: ClusterNode, name: str) -> float:
+    with urllib.request.urlopen(f"http://{node.http}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.startswith(f"{name} ")))
+
+
+def refused(cluster: Cluster, topic: str) -> dict[str, Any]:
+    path = f"/topics/{topic}/partitions/0?timeout=1000"
+    status, answer = ask(cluster.addresses[0], path, method="POST", body={"records": [{"value": "x"}]}, timeout_s=20)
+    row: dict[str, Any] = answer if status != 200 else answer["offsets"][0]
+    return row
+
+
+def offsets_of(node: ClusterNode, topic: str, end: int) -> list[int]:
+    """All offsets below `end` that can be read."""
+    found: list[int] = []
+    while not found or found[-1] < end - 1:
+        offset = found[-1] + 1 if found else 0
+        records = node.get(f"/topics/{topic}/partitions/0/records?offset={offset}&timeout=5000")
+        found += [record["offset"] for record in records]
+    return found
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_damaged_in_every_replica(cluster: Cluster, topic: str, copies: int) -> None:
+    """Sound records stay readable; after the recovery one record is gone, and all else is as it was."""
+    ledger = written(cluster, topic, copies)
+    before = stored(cluster.addresses[0], topic)
+    damage_everywhere(cluster, topic, ENOUGH)
+    assert (row := refused(cluster, topic))["error_code"] == 50303, row
+    assert row["outcome"] == "failed"
+    assert f"raftlog partition recover {topic}/0" in str(row)
+    assert all(node.get("/v1/status/ready") == {"status": "ready"} for node in cluster.nodes.values())
+    for node in holders(cluster, topic):
+        assert metric(node, "raftlog_partitions_quarantined") == 1
+        described = node.get(f"/v1/partitions/kafka/{topic}/0")["replicas"]
+        said = {replica["node_id"]: replica["problem"] for replica in described}[node.node_id]
+        assert f"offset {ENOUGH}: the CRC does not match; it is being repaired (tried again: no other replica" in said
+    cluster.wait_unhealthy(f"offset {ENOUGH}: the CRC does not match; it is being repaired")
+    holder = holders(cluster, topic)[0]
+    assert holder.get(f"/topics/{topic}/partitions/0/records?offset={ENOUGH + 1}&timeout=2000&max_bytes=1")
+    found, said = recover(cluster, topic, expect=1)
+    assert found["loss"] == [f"offsets {ENOUGH} to {ENOUGH}"]
+    assert not found["done"]
+    assert "--accept-loss" in said
+    found, _ = recover(cluster, topic, "--accept-loss", expect=0)
+    assert found["lost_offsets"] == [[ENOUGH, ENOUGH + 1]]
+    assert len(found["kept_in"]) == copies
+    with Load(cluster, topic, ledger=ledger):
+        ledger.wait_for_more(ENOUGH)
+    cluster.wait_healthy()
+    end = max(offset for _, offset in ledger.acknowledged) + 1
+    for node in cluster.nodes.values():
+        assert offsets_of(node, topic, end) == [offset for offset in range(end) if offset != ENOUGH]
+    records = cluster.nodes[1].get(f"/topics/{topic}/partitions/0/records?offset={ENOUGH + 1}&timeout=2000&max_bytes=1")
+    assert records[0]["value"] == before[ENOUGH + 1]
+    assert "there is nothing to recover" in recover(cluster, topic, "--accept-loss", expect=1)[1]
+
+
+def test_a_majority_of_disks_is_gone(cluster: Cluster, topic: str) -> None:
+    """Refused while the lost disk could come back; afterwards the one that is left goes on, and becomes two again."""
+    ledger = written(cluster, topic, 2)
+    lost = cluster.nodes[cluster.leader(topic)]
+    single = f"{topic}-single"
+    create_topic(cluster.addresses[0], single, partitions=3, copies=1)
+    cluster.wait_healthy()
+    number = next(number for number in range(3) if partition_path(lost, single, number).is_dir())
+    lost.kill()
+    assert f"node {lost.node_id} does not answer" in recover(cluster, topic, "--accept-loss", expect=1)[1]
+    shutil.rmtree(lost.data_dir)
+    lost.start()
+    cluster.wait_unhealthy(f"raftlog partition recover {topic}/0")
+    found, _ = recover(cluster, topic, expect=1)
+    assert [each["node_id"] for each in found["replaced_disks"]] == [lost.node_id]
+    assert "nobody who is left knows them" in found["loss"][0]
+    found, _ = recover(cluster, topic, "--accept-loss", expect=0)
+    assert found["lost_offsets"] == []
+    with Load(cluster, topic, ledger=ledger):
+        ledger.wait_for_more(ENOUGH)
+    check(cluster, ledger)
+    found, _ = recover(cluster, single, expect=1, partition=number)
+    assert found["loss"] == ["everything: all disks that held it are gone, and its offsets begin at 0 again"]
+    recover(cluster, single, "--accept-loss", expect=0, partition=number)
+    cluster.wait_healthy()
+    path = f"/topics/{single}/partitions/{number}"
+    status, answer = ask(cluster.addresses[0], path, method="POST", body={"records": [{"value": "again"}]})
+    assert (status, answer["offsets"][0]["offset"]) == (200, 0)

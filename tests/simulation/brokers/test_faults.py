@@ -1,0 +1,175 @@
+"""What only brokers suffer does what it says to a running cluster, which gets over it; harm stays within the model."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.convergence import Convergence
+from jepsen.simulation.brokers.draining import Drain
+from jepsen.simulation.brokers.nemesis import Nemesis
+from jepsen.simulation.brokers.options import BrokerOptions, draw
+from jepsen.simulation.brokers.workload import Workload
+from jepsen.simulation.links import MILLISECOND_NS, LinkConditions
+from jepsen.simulation.options import Fault
+from raftlog.types import NodeId
+
+FILES = {
+    Fault.DAMAGE: ("a bit flips", "is zeroed"),
+    Fault.READ_ERROR: ("cannot be read",),
+    Fault.SMALL_FILE: ("a bit flips",),
+    Fault.STALLED_DISK: ("its disk gets slow",),
+}
+
+
+def calm() -> BrokerOptions:
+    """Three brokers and one topic that stays; segments are short, and much is written."""
+    return replace(
+        draw(1),
+        seeds=3,
+        joiners=0,
+        rough_start=0.0,
+        topics=1,
+        partitions_max=1,
+        topic_life_s=1e6,
+        factors=(3,),
+        link=LinkConditions(),
+        disk_delays_ns=(2 * MILLISECOND_NS,) * 5,
+        drift_ppm=0,
+        segment_bytes=4096,
+        retention_bytes=12 * 1024,
+        scrub_s=5.0,
+        sleep_after_ticks=0,
+        producers=1,
+        readers=1,
+        committers=1,
+        pause_ms=150,
+        value_bytes=900,
+        answer_loss=0.0,
+        faults=(),
+    )
+
+
+class World:
+    """A cluster that has been at work for a while."""
+
+    def __init__(self) -> None:
+        self.cluster = BrokerCluster(calm())
+        self.workload = Workload(self.cluster)
+        self.nemesis = Nemesis(self.cluster, self.cluster.random("nemesis"))
+        self.cluster.start()
+        self.nemesis.start()
+        self.workload.start()
+        self.cluster.loop.run_for(8)
+
+    def timeline(self) -> str:
+        return self.cluster.loop.trace.timeline()
+
+    def inflict(self, fault: Fault, times: int) -> str:
+        """What is to be read of it."""
+        before = self.timeline()
+        for _ in range(times):
+            self.nemesis.faults.inflict(fault)
+            self.cluster.loop.run_for(2)
+        return self.timeline().removeprefix(before)
+
+    def converge(self) -> None:
+        Convergence(self.cluster, self.workload, self.nemesis).demand()
+
+    def machine(self, number: int) -> Machine:
+        return self.cluster.machines[NodeId(number)]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.cluster.close()
+
+
+def test_files_that_rot_or_cannot_be_read_are_repaired(world: World) -> None:
+    for fault, texts in FILES.items():
+        seen = world.inflict(fault, 2)
+        assert any(text in seen for text in texts), fault
+    world.converge()
+
+
+def test_a_damaged_journal_makes_another_disk(world: World) -> None:
+    before = {machine.replica for machine in world.cluster.machines.values()}
+    while {machine.replica for machine in world.cluster.machines.values()} == before:
+        world.inflict(Fault.JOURNAL, 1)  # a bit that does not matter is none
+    world.converge()
+
+
+def test_a_wiped_disk_comes_back_as_another_one(world: World) -> None:
+    machine = world.machine(2)
+    before = machine.replica
+    assert world.nemesis.faults.harm.may_lose(machine)
+    machine.crash()
+    machine.wipe()
+    assert machine.replica is None
+    assert not any(world.nemesis.faults.harm.may_lose(world.machine(number)) for number in (1, 3))
+    world.converge()
+    assert machine.replica not in (None, before)
+    assert world.nemesis.faults.harm.may_lose(world.machine(1))
+
+
+def test_an_old_copy_of_a_disk_takes_no_part_and_becomes_another_one(world: World) -> None:
+    world.inflict(Fault.STALE, 1)
+    (number,) = world.nemesis.faults.copies
+    machine = world.machine(number)
+    before = machine.replica
+    for _ in range(2):
+        world.cluster.loop.run_for(2)
+        machine.crash()
+    world.cluster.loop.run_for(3)
+    assert "its disk is put back" in world.inflict(Fault.STALE, 1)
+    world.converge()
+    assert machine.replica not in (None, before)
+
+
+def test_whoever_was_away_for_long_gets_the_log_though_its_leader_dies(world: World) -> None:
+    world.nemesis.faults.inflict(Fault.AMBUSH)
+    while "an ambush" not in world.timeline():
+        assert "it is away for long" in world.inflict(Fault.ABSENCE, 1)
+        world.cluster.loop.run_for(16)
+    world.converge()
+
+
+def test_replicas_move_while_all_that_goes_on(world: World) -> None:
+    assert "shall have" in world.inflict(Fault.MEMBERS, 4)
+    world.converge()
+
+
+def test_files_are_compared_once_a_new_leader_s_first_entry_is_everywhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, drain_all = world.cluster, Drain.read_all
+
+    def read_all(drain: Drain) -> None:
+        """Before it ends, somebody else leads the partition, and has not told all others of its first entry."""
+        drain_all(drain)
+        (key,) = drain.partitions
+        before = cluster.leader(key)
+        assert before is not None
+        machine, group = before
+        target = next(each for each in group.core.configuration.voters if each != machine.replica)
+        machine.call(lambda _: group.transfer_leadership(target))
+        assert cluster.loop.run_until(lambda: cluster.leader(key) not in (None, before), within_s=5)
+        assert len({each.core.last_id for _, each in cluster.replicas(key)}) > 1
+
+    monkeypatch.setattr(Drain, "read_all", read_all)
+    world.converge()
+
+
+def test_one_replica_of_a_group_is_damaged_at_a_time(world: World) -> None:
+    harm = world.nemesis.faults.harm
+    while not harm.damages:
+        world.nemesis.faults.inflict(Fault.DAMAGE)
+    (damage,) = harm.damages
+    others = [machine for machine in world.cluster.machines.values() if machine is not damage.machine]
+    assert not any(harm.may_damage(machine, damage.key) for machine in others)
+    assert not any(harm.may_lose(machine) for machine in others)
+    world.converge()
+    assert not harm.open_damages()
