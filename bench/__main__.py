@@ -39,6 +39,11 @@ _TABLE_WIDTH = 150
     help="Where the logs are written. [default: a temporary directory below bench/results]",
 )
 @click.option(
+    "--mib",
+    type=click.IntRange(1, 1 << 20),
+    help="Data for measures that work on a lot of it, in place of what each usually takes; less is quicker.",
+)
+@click.option(
     "--compare",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -51,6 +56,7 @@ def main(
     lists: bool,
     as_json: bool,
     data_dir: Path | None,
+    mib: int | None,
     compare: tuple[Path, ...],
 ) -> None:
     """Measure raftlog on this machine: every measure several times, the median beside what is required."""
@@ -67,7 +73,7 @@ def main(
     elif len(earlier) == 2:
         print_comparison(console, *earlier)
     else:
-        sys.exit(_measure(console, measures, runs, data_dir, as_json, earlier))
+        sys.exit(_measure(console, measures, runs, data_dir, mib, as_json, earlier))
 
 
 def _print_list(console: Console, measures: list[Measure]) -> None:
@@ -79,11 +85,17 @@ def _print_list(console: Console, measures: list[Measure]) -> None:
 
 
 def _measure(
-    console: Console, measures: list[Measure], runs: int, data_dir: Path | None, as_json: bool, earlier: list[Report]
+    console: Console,
+    measures: list[Measure],
+    runs: int,
+    data_dir: Path | None,
+    mib: int | None,
+    as_json: bool,
+    earlier: list[Report],
 ) -> int:
     signal.signal(signal.SIGTERM, _end)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    with _workspace(data_dir) as workspace:
+    with _workspace(data_dir, mib) as workspace:
         machine = probes.machine(workspace.root)
         commit = probes.commit()
         outcomes = _run(measures, runs, workspace)
@@ -124,14 +136,14 @@ def _said_of(outcome: Outcome) -> str:
 
 
 @contextmanager
-def _workspace(data_dir: Path | None) -> Iterator[Workspace]:
+def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
     """The given directory, which stays, or a temporary one on the file system of the current directory."""
     if data_dir is not None:
         data_dir.mkdir(parents=True, exist_ok=True)
-        yield Workspace(data_dir.resolve())
+        yield Workspace(data_dir.resolve(), mib)
         return
     with TemporaryDirectory(prefix="data-", dir=RESULTS) as directory:
-        yield Workspace(Path(directory).resolve())
+        yield Workspace(Path(directory).resolve(), mib)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,8 @@
 """All measures, in the order in which they run."""
 
 from bench import (
+    artemis,
+    catch_up,
     cluster_http,
     cluster_life,
     facade,
@@ -12,9 +14,13 @@ from bench import (
     journal,
     library_append,
     library_read,
+    ndjson_ingest,
+    peers,
     raft_core,
     reopen,
+    repair,
     replication,
+    slow_disk,
 )
 from bench.measure import Measure
 
@@ -29,10 +35,16 @@ MEASURES: tuple[Measure, ...] = (
     *facade.MEASURES,
     *cluster_http.MEASURES,
     *cluster_life.MEASURES,
+    *artemis.MEASURES,
+    *slow_disk.MEASURES,
+    *catch_up.MEASURES,
+    *repair.MEASURES,
+    *ndjson_ingest.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,
     *http_fetch.MEASURES,
     *footprint.MEASURES,
+    *peers.MEASURES,
 )
 
 

@@ -56,7 +56,7 @@ def port_of(cluster: Cluster, node: int) -> int:
     return int(cluster.nodes[node].http.rpartition(":")[2])
 
 
-def _restarted(cluster: Cluster) -> None:
+def restarted(cluster: Cluster) -> None:
     """Kill all brokers at once, and start them again."""
     for node in cluster.nodes.values():
         node.kill()
@@ -71,10 +71,10 @@ def run_offered(workspace: Workspace) -> Values:
     with workspace.directory() as directory, cluster_of_three(directory) as cluster:
         create_topic(cluster)
         port = port_of(cluster, cluster.leader(TOPIC))
-        cpu_before = _cpu(cluster)
-        done = run_in_child(offer, ports=[port], path=PATH, per_s=OFFERED_PER_S, seconds=OFFERED_S)
-        cpu_s = _cpu(cluster) - cpu_before
-        _restarted(cluster)
+        cpu_before = cpu_of(cluster)
+        done = run_in_child(offer, ports=[port], topic=TOPIC, per_s=OFFERED_PER_S, seconds=OFFERED_S)
+        cpu_s = cpu_of(cluster) - cpu_before
+        restarted(cluster)
         stored = require_read_back(port, TOPIC, done["succeeded"], done["sent"])
     return {
         "succeeded_percent": done["succeeded"] / done["offered"] * 100,
@@ -84,7 +84,8 @@ def run_offered(workspace: Workspace) -> Values:
     }
 
 
-def _cpu(cluster: Cluster) -> float:
+def cpu_of(cluster: Cluster) -> float:
+    """CPU seconds of all brokers so far."""
     return sum(probes.cpu_seconds(node.pid) for node in cluster.nodes.values())
 
 
@@ -105,13 +106,13 @@ def run_closed(workspace: Workspace) -> Values:
         create_topic(cluster)
         leader = port_of(cluster, cluster.leader(TOPIC))
         ports = [port_of(cluster, node) for node in cluster.nodes]
-        cpu_0 = _cpu(cluster)
+        cpu_0 = cpu_of(cluster)
         to_leader = load.run_wrk("produce.lua", f"http://{HOST}:{leader}", PATH, "1")
-        cpu_1 = _cpu(cluster)
+        cpu_1 = cpu_of(cluster)
         to_any = _wrk_at_all(ports)
-        cpu_2 = _cpu(cluster)
+        cpu_2 = cpu_of(cluster)
         acknowledged = to_leader.requests + sum(each.requests for each in to_any)
-        _restarted(cluster)
+        restarted(cluster)
         stored = require_read_back(leader, TOPIC, acknowledged, acknowledged + 2 * CONNECTIONS)
     any_requests = sum(each.requests for each in to_any)
     return {

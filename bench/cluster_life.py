@@ -32,7 +32,7 @@ _GAP_S_MAX = 60.0
 _SETTLED_S_MAX = 120.0
 _ASLEEP_S = 5.0
 """Groups sleep about a second after their last work; the rest is for a busy machine."""
-_WRITERS = 8
+WRITERS = 8
 _ANSWER_S_MAX = 15.0
 _JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 _POLL_S = 0.01
@@ -49,7 +49,7 @@ class Clients:
         self._sent = 0
         self.acks: list[float] = []
         """When each success was known."""
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(_WRITERS)]
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
         for thread in self._threads:
             thread.start()
 
@@ -131,7 +131,7 @@ def run_kills(workspace: Workspace) -> Values:
 
 def _write_everywhere(ports: list[int], first_number: int) -> float:
     """One record to each partition, sent again until it is acknowledged; when the last one was."""
-    shares = [range(start, PARTITIONS, _WRITERS) for start in range(_WRITERS)]
+    shares = [range(start, PARTITIONS, WRITERS) for start in range(WRITERS)]
 
     def write(turn: int) -> float:
         left = dict.fromkeys(shares[turn], "")
@@ -146,8 +146,8 @@ def _write_everywhere(ports: list[int], first_number: int) -> float:
         )
         return time.monotonic()
 
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        return max(pool.map(write, range(_WRITERS)))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        return max(pool.map(write, range(WRITERS)))
 
 
 def run_partitions(workspace: Workspace) -> Values:
@@ -263,7 +263,7 @@ MEASURES = (
     Measure(
         "cluster-failover",
         "three brokers over HTTP: SIGKILL of the leader under load",
-        f"{_WRITERS} clients write single records, each through one of the three brokers, and through the next one "
+        f"{WRITERS} clients write single records, each through one of the three brokers, and through the next one "
         f"when theirs fails. The partition's leader is killed, {KILLS} times; counted is the longest time without a "
         "successful write around each kill. The broker is started again. At the end every acknowledged record has to "
         "be read back.",

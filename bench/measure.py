@@ -61,8 +61,15 @@ class Measure:
 class Workspace:
     """A directory in which measures make theirs; each is removed when its block ends."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, bulk_mib: int | None = None) -> None:
         self.root = root
+        self._bulk_mib = bulk_mib
+        self.say: Callable[[str], None] = lambda stage: None
+        """Told what a measure is at, while it runs."""
+
+    def bulk_mib(self, usual: int) -> int:
+        """How much data to work on, in MiB: what a measure usually takes, unless the caller said otherwise."""
+        return usual if self._bulk_mib is None else self._bulk_mib
 
     @contextmanager
     def directory(self) -> Iterator[Path]:

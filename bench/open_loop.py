@@ -1,99 +1,46 @@
-"""A client that offers writes at a fixed rate over HTTP, whatever becomes of them: an open loop, in a child.
+"""Writes offered at a fixed rate over HTTP, whatever becomes of them: `raftlog.loadgen`, with every latency kept.
 
     latency = end of the answer − the moment at which the write was due
 
 so a broker that stands still is charged for everything that it kept waiting, also for what could not even be sent.
-One thread and plain sockets: the client costs the brokers on the same machine as little as it can. `select` sleeps to
-the microsecond, which the pollers of the event loops do not.
 """
 
-import json
-import select
-import socket
-import time
-from collections import deque
-from contextlib import ExitStack
-
-from bench.measure import require
 from bench.samples import VALUE_BYTES, percentile
 from bench.service import HOST
+from raftlog.loadgen import LoadPlan, Mix, Mode, Place, Run, SocketWire, Targeting, Work
 
 CONNECTIONS = 48
-_DRAIN_S_MAX = 10.0
-_READ_BYTES = 1 << 16
-_DIGITS = 12
+_ANSWER_S_MAX = 10.0
 
 
-class _Connection:
-    """One connection, with one request in flight at most."""
+def offer(
+    ports: list[int], topic: str, per_s: int, seconds: float, with_samples: bool = False
+) -> dict[str, float | list[tuple[float, float]]]:
+    """Offer single records of 100 bytes, all different, to partition 0 of a topic, in turn to these brokers.
 
-    def __init__(self, port: int, path: str) -> None:
-        self.socket = socket.create_connection((HOST, port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/vnd.kafka.json.v2+json\r\n"
-        )
-        self._answer = b""
-        self.due = 0.0
-
-    def send(self, body: str, due: float) -> None:
-        self.due, self._answer = due, b""
-        self.socket.sendall(f"{self._head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-
-    def receive(self) -> bytes | None:
-        """The body of an answer of status 200, empty for another status, None while more is to come."""
-        part = self.socket.recv(_READ_BYTES)
-        require(bool(part), "the broker closed a connection")
-        self._answer += part
-        head, found, body = self._answer.partition(b"\r\n\r\n")
-        if not found:
-            return None
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        if len(body) < length:
-            return None
-        return body if head.startswith(b"HTTP/1.1 200") else b""
-
-
-def offer(ports: list[int], path: str, per_s: int, seconds: float) -> dict[str, float]:
-    """Offer single records of 100 bytes, all different, in turn to these brokers."""
-    with ExitStack() as stack:
-        connections = [_Connection(ports[number % len(ports)], path) for number in range(CONNECTIONS)]
-        for connection in connections:
-            stack.enter_context(connection.socket)
-        return _offer(connections, per_s, seconds)
-
-
-def _offer(connections: list[_Connection], per_s: int, seconds: float) -> dict[str, float]:
-    free = deque(connections)
-    busy: dict[socket.socket, _Connection] = {}
-    filler = "x" * (VALUE_BYTES - _DIGITS)
-    total, sent, succeeded = int(per_s * seconds), 0, 0
-    latencies: list[float] = []
-    begin = time.perf_counter() + 0.1
-    until = begin + seconds + _DRAIN_S_MAX
-    while (sent < total or busy) and time.perf_counter() < until:
-        due = begin + sent / per_s
-        while sent < total and free and due <= time.perf_counter():
-            connection = free.popleft()
-            connection.send(f'{{"records":[{{"value":"{filler}{sent:0{_DIGITS}d}"}}]}}', due)
-            busy[connection.socket] = connection
-            sent += 1
-            due = begin + sent / per_s
-        wait = until if sent == total or not free else due
-        for ready in select.select(busy, (), (), max(0.0, wait - time.perf_counter()))[0]:
-            connection = busy[ready]
-            body = connection.receive()
-            if body is None:
-                continue
-            latencies.append(time.perf_counter() - connection.due)
-            succeeded += bool(body) and json.loads(body)["offsets"][0]["offset"] is not None
-            del busy[ready]
-            free.append(connection)
-    latencies.sort()
+    Latencies are those of what succeeded. `samples` are, if wanted, for each of them when it was due
+    (`time.perf_counter`) and its latency, in seconds.
+    """
+    plan = LoadPlan(
+        mode=Mode.OPEN,
+        targeting=Targeting.ANY,
+        mix=Mix.parse("send"),
+        rate=per_s,
+        seconds=seconds,
+        clients=1,
+        in_flight=CONNECTIONS,
+        value_bytes=VALUE_BYTES,
+    )
+    place = Place([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0})
+    samples: list[tuple[float, float]] = []
+    with SocketWire(_ANSWER_S_MAX) as wire:
+        result = Run(plan, wire, Work(plan, place), on_success=lambda due, at: samples.append((due, at - due))).run()
+    latencies = sorted(latency for _, latency in samples)
     return {
-        "offered": total,
-        "sent": sent,
-        "succeeded": succeeded,
+        **({"samples": samples} if with_samples else {}),
+        "offered": result.offered,
+        "sent": result.ended,
+        "succeeded": result.succeeded,
         "p50_ms": percentile(latencies, 50) * 1000,
         "p99_ms": percentile(latencies, 99) * 1000,
         "max_ms": latencies[-1] * 1000,

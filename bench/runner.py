@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -66,13 +67,19 @@ class Outcome:
         }
 
 
+def _say(said: Callable[[str], None], run: str, stage: str) -> None:
+    said(f"{run}: {stage}")
+
+
 def run_all(measures: list[Measure], runs: int, workspace: Workspace, said: Callable[[str], None]) -> Iterator[Outcome]:
     """Run each measure `runs` times; yields its outcome when it is done. `said` hears of each run before it starts."""
     until = time.monotonic() + SECONDS_MAX
     for measure in measures:
         outcome = Outcome(measure)
         for number in range(1, runs + 1):
-            said(f"{measure.name} {number}/{runs}")
+            run = f"{measure.name} {number}/{runs}"
+            said(run)
+            workspace.say = partial(_say, said, run)
             if time.monotonic() > until:
                 outcome.failures.append(f"run {number} was left out: the whole run may take {SECONDS_MAX:g} s")
                 break
