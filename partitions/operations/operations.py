@@ -1,0 +1,161 @@
+"""What operators can order, on any node: maintenance, decommission, moves, settings of the cluster, its feature level.
+
+    broker.operations                     one for each broker
+    every order is idempotent             the same one again finds it done; nothing is counted twice
+    done = committed by the controller    what follows from it (replicas that move) goes on by itself, and can be watched
+
+Orders are decided by the controller's leader, wherever they are given; what is watched comes from the copy of its state
+here, brought up to date first, and from what the leaders of the partitions answer in time.
+
+Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot be reached until the deadline,
+`DeadlineExceeded` when it is not known whether an order was taken, `UnknownBroker`, `UnknownTopic`, `UnknownPartition`,
+`InvalidArgument` for what cannot be, `VersionConflict` when `expected_version` is not the version any more, and
+`ChangeRefused` for what cannot be now. Orders that the cluster's feature level does not know are `InvalidArgument`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.operations.results import (
+    Balancer,
+    BrokerConfig,
+    ClusterConfig,
+    Decommission,
+    Levels,
+    LocalReplica,
+    LocalSummary,
+    Maintenance,
+    Move,
+)
+from raftlog.types import TopicPartition
+
+
+class Operations:
+    """See the module."""
+
+    # brokers
+
+    async def set_maintenance(
+        self, node_id: int, is_on: bool, *, expected_version: int | None = None, deadline: Deadline
+    ) -> int:
+        """A broker in maintenance leads nothing and gets nothing new. The version of its maintenance is the result.
+
+        Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
+        some partition would not have a majority of its replicas outside.
+        """
+        raise NotImplementedError
+
+    async def maintenance(self, node_id: int, *, deadline: Deadline) -> Maintenance:
+        """How far it is."""
+        raise NotImplementedError
+
+    async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
+        """The broker's replicas move to others, and once it holds nothing it is removed from the cluster for good.
+
+        A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining.
+        """
+        raise NotImplementedError
+
+    async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
+        """The broker stays after all; what has moved away stays where it is. A broker that was removed is unknown."""
+        raise NotImplementedError
+
+    async def decommission_status(self, node_id: int, *, deadline: Deadline) -> Decommission:
+        """How far it is. `InvalidArgument` for a broker that is not being decommissioned."""
+        raise NotImplementedError
+
+    # partitions
+
+    async def set_replicas(
+        self,
+        topic: str,
+        partition: int,
+        node_ids: Sequence[int],
+        *,
+        expected_version: int | None = None,
+        deadline: Deadline,
+    ) -> int:
+        """Where the replicas of a partition shall be, the preferred leader first; the assignment's version.
+
+        On 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a replica already.
+        Another order for the same partition replaces it.
+        """
+        raise NotImplementedError
+
+    async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
+        """The partition shall be where its voters are now; the assignment's version. Nothing to do: its version."""
+        raise NotImplementedError
+
+    async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[TopicPartition]:
+        """The same for all that move, or that move from or to this broker; the partitions whose moves are cancelled."""
+        raise NotImplementedError
+
+    async def transfer_leadership(
+        self, topic: str, partition: int, target: int | None = None, *, deadline: Deadline
+    ) -> int:
+        """Let another voter lead, for good: it becomes the preferred one. The node id that leads now.
+
+        None: any other one that is fit. `InvalidArgument` for who is no voter; `ChangeRefused` when the target did not
+        take over in time: then the one that led goes on.
+        """
+        raise NotImplementedError
+
+    async def reconfigurations(self, *, deadline: Deadline) -> list[Move]:
+        """All partitions whose members are not what they shall be, by topic and number; at most `MOVES_MAX`."""
+        raise NotImplementedError
+
+    def local_replicas(self) -> list[LocalReplica]:
+        """The replicas on this broker, by topic and number."""
+        raise NotImplementedError
+
+    def local_summary(self) -> LocalSummary:
+        """The same in three numbers."""
+        raise NotImplementedError
+
+    # the balancer
+
+    async def balancer_status(self, *, deadline: Deadline) -> Balancer:
+        """What the balancer does, asked of the controller's leader."""
+        raise NotImplementedError
+
+    async def rebalance(self, *, deadline: Deadline) -> int:
+        """Look at once, also in mode off; how many partitions will move."""
+        raise NotImplementedError
+
+    # the cluster's settings
+
+    async def cluster_config(self, *, deadline: Deadline) -> ClusterConfig:
+        """All settings, those that were never set with their defaults."""
+        raise NotImplementedError
+
+    async def alter_cluster_config(
+        self,
+        upsert: Mapping[str, object],
+        remove: Sequence[str] = (),
+        *,
+        expected_version: int | None = None,
+        dry_run: bool = False,
+        deadline: Deadline,
+    ) -> int:
+        """Set some settings, and let others have their default again; all or nothing. The version afterwards.
+
+        `dry_run`: only look whether it could be done. Brokers apply it as they hear of it, without a restart.
+        """
+        raise NotImplementedError
+
+    async def cluster_config_status(self, *, deadline: Deadline) -> list[BrokerConfig]:
+        """Which version each broker has applied."""
+        raise NotImplementedError
+
+    # upgrades
+
+    async def levels(self, *, deadline: Deadline) -> Levels:
+        """The cluster's feature level, and which levels the brokers know."""
+        raise NotImplementedError
+
+    async def finish_upgrade(self, *, deadline: Deadline) -> int:
+        """Raise the feature level to the highest that all registered brokers know; the level afterwards.
+
+        There is no way back to a release that does not know it.
+        """
+        raise NotImplementedError
