@@ -21,8 +21,12 @@ VERBS = {
     "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
     "group": Verb("raftlog.cli.group", "group", "Show and commit the offsets of consumer groups."),
     "bench": Verb("raftlog.cli.bench", "bench", "Put load on a cluster, and show rates, latencies and availability."),
-    "cluster": Verb("raftlog.cli.cluster", "cluster", "Show the brokers of a cluster, and whether it is healthy."),
-    "partition": Verb("raftlog.cli.partition", "partition", "Let a partition go on that has lost its replicas."),
+    "cluster": Verb(
+        "raftlog.cli.cluster", "cluster", "Show a cluster and its health, and change what concerns all of it."
+    ),
+    "partition": Verb(
+        "raftlog.cli.partition", "partition", "Show, move and recover partitions, and choose who leads them."
+    ),
     "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
 }
 

@@ -17,3 +17,8 @@ def show(table: Table) -> None:
 def times(number: int, noun: str) -> str:
     """`1 log`, `2 logs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def or_dash(value: object) -> str:
+    """What is not known is a dash."""
+    return "-" if value is None else str(value)

@@ -8,7 +8,7 @@ import orjson
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
-from raftlog.cli.tables import show, times
+from raftlog.cli.tables import or_dash, show, times
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
 from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError, TopicExists, Unavailable
@@ -193,19 +193,15 @@ def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | N
     for partition, offsets in rows:
         cells = [
             str(partition.partition),
-            _shown(partition.leader),
+            or_dash(partition.leader),
             ", ".join(map(str, partition.replicas)),
             ", ".join(map(str, partition.in_sync)) or "-",
-            _shown(offsets and offsets.beginning),
-            _shown(offsets.end if offsets is not None else partition.high_watermark),
-            _shown(offsets and f"{offsets.end - offsets.beginning:,}"),
+            or_dash(offsets and offsets.beginning),
+            or_dash(offsets.end if offsets is not None else partition.high_watermark),
+            or_dash(offsets and f"{offsets.end - offsets.beginning:,}"),
         ]
         table.add_row(*cells, *([partition.problem or ""] if has_problems else []))
     return table
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else str(value)
 
 
 def _settings_table(configs: dict[str, str]) -> Table:
