@@ -9,4 +9,4 @@ from raftlog.errors import RaftlogError
 from raftlog.log import Log
 
 __all__ = ["Log", "LogConfig", "RaftlogError", "__version__"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

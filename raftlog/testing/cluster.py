@@ -11,6 +11,7 @@ program that runs it is killed. A cut is between brokers only: clients reach eve
 
 import contextlib
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -42,11 +43,13 @@ class Cluster:
         serve_flags: Sequence[str] = (),
         with_cuts: bool = True,
         ready_timeout_s: float = READY_SECONDS_MAX,
+        python: str = sys.executable,
     ) -> None:
         """`data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
 
         `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
-        cluster flag: it has no RPC address, and nobody can join it.
+        cluster flag: it has no RPC address, and nobody can join it. `python` is the interpreter that runs them, with
+        the raftlog that is installed there.
         """
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -55,6 +58,7 @@ class Cluster:
         self._flags = tuple(serve_flags)
         self._with_cuts = with_cuts and nodes > 1
         self._ready_timeout_s = ready_timeout_s
+        self._python = python
         self._network: Network | None = None
         self._cut: set[tuple[int, int]] = set()
         self._seeds: list[str] = []
@@ -93,7 +97,7 @@ class Cluster:
             self.nodes[number] = self._new_node(number)
         self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
         for node in self.nodes.values():
-            node.configure(self._seeds, self._flags)
+            node.configure(self._seeds, self._flags, self._python)
 
     def close(self) -> None:
         """Kill everything, and remove the directory unless it was given."""
@@ -113,7 +117,7 @@ class Cluster:
             raise BrokerFailed("nobody can join a broker that was started alone: begin with two nodes or more")
         number = max(self.nodes) + 1
         node = self.nodes[number] = self._new_node(number)
-        node.configure(self._seeds, (*self._flags, *flags))
+        node.configure(self._seeds, (*self._flags, *flags), self._python)
         if start:
             node.start(self._ready_timeout_s)
         return node

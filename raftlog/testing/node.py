@@ -1,5 +1,6 @@
 """One broker of a cluster: a process, the address at which others reach it, and its directory."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,16 @@ class ClusterNode:
         self._log_path = directory / f"{node_id}.log"
         self._process: BrokerProcess
 
-    def configure(self, seeds: list[str], flags: tuple[str, ...]) -> None:
+    def configure(self, seeds: list[str], flags: tuple[str, ...], python: str = sys.executable) -> None:
         """What it is started with; called once, before the first start."""
         flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds), *flags)
         self._process = BrokerProcess(
-            str(self.data_dir), *flags, http=self.http, log_path=self._log_path, name=f"node {self.node_id}"
+            str(self.data_dir),
+            *flags,
+            http=self.http,
+            log_path=self._log_path,
+            name=f"node {self.node_id}",
+            python=python,
         )
 
     def _cluster_flags(self, seeds: list[str]) -> tuple[str, ...]:
@@ -70,6 +76,15 @@ class ClusterNode:
     def command(self) -> list[str]:
         """What starts it by hand."""
         return self._process.command
+
+    @property
+    def python(self) -> str:
+        """The interpreter of its next start, which may be one with another release of raftlog."""
+        return self._process.python
+
+    @python.setter
+    def python(self, path: str) -> None:
+        self._process.python = path
 
     @property
     def is_running(self) -> bool:

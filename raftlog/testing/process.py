@@ -33,10 +33,18 @@ class BrokerProcess:
     """`raftlog serve --data-dir DIR --http ADDRESS FLAGS…`. Port 0 becomes a free port at the first start."""
 
     def __init__(
-        self, data_dir: str, *flags: str, http: str = "127.0.0.1:0", log_path: Path | None = None, name: str = "broker"
+        self,
+        data_dir: str,
+        *flags: str,
+        http: str = "127.0.0.1:0",
+        log_path: Path | None = None,
+        name: str = "broker",
+        python: str = sys.executable,
     ) -> None:
         """`log_path` gets the stderr of all its lives; without one it goes to a temporary file."""
         self.name = name
+        self.python = python
+        """The interpreter of its next start, which brings the raftlog that is installed there."""
         self.data_dir = data_dir
         self.address = http
         """Where it serves HTTP; from the first ready line on the address that it said."""
@@ -65,7 +73,9 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """What starts it, once more or by hand."""
         return [
-            sys.executable,
+            self.python,
+            # Another interpreter brings its own raftlog; the one in the working directory is not meant.
+            *(["-P"] if self.python != sys.executable else []),
             "-m",
             "raftlog.cli",
             "serve",
