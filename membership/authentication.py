@@ -1,0 +1,131 @@
+"""What makes a datagram ours: sealed by the sender, opened by the receiver, and nothing of it believed before. Pure.
+
+     0  magic "RLG" and format version 1           4
+     4  cluster id                                16
+    20  node id of the sender, big endian           4
+    24  its disk: first 8 bytes of the disk uuid    8
+    32  its life: boot epoch of the process         8
+    40  number: from 1 on in every life             8
+    48  body: messages
+    -16 tag: HMAC-SHA256 over all before, cut to 16 bytes
+
+The same seal is used for the frames of a stream. The tag is compared before anything after the magic is looked at; a
+wrong version and another cluster are told apart first only to be counted, and are refused either way. Whoever holds a
+key can speak for every node: the key says "one of us", not who. Called by the agent.
+"""
+
+import hashlib
+import hmac
+import struct
+import uuid
+from enum import Enum
+from typing import Final, NamedTuple
+
+from raftlog.errors import RaftlogError
+from raftlog.membership.keys import GossipKeys
+from raftlog.membership.replay import ReplayGuard, Sender
+from raftlog.types import NodeId
+
+MAGIC: Final = b"RLG"
+VERSION: Final = 1
+TAG_BYTES: Final = 16
+_HEADER: Final = struct.Struct(">3sB16sI8sQQ")
+HEADER_BYTES: Final = _HEADER.size
+OVERHEAD_BYTES: Final = HEADER_BYTES + TAG_BYTES
+"""What the seal adds to a body."""
+_NUMBER_MAX: Final = (1 << 64) - 1
+
+
+class Refused(Enum):
+    """Why something that arrived was thrown away; the values name the counters."""
+
+    TRUNCATED = "truncated"
+    OVERSIZE = "oversize"
+    FOREIGN = "foreign"
+    """Not of this protocol at all."""
+    VERSION = "version"
+    CLUSTER = "cluster"
+    FORGED = "forged"
+    """The tag is wrong: another key, or changed on its way."""
+    REFLECTED = "reflected"
+    """Our own, sent back."""
+    OLD_LIFE = "old_life"
+    REPLAYED = "replayed"
+    MALFORMED = "malformed"
+    """Authentic, and yet it cannot be read."""
+    OVERLOADED = "overloaded"
+    """More than is taken in a second, or at once."""
+
+
+class Refusal(RaftlogError):
+    """Something that arrived is not believed; the message names nothing of what it held."""
+
+    def __init__(self, why: Refused) -> None:
+        super().__init__(f"refused: {why.value}")
+        self.why = why
+
+
+class Speaker(NamedTuple):
+    """Who seals: this process."""
+
+    cluster_id: uuid.UUID
+    node_id: NodeId
+    disk_uuid: uuid.UUID
+    boot_epoch: int
+
+
+class Opened(NamedTuple):
+    """What was sealed, and by whom."""
+
+    node_id: NodeId
+    body: bytes
+
+
+class Seal:
+    """Both directions of one process."""
+
+    def __init__(self, me: Speaker, keys: GossipKeys, guard: ReplayGuard | None = None) -> None:
+        self._me, self._keys = me, keys
+        self._mine = Sender(me.node_id, me.disk_uuid.bytes[:8])
+        self._guard = guard or ReplayGuard()
+        self._number = 0
+
+    def seal(self, body: bytes) -> bytes:
+        """The datagram or frame that carries a body; each call gives another one."""
+        self._number += 1
+        assert self._number <= _NUMBER_MAX, "more datagrams in one life than there are numbers"
+        me = self._me
+        header = _HEADER.pack(
+            MAGIC, VERSION, me.cluster_id.bytes, me.node_id, self._mine.disk, me.boot_epoch, self._number
+        )
+        sealed = header + body
+        return sealed + _tag(self._keys.signing, sealed)
+
+    def open(self, data: bytes, bytes_max: int) -> Opened:
+        """Check and unwrap. Raises `Refusal`, and then nothing was noted."""
+        if len(data) > bytes_max:
+            raise Refusal(Refused.OVERSIZE)
+        if data[:3] != MAGIC[: len(data)]:
+            raise Refusal(Refused.FOREIGN)
+        if len(data) < OVERHEAD_BYTES:
+            raise Refusal(Refused.TRUNCATED)
+        _, version, cluster_id, node_id, disk, life, number = _HEADER.unpack_from(data)
+        if version != VERSION:
+            raise Refusal(Refused.VERSION)
+        if cluster_id != self._me.cluster_id.bytes:
+            raise Refusal(Refused.CLUSTER)
+        sealed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
+        if not any(hmac.compare_digest(_tag(key, sealed), tag) for key in self._keys.accepted):
+            raise Refusal(Refused.FORGED)
+        sender = Sender(NodeId(node_id), disk)
+        if sender == self._mine:
+            raise Refusal(Refused.REFLECTED if life == self._me.boot_epoch else Refused.OLD_LIFE)
+        if self._guard.is_old_life(sender, life):
+            raise Refusal(Refused.OLD_LIFE)
+        if not self._guard.note(sender, life, number):
+            raise Refusal(Refused.REPLAYED)
+        return Opened(sender.node_id, sealed[HEADER_BYTES:])
+
+
+def _tag(key: bytes, sealed: bytes) -> bytes:
+    return hmac.digest(key, sealed, hashlib.sha256)[:TAG_BYTES]

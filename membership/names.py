@@ -1,0 +1,65 @@
+"""Host names of members as IP addresses, for datagrams: sending one must not wait for a resolver.
+
+A name that is not known yet, or was looked up `FRESH_S` ago, is looked up beside; meanwhile a datagram to an unknown
+one is lost like any other, and an old address goes on being used. Called by the wire.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from typing import Final
+
+FRESH_S: Final = 30.0
+NAMES_MAX: Final = 1_024
+
+
+class Names:
+    """One for each wire, on one loop."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str | None, float]] = {}
+        """The address, if there is one, and when it was looked up last."""
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    def ip_of(self, host: str) -> str | None:
+        """The IP address, as far as it is known now."""
+        found = self._found.get(host)
+        if found is None and _is_ip(host):
+            found = host, float("inf")
+            self._note(host, *found)
+        if found is None or asyncio.get_running_loop().time() - found[1] > FRESH_S:
+            self._look_up(host)
+        return None if found is None else found[0]
+
+    def close(self) -> None:
+        for task in self._looking.values():
+            task.cancel()
+
+    def _look_up(self, host: str) -> None:
+        if host not in self._looking and len(self._looking) < NAMES_MAX:
+            task = asyncio.get_running_loop().create_task(self._find(host), name=f"where {host} is")
+            self._looking[host] = task
+            task.add_done_callback(lambda _: self._looking.pop(host, None))
+
+    async def _find(self, host: str) -> None:
+        loop = asyncio.get_running_loop()
+        before, _ = self._found.get(host, (None, 0.0))
+        try:
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM, proto=socket.IPPROTO_UDP)
+            self._note(host, str(found[0][4][0]), loop.time())
+        except (OSError, UnicodeError):
+            self._note(host, before, loop.time())
+
+    def _note(self, host: str, ip: str | None, at: float) -> None:
+        self._found.pop(host, None)
+        self._found[host] = ip, at
+        if len(self._found) > NAMES_MAX:
+            del self._found[next(iter(self._found))]
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Which authentic datagrams were taken already: a sliding window for each sender. Pure.
+
+    sender = node id and disk,   life = its start,   number = rises with every datagram of a life
+
+    life below the newest one heard          refused: an earlier life of the process, or a stale copy of its disk
+    life above it                            the window begins anew
+    number ≤ highest - WINDOW                refused: too old to say whether it was there
+    number within the window and noted       refused: it was there
+
+The bitmap has one bit for each of the last `WINDOW` numbers, so a datagram that overtook others is taken. Senders are
+bounded: the one that was silent longest is forgotten, which only holders of a key can bring about. Called by
+`authentication`, once a tag was right.
+"""
+
+from typing import Final, NamedTuple
+
+from raftlog.types import NodeId
+
+WINDOW: Final = 1_024
+SENDERS_MAX: Final = 4_096
+
+
+class Sender(NamedTuple):
+    """`disk` tells the directories apart that a node id had; each counts its starts on its own."""
+
+    node_id: NodeId
+    disk: bytes
+
+
+class _Window:
+    __slots__ = ("highest", "life", "seen")
+
+    def __init__(self, life: int) -> None:
+        self.life = life
+        self.highest = -1
+        self.seen = 0
+        """Bit i: the number `highest - i` was there."""
+
+
+class ReplayGuard:
+    """One for each process."""
+
+    def __init__(self, senders_max: int = SENDERS_MAX) -> None:
+        self._senders_max = senders_max
+        self._windows: dict[Sender, _Window] = {}
+        """The one that was heard last is at the end."""
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def is_old_life(self, sender: Sender, life: int) -> bool:
+        window = self._windows.get(sender)
+        return window is not None and life < window.life
+
+    def note(self, sender: Sender, life: int, number: int) -> bool:
+        """Take note of a datagram; false when it was there before, or may have been. Not for an old life."""
+        window = self._windows.pop(sender, None)
+        if window is None or life > window.life:
+            window = _Window(life)
+        assert life == window.life, f"life {life} of {sender} below {window.life}"
+        self._windows[sender] = window
+        if len(self._windows) > self._senders_max:
+            del self._windows[next(iter(self._windows))]
+        return _note(window, number)
+
+
+def _note(window: _Window, number: int) -> bool:
+    ahead = number - window.highest
+    if ahead > 0:
+        # A shift past the window empties it, without a number as long as the gap.
+        window.seen = 1 if ahead >= WINDOW else (window.seen << ahead | 1) & ((1 << WINDOW) - 1)
+        window.highest = number
+        return True
+    if -ahead >= WINDOW or window.seen >> -ahead & 1:
+        return False
+    window.seen |= 1 << -ahead
+    return True

@@ -1,0 +1,218 @@
+"""How sealed bytes travel: datagrams over UDP, and streams over TCP on the same port. Sockets, and no meaning.
+
+    stream   a frame there, a frame back, until whoever called has enough; frame = length (4 bytes, big endian) + sealed
+
+Nothing here is believed: a length is bounded before it is read for, a stream that says nothing ends, and at most
+`STREAMS_MAX` streams are served at once, each for `STREAM_S_MAX` in all. What is lost is lost; who sends finds out by
+the answer that does not come. The simulator hands in a `Wire` of its own. Called by the agent.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, cast
+
+from raftlog.errors import InvalidArgument
+from raftlog.membership.names import Names
+
+_logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+DATAGRAM_BYTES_MAX: Final = 1_200
+"""Below the MTU of every path that IPv6 allows (1,280), headers included."""
+FRAME_BYTES_MAX: Final = 262_144
+"""The largest frame of a stream."""
+STREAMS_MAX: Final = 16
+STREAM_S_MAX: Final = 5.0
+_PORT_ATTEMPTS: Final = 32
+_LENGTH: Final = struct.Struct(">I")
+_RECEIVE_BUFFER_BYTES: Final = 1 << 20
+
+
+class StreamEnd(Exception):
+    """The other side closed the stream, or broke its rules."""
+
+
+class Stream(Protocol):
+    """One stream, from either end. Raises `OSError`, `TimeoutError` and `StreamEnd`."""
+
+    async def send(self, frame: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class Wire(Protocol):
+    """What the agent wants of the network."""
+
+    on_datagram: Callable[[bytes, Address], None]
+    """Called on the loop for every datagram, also one that is longer than it may be."""
+    serve: Callable[[Stream], Awaitable[None]]
+    """Called for every stream that somebody opened; it ends when this returns."""
+    address: Address | None
+    """Where it listens, once it was started."""
+    streams_refused: int
+    """Streams that were closed because too many were open."""
+
+    async def start(self, host: str, port: int) -> None: ...
+
+    def send(self, datagram: bytes, address: Address) -> None:
+        """Returns at once and never raises."""
+        ...
+
+    async def open(self, address: Address) -> Stream:
+        """Raises `OSError` and `TimeoutError`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class UdpWire(asyncio.DatagramProtocol):
+    """The real one; `start` on a running loop."""
+
+    def __init__(self) -> None:
+        self.on_datagram: Callable[[bytes, Address], None] = lambda datagram, address: None
+        self.serve: Callable[[Stream], Awaitable[None]] = _serve_nobody
+        self.address: Address | None = None
+        self.streams_refused = 0
+        self._transport: asyncio.DatagramTransport | None = None
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._names = Names()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen at an IP address; port 0: any that is free for both. Raises `InvalidArgument`, and `OSError` when it
+        cannot be bound."""
+        loop = asyncio.get_running_loop()
+        udp, tcp = _bind(host, port)
+        try:
+            await loop.create_datagram_endpoint(lambda: self, sock=udp)
+            self._server = await asyncio.start_server(self._accept, sock=tcp, limit=FRAME_BYTES_MAX)
+        except BaseException:
+            udp.close()
+            tcp.close()
+            raise
+        self.address = host, int(udp.getsockname()[1])
+
+    async def close(self) -> None:
+        """End what is open; nothing more is taken."""
+        self._names.close()
+        if self._transport is not None:
+            self._transport.close()
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(list(self._serving))
+
+    # datagrams
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)  # uvloop's is none by type
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        self.on_datagram(data, (str(addr[0]), int(addr[1])))
+
+    def error_received(self, exc: Exception) -> None:
+        """A port where nobody listens, a network that is away: silence says the same."""
+        _logger.debug("gossip: %s", exc)
+
+    def send(self, datagram: bytes, address: Address) -> None:
+        ip = self._names.ip_of(address[0])
+        if ip is None or self._transport is None or self._transport.is_closing():
+            return
+        try:
+            self._transport.sendto(datagram, (ip, address[1]))
+        except (OSError, ValueError) as error:  # uvloop raises ValueError for another address family
+            _logger.debug("gossip: nothing can be sent to %s: %s", address, error)
+
+    # streams
+
+    async def open(self, address: Address) -> Stream:
+        async with asyncio.timeout(STREAM_S_MAX):
+            return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a stream is served by a task"
+        if len(self._serving) >= STREAMS_MAX:
+            self.streams_refused += 1
+            writer.transport.abort()
+            return
+        self._serving.add(task)
+        stream = _TcpStream(reader, writer)
+        try:
+            async with asyncio.timeout(STREAM_S_MAX):
+                await self.serve(stream)
+        except (OSError, TimeoutError, StreamEnd) as error:
+            _logger.debug("gossip: a stream ended early: %r", error)
+        except asyncio.CancelledError:
+            pass  # closing; a cancelled handler would be reported by asyncio's streams
+        finally:
+            self._serving.discard(task)
+            stream.close()
+
+
+class _TcpStream:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, frame: bytes) -> None:
+        assert len(frame) <= FRAME_BYTES_MAX, f"a frame of {len(frame)} bytes"
+        self._writer.write(_LENGTH.pack(len(frame)) + frame)
+        await self._writer.drain()
+
+    async def receive(self) -> bytes:
+        try:
+            (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+            if length > FRAME_BYTES_MAX:
+                raise StreamEnd(f"a frame of {length} bytes, more than {FRAME_BYTES_MAX}")
+            return await self._reader.readexactly(length)
+        except asyncio.IncompleteReadError:
+            raise StreamEnd("the other side closed the stream") from None
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def _serve_nobody(stream: Stream) -> None:
+    return None
+
+
+def _bind(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """A datagram socket and a listening one on the same port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for _ in range(_PORT_ATTEMPTS):
+        udp = _bound(family, socket.SOCK_DGRAM, host, port)
+        chosen = int(udp.getsockname()[1])
+        try:
+            tcp = _bound(family, socket.SOCK_STREAM, host, chosen)
+        except OSError:
+            udp.close()
+            if port:
+                raise
+            continue
+        return udp, tcp
+    raise InvalidArgument(f"no port of {host} is free for UDP and TCP; give --gossip with one")
+
+
+def _bound(family: int, kind: int, host: str, port: int) -> socket.socket:
+    made = socket.socket(family, kind)
+    try:
+        made.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        else:
+            with contextlib.suppress(OSError):
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        made.bind((host, port))
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,146 @@
+"""The seal on datagrams: every kind of datagram that is not ours is refused, by name, and changes nothing."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.membership.authentication import (
+    HEADER_BYTES,
+    MAGIC,
+    OVERHEAD_BYTES,
+    Refusal,
+    Refused,
+    Seal,
+    Speaker,
+)
+from raftlog.membership.keys import GossipKeys, derived_keys
+from raftlog.types import NodeId
+
+CLUSTER = uuid.UUID(int=0xC1)
+KEYS = derived_keys(CLUSTER)
+BYTES_MAX = 1_200
+DISKS = {1: uuid.UUID(int=1 << 100), 2: uuid.UUID(int=2 << 100)}
+
+
+def seal_of(
+    node: int, *, cluster: uuid.UUID = CLUSTER, keys: GossipKeys = KEYS, life: int = 1, disk: uuid.UUID | None = None
+) -> Seal:
+    return Seal(Speaker(cluster, NodeId(node), disk or DISKS[node], life), keys)
+
+
+def refused(receiver: Seal, datagram: bytes) -> Refused:
+    with pytest.raises(Refusal) as caught:
+        receiver.open(datagram, BYTES_MAX)
+    return caught.value.why
+
+
+def test_what_was_sealed_is_opened() -> None:
+    opened = seal_of(2).open(seal_of(1).seal(b"hello"), BYTES_MAX)
+    assert opened == (1, b"hello")
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    datagram = seal_of(1, life=7).seal(b"body")
+    assert datagram[:4] == b"RLG\x01"
+    assert datagram[4:20] == CLUSTER.bytes
+    assert int.from_bytes(datagram[20:24]) == 1
+    assert datagram[24:32] == DISKS[1].bytes[:8]
+    assert int.from_bytes(datagram[32:40]) == 7
+    assert int.from_bytes(datagram[40:48]) == 1
+    assert datagram[48:-16] == b"body"
+    assert (HEADER_BYTES, OVERHEAD_BYTES) == (48, 64)
+
+
+def test_a_forged_tag_is_refused() -> None:
+    datagram = bytearray(seal_of(1).seal(b"hello"))
+    datagram[-1] ^= 1
+    assert refused(seal_of(2), bytes(datagram)) is Refused.FORGED
+
+
+def test_another_key_is_refused() -> None:
+    assert refused(seal_of(2), seal_of(1, keys=GossipKeys((b"k" * 32,))).seal(b"")) is Refused.FORGED
+
+
+def test_a_changed_byte_anywhere_is_refused() -> None:
+    datagram = seal_of(1).seal(b"hello")
+    receiver = seal_of(2)
+    for at in range(len(datagram)):
+        changed = bytearray(datagram)
+        changed[at] ^= 0x10
+        assert refused(receiver, bytes(changed)) in (
+            Refused.FORGED,
+            Refused.FOREIGN,
+            Refused.VERSION,
+            Refused.CLUSTER,
+        )
+    assert receiver.open(datagram, BYTES_MAX).body == b"hello", "none of them took its number away"
+
+
+def test_every_truncation_is_refused() -> None:
+    datagram = seal_of(1).seal(b"hello")
+    for length in range(len(datagram)):
+        assert refused(seal_of(2), datagram[:length]) in (Refused.TRUNCATED, Refused.FORGED)
+
+
+def test_an_oversize_datagram_is_refused_before_its_tag_is_computed() -> None:
+    assert refused(seal_of(2), seal_of(1).seal(bytes(BYTES_MAX))) is Refused.OVERSIZE
+
+
+def test_a_replayed_datagram_is_refused() -> None:
+    receiver, datagram = seal_of(2), seal_of(1).seal(b"hello")
+    receiver.open(datagram, BYTES_MAX)
+    assert refused(receiver, datagram) is Refused.REPLAYED
+
+
+def test_another_cluster_is_refused() -> None:
+    other = uuid.UUID(int=0xC2)
+    assert refused(seal_of(2), seal_of(1, cluster=other).seal(b"")) is Refused.CLUSTER
+
+
+def test_another_version_is_refused() -> None:
+    datagram = bytearray(seal_of(1).seal(b""))
+    datagram[3] = 2
+    assert refused(seal_of(2), bytes(datagram)) is Refused.VERSION
+
+
+def test_a_datagram_reflected_to_its_sender_is_refused() -> None:
+    seal = seal_of(1)
+    assert refused(seal, seal.seal(b"hello")) is Refused.REFLECTED
+
+
+def test_an_old_life_is_refused_once_a_newer_one_was_heard() -> None:
+    receiver, old = seal_of(2), seal_of(1, life=3).seal(b"old")
+    receiver.open(seal_of(1, life=4).seal(b"new"), BYTES_MAX)
+    assert refused(receiver, old) is Refused.OLD_LIFE
+
+
+def test_what_we_said_in_an_earlier_life_is_refused() -> None:
+    assert refused(seal_of(1, life=4), seal_of(1, life=3).seal(b"")) is Refused.OLD_LIFE
+
+
+def test_another_disk_under_our_node_id_is_heard_so_that_it_can_be_reported() -> None:
+    opened = seal_of(1).open(seal_of(1, disk=uuid.UUID(int=9 << 100)).seal(b"me too"), BYTES_MAX)
+    assert opened.node_id == 1
+
+
+def test_keys_are_changed_without_a_pause() -> None:
+    old, new = b"o" * 32, b"n" * 32
+    before, adding, moved, after = (GossipKeys(keys) for keys in ((old,), (old, new), (new, old), (new,)))
+    for one, other in ((before, adding), (adding, moved), (moved, after)):
+        assert seal_of(2, keys=one).open(seal_of(1, keys=other).seal(b"x"), BYTES_MAX)
+        assert seal_of(2, keys=other).open(seal_of(1, keys=one).seal(b"x"), BYTES_MAX)
+    assert refused(seal_of(2, keys=before), seal_of(1, keys=after).seal(b"x")) is Refused.FORGED
+
+
+@given(st.binary(max_size=BYTES_MAX + 50))
+def test_garbage_is_refused(garbage: bytes) -> None:
+    refused(seal_of(2), garbage)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_garbage_behind_a_true_beginning_is_refused(garbage: bytes, tail: bytes) -> None:
+    datagram = seal_of(1).seal(b"hello")
+    assert refused(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (Refused.FORGED, Refused.TRUNCATED)
+    assert not tail or refused(seal_of(2), datagram + tail) in (Refused.FORGED, Refused.OVERSIZE)

@@ -1,0 +1,72 @@
+"""The replay window against a set that remembers everything."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.membership.replay import WINDOW, ReplayGuard, Sender
+from raftlog.types import NodeId
+
+ONE, OTHER = Sender(NodeId(1), b"disk one"), Sender(NodeId(1), b"disk two")
+
+
+def test_a_number_is_taken_once() -> None:
+    guard = ReplayGuard()
+    assert guard.note(ONE, 1, 5)
+    assert not guard.note(ONE, 1, 5)
+
+
+def test_datagrams_that_overtook_each_other_are_taken() -> None:
+    guard = ReplayGuard()
+    assert [guard.note(ONE, 1, number) for number in (3, 1, 2, 2, 3, 4)] == [True, True, True, False, False, True]
+
+
+def test_what_is_older_than_the_window_is_not_taken() -> None:
+    guard = ReplayGuard()
+    assert guard.note(ONE, 1, WINDOW)
+    assert guard.note(ONE, 1, 1)
+    assert not guard.note(ONE, 1, 0)
+
+
+def test_a_jump_beyond_the_window_forgets_what_was_before() -> None:
+    guard = ReplayGuard()
+    guard.note(ONE, 1, 7)
+    assert guard.note(ONE, 1, 1 << 63)
+    assert not guard.note(ONE, 1, 7)
+    assert guard.note(ONE, 1, (1 << 63) - 1)
+
+
+def test_a_new_life_begins_anew_and_the_old_one_is_over() -> None:
+    guard = ReplayGuard()
+    guard.note(ONE, 1, 9)
+    assert guard.note(ONE, 2, 1)
+    assert guard.is_old_life(ONE, 1)
+    assert not guard.is_old_life(ONE, 2)
+
+
+def test_another_disk_under_a_node_id_counts_its_starts_on_its_own() -> None:
+    guard = ReplayGuard()
+    guard.note(ONE, 7, 9)
+    assert not guard.is_old_life(OTHER, 1)
+    assert guard.note(OTHER, 1, 9)
+
+
+def test_senders_are_bounded_and_the_one_silent_longest_is_forgotten() -> None:
+    guard = ReplayGuard(senders_max=2)
+    first, second, third = (Sender(NodeId(node), b"disk 123") for node in (1, 2, 3))
+    for sender in (first, second, first, third):
+        guard.note(sender, 1, 10 + len(guard))
+    assert len(guard) == 2
+    assert guard.is_old_life(first, 0)
+    assert not guard.is_old_life(second, 0)
+
+
+@given(st.lists(st.integers(0, 3 * WINDOW), max_size=60), st.integers(0, 1 << 62))
+def test_no_number_is_ever_taken_twice_and_a_fresh_one_within_the_window_always(steps: list[int], base: int) -> None:
+    guard, taken, highest = ReplayGuard(), set[int](), -1
+    for step in steps:
+        number = base + step
+        is_fresh = number not in taken and number > highest - WINDOW
+        assert guard.note(ONE, 1, number) == is_fresh
+        if is_fresh:
+            taken.add(number)
+        highest = max(highest, number)
