@@ -1,0 +1,160 @@
+"""Clients that have to get every record in: a write is tried again until its deadline, whatever its attempts end with.
+
+Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements is the partition's and
+not the pace's. A record whose attempt has an unknown outcome is sent again and may be there twice; how often that was is
+counted. Used by measurements and tests of what clients notice of restarts.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from raftlog.client import BrokerClient
+from raftlog.errors import OutcomeUnknown, RaftlogError
+from raftlog.records import build_batch
+from raftlog.types import Offset, TopicPartition
+
+PAUSE_S: Final = 0.02
+"""Between two attempts."""
+REASONS_MAX: Final = 20
+"""Different words of errors that are kept."""
+
+
+class SteadyReport(NamedTuple):
+    """`written` + `failed` = records; `acknowledged` by place and offset. Times in seconds."""
+
+    written: int
+    failed: int
+    """Not acknowledged by their deadlines."""
+    refused: int
+    """Attempts that definitely did nothing, and were followed by another one."""
+    unknown: int
+    """Attempts of which nobody knows, and that were followed by another one."""
+    longest_s: float
+    """Of one write, all its attempts together."""
+    gaps_s: dict[TopicPartition, float]
+    """The longest time without an acknowledgement, by partition."""
+    reasons: dict[str, int]
+    """What attempts were answered with."""
+    acknowledged: dict[tuple[TopicPartition, Offset], int]
+    """The number that stands there as the record's value."""
+
+    @property
+    def longest_gap_s(self) -> float:
+        return max(self.gaps_s.values(), default=0.0)
+
+
+class SteadyLoad:
+    """`async with SteadyLoad(…) as load:` writes until the block ends; then `load.report()`."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        places: Sequence[TopicPartition],
+        *,
+        writers: int = 1,
+        interval_s: float = 0.05,
+        deadline_s: float = 5.0,
+    ) -> None:
+        """`writers` of each partition write every `interval_s`, or as soon as the one before is done."""
+        self._addresses, self._places = list(addresses), list(places)
+        self._writers, self._interval_s, self._deadline_s = writers, interval_s, deadline_s
+        self._loop = asyncio.get_running_loop()
+        self._is_over = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._clients: list[BrokerClient] = []
+        self._numbers = itertools.count()
+        self._acked_at: dict[TopicPartition, float] = {}
+        self._gaps_s = dict.fromkeys(self._places, 0.0)
+        self._acknowledged: dict[tuple[TopicPartition, Offset], int] = {}
+        self._failed = self._refused = self._unknown = 0
+        self._longest_s = 0.0
+        self._reasons: Counter[str] = Counter()
+
+    async def __aenter__(self) -> "SteadyLoad":
+        # As many programs would: each has connections of its own, and begins with another broker.
+        for number in range(self._writers):
+            turn = number % len(self._addresses)
+            client = BrokerClient([*self._addresses[turn:], *self._addresses[:turn]])
+            self._clients.append(client)
+            self._tasks += [self._loop.create_task(self._write(client, place)) for place in self._places]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_over.set()
+        done = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._clients:
+            await client.close()
+        for error in done:
+            if isinstance(error, BaseException):
+                raise error
+
+    @property
+    def written(self) -> int:
+        return len(self._acknowledged)
+
+    async def more(self, count: int, within_s: float = 30.0) -> None:
+        """Until so many more are acknowledged. Raises `TimeoutError`."""
+        target = self.written + count
+        async with asyncio.timeout(within_s):
+            while self.written < target:
+                await asyncio.sleep(PAUSE_S)
+
+    def report(self) -> SteadyReport:
+        """What came of it so far."""
+        return SteadyReport(
+            written=self.written,
+            failed=self._failed,
+            refused=self._refused,
+            unknown=self._unknown,
+            longest_s=self._longest_s,
+            gaps_s=dict(self._gaps_s),
+            reasons=dict(self._reasons),
+            acknowledged=dict(self._acknowledged),
+        )
+
+    async def _write(self, client: BrokerClient, place: TopicPartition) -> None:
+        while not self._is_over.is_set():
+            began = self._loop.time()
+            await self._one(client, place, began + self._deadline_s)
+            now = self._loop.time()
+            self._longest_s = max(self._longest_s, now - began)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, began + self._interval_s - now)):
+                    await self._is_over.wait()
+
+    async def _one(self, client: BrokerClient, place: TopicPartition, until: float) -> None:
+        """One record, until it is acknowledged or its time is up."""
+        number = next(self._numbers)
+        batch = build_batch([b"%d" % number])
+        while (left_s := until - self._loop.time()) > 0:
+            try:
+                produced = await client.produce_batches(*place, batch, timeout_ms=max(1, round(left_s * 1000)))
+            except OutcomeUnknown as error:
+                self._unknown += 1
+                self._note(error)
+            except RaftlogError as error:
+                self._refused += 1
+                self._note(error)
+            else:
+                self._acknowledge(place, produced.base_offset, number)
+                return
+            await asyncio.sleep(min(PAUSE_S, max(0.0, until - self._loop.time())))
+        self._failed += 1
+
+    def _note(self, error: RaftlogError) -> None:
+        said = f"{type(error).__name__}: {error}"
+        if said in self._reasons or len(self._reasons) < REASONS_MAX:
+            self._reasons[said] += 1
+
+    def _acknowledge(self, place: TopicPartition, offset: Offset, number: int) -> None:
+        known = self._acknowledged.setdefault((place, offset), number)
+        assert known == number, f"{place} offset {offset} was acknowledged for {known} and for {number}"
+        now = self._loop.time()
+        last = self._acked_at.get(place)
+        if last is not None:
+            self._gaps_s[place] = max(self._gaps_s[place], now - last)
+        self._acked_at[place] = now
