@@ -1,7 +1,8 @@
 """The one table from errors to what a client sees: HTTP status and error code.
 
-Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 50401
-(unknown outcome), 50303 (the partition takes no records) and 50701 (no space left). An error without a row of its own
+Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40406 (no
+such broker), 40904 (changed meanwhile), 50401 (unknown outcome), 50303 (the partition takes no records) and 50701 (no
+space left). An error without a row of its own
 has that of its nearest base class.
 """
 
@@ -30,6 +31,8 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.RecordTooLarge: TOO_LARGE,
     errors.UnknownTopic: (404, 40401),
     errors.UnknownPartition: (404, 40402),
+    errors.UnknownBroker: (404, 40406),
+    errors.VersionConflict: (409, 40904),
     errors.Unavailable: (503, 50302),
     errors.Overloaded: (429, 42901),
     errors.StorageFull: (507, 50701),

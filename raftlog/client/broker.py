@@ -8,10 +8,8 @@ except what changes nothing. Times are in milliseconds.
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
-import orjson
-
+from raftlog.client.admin import AdminClient
 from raftlog.client.answers import (
     BrokerDescription,
     ClusterHealth,
@@ -23,18 +21,13 @@ from raftlog.client.answers import (
     cluster_health,
     topic_description,
 )
+from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
 from raftlog.client.failures import failure_of
 from raftlog.client.transport import Answer, Transport
-from raftlog.errors import InvalidTopic, RaftlogError, Unavailable
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
 
 BATCHES = "application/vnd.raftlog.batches"
-ANSWER_MS = 10_000
-"""How long a broker may take, where the caller does not say."""
-GRACE_MS = 5_000
-"""How much longer than the broker's own deadline a client waits for the answer."""
-
-_JSON = {"Content-Type": "application/json"}
 _CLUSTER = "/v3/clusters/-"
 
 
@@ -43,6 +36,9 @@ class BrokerClient:
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self._transport = Transport(bootstrap)
+        self._calls = Calls(self._transport)
+        self.admin = AdminClient(self._calls)
+        """What operators ask and order."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,7 +54,7 @@ class BrokerClient:
     async def ready(self) -> bool:
         """Whether some broker answers that it serves."""
         try:
-            await self._get("/v1/status/ready")
+            await self._calls.get("/v1/status/ready")
         except Unavailable:
             return False
         return True
@@ -67,26 +63,26 @@ class BrokerClient:
 
     async def cluster_id(self) -> str:
         """The cluster's uuid."""
-        return str((await self._get("/v1/cluster/uuid"))["cluster_uuid"])
+        return str((await self._calls.get("/v1/cluster/uuid"))["cluster_uuid"])
 
     async def brokers(self) -> list[BrokerDescription]:
         """All brokers of the cluster, by node id, as the one that is asked knows them."""
-        rows = await self._get("/v1/brokers")
+        rows = await self._calls.get("/v1/brokers")
         return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
 
     async def health(self) -> ClusterHealth:
         """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""
-        return cluster_health(await self._get("/v1/cluster/health_overview"))
+        return cluster_health(await self._calls.get("/v1/cluster/health_overview"))
 
     # Topics
 
     async def topics(self) -> list[str]:
         """The names of all topics."""
-        return [str(name) for name in await self._get("/topics")]
+        return [str(name) for name in await self._calls.get("/topics")]
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Partitions with their replicas, and settings of a topic; raises `UnknownTopic`."""
-        fields = await self._get(f"/topics/{_quoted(name)}")
+        fields = await self._calls.get(f"/topics/{quoted(name)}")
         return topic_description(fields)
 
     async def create_topic(
@@ -104,11 +100,11 @@ class BrokerClient:
             fields["replication_factor"] = replication_factor
         if config:
             fields["configs"] = [{"name": key, "value": value} for key, value in config.items()]
-        await self._change("POST", f"{_CLUSTER}/topics", fields, timeout_ms)
+        await self._calls.change("POST", f"{_CLUSTER}/topics", fields, timeout_ms=timeout_ms)
 
     async def delete_topic(self, name: str, *, timeout_ms: int = ANSWER_MS) -> None:
         """Delete a topic and its records; raises `UnknownTopic`."""
-        await self._change("DELETE", f"{_CLUSTER}/topics/{_quoted(name)}", None, timeout_ms)
+        await self._calls.change("DELETE", f"{_CLUSTER}/topics/{quoted(name)}", timeout_ms=timeout_ms)
 
     async def alter_topic_config(
         self, name: str, changes: Mapping[str, str | None], *, timeout_ms: int = ANSWER_MS
@@ -118,35 +114,36 @@ class BrokerClient:
             {"name": key, "operation": "DELETE"} if value is None else {"name": key, "value": value}
             for key, value in changes.items()
         ]
-        await self._change("POST", f"{_CLUSTER}/topics/{_quoted(name)}/configs:alter", {"data": data}, timeout_ms)
+        path = f"{_CLUSTER}/topics/{quoted(name)}/configs:alter"
+        await self._calls.change("POST", path, {"data": data}, timeout_ms=timeout_ms)
 
     async def recover_partition(
         self, topic: str, partition: int, *, accept_loss: bool, survivor: int | None = None, timeout_ms: int
     ) -> dict[str, Any]:
         """What is left of a partition, and what going on would lose; with `accept_loss` it goes on. As docs/HTTP.md."""
-        answer = await self._transport.request(
+        found: dict[str, Any] = await self._calls.change(
             "POST",
-            f"/v1/partitions/kafka/{_quoted(topic)}/{partition}/recover",
-            query={"timeout": timeout_ms},
-            timeout_s=_patience_s(timeout_ms),
+            f"/v1/partitions/kafka/{quoted(topic)}/{partition}/recover",
+            {"accept_loss": accept_loss, "survivor": survivor},
+            timeout_ms=timeout_ms,
             repeatable=not accept_loss,
-            headers=_JSON,
-            body=orjson.dumps({"accept_loss": accept_loss, "survivor": survivor}),
         )
-        return dict(_json(answer))
+        return found
 
     # Records
 
     async def offsets(self, topic: str, partition: int, *, timeout_ms: int = ANSWER_MS) -> OffsetRange:
         """First and next offset of a partition."""
         place = TopicPartition(topic, partition)
-        fields = await self._get(f"{_partition_path(topic, partition)}/offsets", place=place, timeout_ms=timeout_ms)
+        fields = await self._calls.get(
+            f"{_partition_path(topic, partition)}/offsets", place=place, timeout_ms=timeout_ms
+        )
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
     async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Offset and timestamp of the first record with a timestamp at or after the given one."""
         path = f"{_partition_path(topic, partition)}/offsets"
-        fields = await self._get(path, {"timestamp": timestamp_ms}, place=TopicPartition(topic, partition))
+        fields = await self._calls.get(path, {"timestamp": timestamp_ms}, place=TopicPartition(topic, partition))
         offset = fields.get("offset")
         return None if offset is None else (Offset(offset), int(fields["timestamp"]))
 
@@ -160,7 +157,7 @@ class BrokerClient:
             query={"acks": acks, "timeout": timeout_ms},
             body=body,
             headers={"Content-Type": BATCHES},
-            timeout_s=_patience_s(timeout_ms),
+            timeout_s=patience_s(timeout_ms),
             repeatable=False,
             place=TopicPartition(topic, partition),
         )
@@ -176,7 +173,7 @@ class BrokerClient:
             headers={"Accept": BATCHES},
             repeatable=True,
             query={"offset": offset, "timeout": timeout_ms, "max_bytes": max_bytes},
-            timeout_s=_patience_s(timeout_ms),
+            timeout_s=patience_s(timeout_ms),
             place=TopicPartition(topic, partition),
         )
         headers = answer.headers
@@ -190,7 +187,7 @@ class BrokerClient:
 
     async def groups(self) -> list[str]:
         """The names of all groups that have committed something."""
-        fields = await self._get("/groups")
+        fields = await self._calls.get("/groups")
         return [str(name) for name in (fields["groups"] if isinstance(fields, dict) else fields)]
 
     async def commit_offsets(
@@ -200,67 +197,24 @@ class BrokerClient:
         rows = [
             {"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets.items()
         ]
-        await self._change("POST", _group_path(group), {"offsets": rows}, timeout_ms, repeatable=True)
+        await self._calls.change("POST", _group_path(group), {"offsets": rows}, timeout_ms=timeout_ms, repeatable=True)
 
     async def committed_offsets(self, group: str) -> dict[TopicPartition, Offset]:
         """What a group has committed."""
-        fields = await self._get(_group_path(group))
+        fields = await self._calls.get(_group_path(group))
         return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
-
-    async def _get(
-        self,
-        path: str,
-        query: Mapping[str, object] | None = None,
-        *,
-        place: TopicPartition | None = None,
-        timeout_ms: int = ANSWER_MS,
-    ) -> Any:
-        answer = await self._transport.request(
-            "GET", path, query=query, timeout_s=_patience_s(timeout_ms), repeatable=True, place=place
-        )
-        return _json(answer)
-
-    async def _change(
-        self, method: str, path: str, fields: object, timeout_ms: int, *, repeatable: bool = False
-    ) -> None:
-        await self._transport.request(
-            method,
-            path,
-            query={"timeout": timeout_ms},
-            timeout_s=_patience_s(timeout_ms),
-            repeatable=repeatable,
-            headers=_JSON if fields is not None else None,
-            body=orjson.dumps(fields) if fields is not None else None,
-        )
-
-
-def _patience_s(timeout_ms: int) -> float:
-    return (timeout_ms + GRACE_MS) / 1000
-
-
-def _quoted(name: str) -> str:
-    if name in ("", ".", ".."):
-        raise InvalidTopic(f"{name!r} cannot be the name of a topic")
-    return quote(name, safe="")
 
 
 def _partition_path(topic: str, partition: int) -> str:
-    return f"/topics/{_quoted(topic)}/partitions/{partition}"
+    return f"/topics/{quoted(topic)}/partitions/{partition}"
 
 
 def _group_path(group: str) -> str:
-    return f"/groups/{_quoted(group)}/offsets"
-
-
-def _json(answer: Answer) -> Any:
-    try:
-        return orjson.loads(answer.body)
-    except orjson.JSONDecodeError:
-        raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
+    return f"/groups/{quoted(group)}/offsets"
 
 
 def _produced(answer: Answer) -> Produced:
-    fields = _json(answer)
+    fields = parsed(answer)
     row = fields["offsets"][0]
     if row["error_code"] is not None:
         raise _record_failure(row)

@@ -22,8 +22,10 @@ from raftlog.errors import (
     StorageError,
     StorageFull,
     Unavailable,
+    UnknownBroker,
     UnknownPartition,
     UnknownTopic,
+    VersionConflict,
 )
 from raftlog.types import Offset
 
@@ -36,6 +38,8 @@ _BY_CODE: Mapping[int, type[RaftlogError]] = {
     40401: UnknownTopic,
     40402: UnknownPartition,
     40403: UnknownTopic,
+    40406: UnknownBroker,
+    40904: VersionConflict,
     413: RecordTooLarge,
     42901: Overloaded,
     50303: LogClosed,

@@ -7,8 +7,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from raftlog.client import BrokerClient, NotListening
-from raftlog.client import broker as broker_module
+from raftlog.client import BrokerClient, NotListening, calls
+from raftlog.client.broker import BATCHES
 from raftlog.errors import (
     InvalidArgument,
     InvalidTopic,
@@ -39,7 +39,7 @@ async def test_produce_sends_batches_and_reads_offsets(scripted: Any) -> None:
     assert produced == (7, 9)
     assert seen == {
         "path": "/topics/a%20b/partitions/3?acks=1&timeout=250",
-        "type": broker_module.BATCHES,
+        "type": BATCHES,
         "body": BATCH,
     }
 
@@ -56,7 +56,7 @@ async def test_a_failed_record_of_an_answer_is_its_error(scripted: Any) -> None:
 
 async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
-        assert request.headers["Accept"] == broker_module.BATCHES
+        assert request.headers["Accept"] == BATCHES
         assert dict(request.query) == {"offset": "4", "timeout": "5", "max_bytes": "6"}
         return web.Response(body=BATCH, headers={"X-Raftlog-High-Watermark": "12", "X-Raftlog-Log-Start": "3"})
 
@@ -122,7 +122,7 @@ async def test_a_read_whose_connection_breaks_is_asked_elsewhere(silent: Any, sc
 
 
 async def test_no_answer_in_time(silent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "GRACE_MS", 0)
+    monkeypatch.setattr(calls, "GRACE_MS", 0)
     kept: list[asyncio.StreamWriter] = []
     async with BrokerClient([await silent(kept.append)]) as client:
         with pytest.raises(OutcomeUnknown, match=r"no answer within 0\.05 s"):

@@ -11,6 +11,8 @@ DISTINGUISHABLE = {
     errors.RecordTooLarge: errors.RecordTooLarge,
     errors.UnknownTopic: errors.UnknownTopic,
     errors.UnknownPartition: errors.UnknownPartition,
+    errors.UnknownBroker: errors.UnknownBroker,
+    errors.VersionConflict: errors.VersionConflict,
     errors.Unavailable: errors.Unavailable,
     errors.Overloaded: errors.Overloaded,
     errors.StorageFull: errors.StorageFull,

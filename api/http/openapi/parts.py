@@ -90,9 +90,10 @@ def answer(
 
 _ERRORS = {
     400: "A parameter, name, setting or batch that cannot be used; an offset out of range; a body that ended early.",
-    404: "No such topic, partition, setting, cluster or broker.",
+    404: "No such topic, partition, setting, cluster, broker or logger.",
     406: "No content type in `Accept` is possible.",
     408: "The body did not arrive in time.",
+    409: "Somebody else changed it meanwhile, or it is not of the version that was expected.",
     413: "A record, line or body that is too large.",
     415: "The `Content-Type` or `Content-Encoding` is not possible here.",
     422: "The body is not what is expected, or stored records cannot be opened.",

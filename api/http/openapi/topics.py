@@ -81,7 +81,7 @@ PATHS: Json = {
             "Change settings, all or none.",
             _TAG,
             "alterConfigs",
-            {"204": answer("They are changed.", None), **_CHANGED},
+            {"204": answer("They are changed.", None), **_CHANGED, **errors(409)},
             [_CLUSTER, TOPIC, TIMEOUT],
             _body("ConfigChanges"),
         )

@@ -1,0 +1,84 @@
+"""Questions and changes over HTTP whose answers are JSON: what `BrokerClient` and `AdminClient` are made of."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from raftlog.client.transport import Answer, Transport
+from raftlog.errors import InvalidTopic, Unavailable
+from raftlog.types import TopicPartition
+
+ANSWER_MS = 10_000
+"""How long a broker may take, where the caller does not say."""
+GRACE_MS = 5_000
+"""How much longer than the broker's own deadline a client waits for the answer."""
+
+_JSON = {"Content-Type": "application/json"}
+
+
+class Calls:
+    """Calls over one transport, which its owner closes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        place: TopicPartition | None = None,
+        timeout_ms: int = ANSWER_MS,
+    ) -> Any:
+        """What is there, as parsed JSON."""
+        answer = await self.transport.request(
+            "GET", path, query=query, timeout_s=patience_s(timeout_ms), repeatable=True, place=place
+        )
+        return parsed(answer)
+
+    async def change(
+        self,
+        method: str,
+        path: str,
+        fields: object = None,
+        *,
+        timeout_ms: int,
+        repeatable: bool = False,
+        query: Mapping[str, object] | None = None,
+    ) -> Any:
+        """A change with `fields` as its body; its answer as parsed JSON, None without one.
+
+        `repeatable`: asking twice changes nothing more, so it is asked again, elsewhere, when an answer was lost.
+        """
+        answer = await self.transport.request(
+            method,
+            path,
+            query={"timeout": timeout_ms, **(query or {})},
+            timeout_s=patience_s(timeout_ms),
+            repeatable=repeatable,
+            headers=_JSON if fields is not None else None,
+            body=orjson.dumps(fields) if fields is not None else None,
+        )
+        return parsed(answer) if answer.body else None
+
+
+def patience_s(timeout_ms: int) -> float:
+    """How long to wait for an answer that the broker gives within `timeout_ms`."""
+    return (timeout_ms + GRACE_MS) / 1000
+
+
+def parsed(answer: Answer) -> Any:
+    """The JSON of an answer; raises `Unavailable`."""
+    try:
+        return orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
+
+
+def quoted(name: str) -> str:
+    """A name as one segment of a path; raises `InvalidTopic` for what cannot be one."""
+    if name in ("", ".", ".."):
+        raise InvalidTopic(f"{name!r} cannot be the name of a topic")
+    return quote(name, safe="")
