@@ -1,6 +1,6 @@
-"""For all tests: a run that a shell started in the background can be interrupted all the same, and so can its children."""
+"""For all tests: a run in the background can be interrupted like any other, and so can its children."""
 
 import signal
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited, and handed on to every process that a test starts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every process that a test starts inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
