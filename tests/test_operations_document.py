@@ -9,7 +9,7 @@ import click
 
 import raftlog
 from raftlog.api import codes
-from raftlog.api.http import metrics
+from raftlog.api.http import metrics, metrics_broker
 from raftlog.cli.entry import raftlog as command
 from raftlog.cli.serve import serve
 from tests.layouts import DOCS, table_after
@@ -63,10 +63,12 @@ def test_every_setting_is_there_with_its_default() -> None:
 
 
 def test_every_metric_is_there() -> None:
-    source = Path(metrics.__file__).read_text(encoding="utf-8")
-    families = re.findall(r'(Counter|Gauge)MetricFamily\(\s*"(raftlog_\w+)"', source)
+    sources = sorted(Path(metrics.__file__).parent.glob("metrics*.py"))
+    source = "\n".join(file.read_text(encoding="utf-8") for file in sources)
+    families = re.findall(r'(Counter|Gauge|Histogram)MetricFamily\(\s*"(raftlog_\w+)"', source)
     wanted = {f"{name}_total" if kind == "Counter" else name for kind, name in families}
-    wanted |= {f"raftlog_{name}_total" for name in metrics._COUNTERS} | {f"raftlog_{name}" for name in metrics._GAUGES}
+    wanted |= {f"raftlog_{name}_total" for name in metrics_broker._COUNTERS}
+    wanted |= {f"raftlog_{name}" for name in metrics_broker._GAUGES}
     assert set(re.findall(r"\braftlog_[a-z_]+", DOCUMENT)) == wanted
 
 

@@ -1,6 +1,7 @@
 """One request's way: find its target, run the handler, turn what it raises into an answer."""
 
 import logging
+from typing import Final
 
 from aiohttp import web
 
@@ -11,25 +12,40 @@ from raftlog.api.http.clusters import ClusterHandlers
 from raftlog.api.http.describing import DescribingHandlers
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import GroupHandlers
+from raftlog.api.http.measured import UNKNOWN, HttpMeasured
 from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
-from raftlog.api.http.routing import Router
+from raftlog.api.http.routing import Handler, Router
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
+from raftlog.runtime.histogram import stopwatch
 
 logger = logging.getLogger(__name__)
+
+
+_CLASSES: Final[dict[type, str]] = {
+    ProduceHandlers: "produce",
+    FetchHandlers: "fetch",
+    TopicHandlers: "topics",
+    ClusterHandlers: "topics",
+    GroupHandlers: "groups",
+}
+
+
+def class_of(handler: Handler) -> str:
+    """What requests that this handler answers are counted as."""
+    return _CLASSES.get(type(getattr(handler, "__self__", None)), "operators")
 
 
 class HttpApp:
     """`handle` is what aiohttp's low-level server calls."""
 
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
-        self.responses: dict[int, int] = {200: 0}
-        """Answers so far by status."""
+        self.measured = HttpMeasured()
         self.router = Router()
         for handlers in (
             ProduceHandlers(broker, bodies, ends),
@@ -37,7 +53,7 @@ class HttpApp:
             TopicHandlers(broker),
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
-            StatusHandlers(broker, self.responses),
+            StatusHandlers(broker, self.measured),
             RecoveryHandlers(broker, bodies),
             DescribingHandlers(),
         ):
@@ -45,16 +61,18 @@ class HttpApp:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, whatever happens."""
+        began, kind = stopwatch(), UNKNOWN
         try:
             target = self.router.find(request.raw_path)
-            response = await target.handler(request.method)(request, target)
+            handler = target.handler(request.method)
+            kind = class_of(handler)
+            response = await handler(request, target)
         except (RaftlogError, HttpProblem) as error:
             response = self._refusal(request, error)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
-        status = response.status
-        self.responses[status] = self.responses.get(status, 0) + 1
+        self.measured.note(kind, began, response)
         return response
 
     def _refusal(self, request: web.BaseRequest, error: RaftlogError | HttpProblem) -> web.Response:

@@ -1,92 +1,95 @@
-"""Counters as Prometheus metrics. They are plain integers until somebody scrapes; nothing is kept here."""
+"""What `/metrics` answers: numbers that others count, as text for Prometheus. Nothing is kept here.
 
-from collections.abc import Iterator, Mapping
+`SOURCES` is where a part of the broker brings in its own: a function in a `metrics_….py` beside this, from the broker
+to metric families. A source is asked in one turn of the loop, so it may look at dozens of things, not at thousands:
+what stands for every partition is `metrics_partitions`' business. Between two families, and within a long one after
+`_SLICE` samples, others have the loop. Scrapes that come at the same time share one rendering.
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+Names follow Prometheus: `raftlog_`, then what is counted, its unit, and `_total` for counters. Labels come from small
+fixed sets, or are bounded by settings; their escaping is the library's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from raftlog.api.http.measured import HttpMeasured
+from raftlog.api.http.metrics_broker import broker_families
+from raftlog.api.http.metrics_http import http_families
+from raftlog.api.http.metrics_rpc import rpc_families
 from raftlog.partitions.broker import Broker
-from raftlog.runtime.rpc import TrafficTotals
 
-_COUNTERS = {
-    "produces": "Produce calls that reached a partition.",
-    "records_in": "Records appended.",
-    "batches_in": "Record batches appended.",
-    "bytes_in": "Bytes of the record batches appended.",
-    "appends": "Appends to a log, each of which shares one sync.",
-    "produce_failures": "Produce calls that failed after they were queued.",
-    "produce_unknown": "Produce calls whose outcome is unknown.",
-    "throttled": "Produce calls that had to wait for room.",
-    "fetches": "Fetches.",
-    "bytes_out": "Bytes of the record batches fetched.",
-}
-_GAUGES = {
-    "topics": "Topics.",
-    "partitions": "Partitions with a replica here.",
-    "partitions_unavailable": "Those whose replica here is damaged or stopped.",
-    "partitions_quarantined": "Raft groups whose replica here is damaged and is being repaired.",
-    "partitions_led": "Raft groups that this process leads, the controller's among them.",
-    "partitions_leaderless": "Raft groups with a replica here and no known leader.",
-    "log_bytes": "Bytes of all logs.",
-    "pending_bytes": "Bytes of records that wait for their append or sync.",
-    "metadata_applied_index": "Entry of the controller's log up to which it was applied here.",
-}
+Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
+SOURCES: Final[tuple[Source, ...]] = (
+    broker_families,
+    rpc_families,
+)
+_SLICE: Final = 250
+"""Samples that are written in one turn of the loop, about a millisecond's work."""
 
 
-class Metrics(Collector):
-    """Its own registry: nothing of the process's other users of prometheus_client is shown."""
+class _Families(Collector):
+    """Some families, for the library's function that writes them."""
 
-    def __init__(self, broker: Broker, requests: Mapping[int, int]) -> None:
-        self._broker = broker
-        self._requests = requests
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+    def __init__(self, *families: Metric) -> None:
+        self._families = families
 
-    def render(self) -> tuple[bytes, str]:
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class Metrics:
+    """Of one broker and the HTTP server in front of it."""
+
+    def __init__(self, broker: Broker, http: HttpMeasured) -> None:
+        self._broker, self._http = broker, http
+        self._rendering: asyncio.Task[bytes] | None = None
+
+    async def render(self) -> tuple[bytes, str]:
         """The text and its content type."""
-        return generate_latest(self._registry), "text/plain"
+        if self._rendering is None:
+            self._rendering = asyncio.get_running_loop().create_task(self._render(), name="metrics")
+            self._rendering.add_done_callback(self._rendered)
+        return await asyncio.shield(self._rendering), "text/plain"
 
-    def collect(self) -> Iterator[Metric]:
-        for name, text in _COUNTERS.items():
-            yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(self._broker.counters, name))
-        gauges = self._broker.metrics()
-        for name, text in _GAUGES.items():
-            yield GaugeMetricFamily(f"raftlog_{name}", text, value=gauges[name])
-        yield from _traffic_metrics(self._broker.traffic())
-        caught_up = CounterMetricFamily(
-            "raftlog_catch_up_bytes", "Bytes of batches that replicas fetched to catch up.", labels=["direction"]
-        )
-        for direction, size in zip(("in", "out"), self._broker.catch_up_bytes(), strict=True):
-            caught_up.add_metric([direction], size)
-        yield caught_up
-        yield CounterMetricFamily(
-            "raftlog_entries_repaired",
-            "Damaged entries that other replicas gave back.",
-            value=self._broker.node.driver.entries_repaired,
-        )
-        requests = CounterMetricFamily("raftlog_http_responses", "Answers by HTTP status.", labels=["status"])
-        for status, count in sorted(self._requests.items()):
-            requests.add_metric([str(status)], count)
-        yield requests
+    def _rendered(self, _: "asyncio.Task[bytes]") -> None:
+        self._rendering = None
+
+    async def _render(self) -> bytes:
+        pieces: list[bytes] = []
+        last = ""
+        async for family in self._families():
+            for part in _parts(family):
+                text = generate_latest(_Families(part))
+                pieces.append(_without_head(text) if part.name == last else text)
+                last = part.name
+                await asyncio.sleep(0)
+        return b"".join(pieces)
+
+    async def _families(self) -> AsyncIterator[Metric]:
+        for source in SOURCES:
+            for family in source(self._broker):
+                yield family
+        for family in http_families(self._http):
+            yield family
 
 
-def _traffic_metrics(totals: TrafficTotals) -> Iterator[Metric]:
-    """Labels are a few fixed words: kinds of messages, channels, directions."""
-    messages = CounterMetricFamily(
-        "raftlog_rpc_messages", "Logical messages between brokers.", labels=["direction", "kind"]
-    )
-    sizes = CounterMetricFamily("raftlog_rpc_bytes", "Bytes between brokers.", labels=["direction", "channel"])
-    for direction, by_kind, by_channel in (
-        ("in", totals.messages_in, totals.bytes_in),
-        ("out", totals.messages_out, totals.bytes_out),
-    ):
-        for kind, count in sorted(by_kind.items()):
-            messages.add_metric([direction, kind], count)
-        for channel, size in by_channel.items():
-            sizes.add_metric([direction, channel], size)
-    writes = CounterMetricFamily("raftlog_rpc_writes", "Writes to sockets of other brokers.", labels=["channel"])
-    for channel, count in totals.writes.items():
-        writes.add_metric([channel], count)
-    yield from (messages, sizes, writes)
+def _parts(family: Metric) -> Iterator[Metric]:
+    """The family in pieces of `_SLICE` samples."""
+    samples = family.samples
+    if len(samples) <= _SLICE:
+        yield family
+        return
+    for at in range(0, len(samples), _SLICE):
+        part = Metric(family.name, family.documentation, family.type, family.unit)
+        part.samples = samples[at : at + _SLICE]
+        yield part
+
+
+def _without_head(text: bytes) -> bytes:
+    """Without the two lines that describe the family: it is being continued."""
+    return text.split(b"\n", 2)[2]

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from raftlog.api.codes import NOT_FOUND
 from raftlog.api.http.answers import answer, json_answer
+from raftlog.api.http.measured import HttpMeasured
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.routing import Router, Target, partition_number, whole_number
@@ -21,9 +22,9 @@ _NAMESPACE = "kafka"
 class StatusHandlers:
     """GET /v1/status/ready, /v1/brokers, /v1/partitions, /v1/cluster/…, /metrics."""
 
-    def __init__(self, broker: Broker, requests: dict[int, int]) -> None:
+    def __init__(self, broker: Broker, measured: HttpMeasured) -> None:
         self._broker = broker
-        self._requests = requests
+        self._measured = measured
         self._metrics: Any = None
 
     def add_to(self, router: Router) -> None:
@@ -84,8 +85,8 @@ class StatusHandlers:
         if self._metrics is None:
             # prometheus_client takes 60 ms to import, which a start should not pay for.
             module = importlib.import_module("raftlog.api.http.metrics")
-            self._metrics = module.Metrics(self._broker, self._requests)
-        body, content_type = self._metrics.render()
+            self._metrics = module.Metrics(self._broker, self._measured)
+        body, content_type = await self._metrics.render()
         return answer(body, content_type)
 
 

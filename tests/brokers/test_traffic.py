@@ -2,14 +2,15 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from raftlog.api.http.measured import HttpMeasured
 from raftlog.api.http.metrics import Metrics
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 
 
-def messages_of(broker):
+async def messages_of(broker):
     """By direction and kind, from the text that a scrape gets."""
-    text = Metrics(broker, {}).render()[0].decode()
+    text = (await Metrics(broker, HttpMeasured()).render())[0].decode()
     return {
         (sample.labels["direction"], sample.labels["kind"]): sample.value
         for family in text_string_to_metric_families(text)
@@ -22,12 +23,12 @@ async def test_a_produce_that_is_forwarded_is_a_request_and_an_answer(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     follower = (await brokers.followers("t"))[0]
     leader = await brokers.leader("t")
-    before, led_before = messages_of(brokers[follower]), messages_of(brokers[leader])
+    before, led_before = await messages_of(brokers[follower]), await messages_of(brokers[leader])
     for number in range(5):
         value = NewRecord(str(number).encode())
         (result,) = await brokers[follower].produce_records("t", 0, [value], deadline=deadline_in(10_000))
         assert result.error is None
-    after, led = messages_of(brokers[follower]), messages_of(brokers[leader])
+    after, led = await messages_of(brokers[follower]), await messages_of(brokers[leader])
     assert after["out", "request"] - before.get(("out", "request"), 0) == 5
     assert after["in", "answer"] - before.get(("in", "answer"), 0) == 5
     assert led["in", "request"] - led_before.get(("in", "request"), 0) == 5

@@ -1,0 +1,79 @@
+"""What happens to a broker, as lines of its log that programs can rely on: one event per change of state.
+
+    event(logger, "leader_elected", group=group.name, term=term, why=why)
+
+`EVENTS` is the whole list, and docs/OPERATIONS.md has the same table. A name or a field that is not in it is a defect,
+and an assertion says so. Names and fields stay what they are from release to release; fields hold numbers, short words
+and names, never the contents of records and nothing secret. Every layer may call this. How many lines of one name are
+written in a second is bounded where they are written (`raftlog.cli.event_limit`).
+"""
+
+import logging
+from typing import Final, NamedTuple
+
+INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
+
+
+class Kind(NamedTuple):
+    """One kind of event: how severe, with which fields, and what it means."""
+
+    level: int
+    fields: frozenset[str]
+    meaning: str
+
+
+def _kind(level: int, fields: str, meaning: str) -> Kind:
+    return Kind(level, frozenset(fields.split()), meaning)
+
+
+EVENTS: Final[dict[str, Kind]] = {
+    # the process
+    "process_started": _kind(INFO, "node version data_dir pid", "the broker opens its data directory"),
+    "process_ready": _kind(INFO, "node cluster_id http rpc", "it serves"),
+    "process_stopping": _kind(INFO, "node why", "it was told to stop, and hands its leaderships over"),
+    "process_stopped": _kind(INFO, "node", "everything it took is durable, and the directory is free"),
+    "process_failed": _kind(ERROR, "node why", "it cannot go on; the process ends"),
+    "disk_full": _kind(WARNING, "free_bytes min_free_bytes", "no records are taken for lack of room"),
+    "disk_has_room": _kind(INFO, "free_bytes min_free_bytes", "there is room again"),
+    "stalled": _kind(WARNING, "what", "its loop or disk stood still; it leads nothing for a while, if others can"),
+    "events_left_out": _kind(WARNING, "what count", "so many of one name in a second were not written"),
+    # groups
+    "leader_elected": _kind(INFO, "group term why", "this broker leads the group"),
+    "leadership_lost": _kind(INFO, "group term why leader", "it does not lead it any more"),
+    "members_changed": _kind(INFO, "group voters learners joint", "who belongs to a group led here is another set"),
+    "replica_added": _kind(INFO, "group how", "a replica begins here: first, or empty and filled by its leader"),
+    "replica_removed": _kind(INFO, "group why", "a replica here goes"),
+    "replica_quarantined": _kind(ERROR, "group why", "damage was found in a replica here"),
+    "replica_repaired": _kind(INFO, "group entries why", "it is sound again"),
+    "catch_up_begun": _kind(INFO, "group leader", "a replica here fetches what it lacks"),
+    "catch_up_ended": _kind(INFO, "group leader bytes why", "it has it, or stopped fetching for now"),
+    # the cluster, written by the controller's leader
+    "controller_leader_changed": _kind(INFO, "leader term", "another broker leads the controller, as seen here"),
+    "broker_registered": _kind(INFO, "node disk http rpc", "a broker joined, or came back with other addresses"),
+    "broker_replaced": _kind(WARNING, "node old_disk disk", "a new disk took the place of a broker's old one"),
+    "broker_removed": _kind(WARNING, "node", "a broker left the cluster for good"),
+    "broker_draining": _kind(INFO, "node is_draining", "its replicas are to move elsewhere, or not any more"),
+    "broker_maintenance": _kind(INFO, "node is_on", "it is to lead nothing, or may lead again"),
+    "topic_created": _kind(INFO, "topic partitions replication_factor", "a topic is there"),
+    "topic_altered": _kind(INFO, "topic settings", "settings of a topic changed"),
+    "topic_deleted": _kind(INFO, "topic", "a topic is gone"),
+    "partition_assigned": _kind(INFO, "topic partition replicas", "it is to have these, the preferred leader first"),
+    "cluster_config_changed": _kind(INFO, "set unset", "settings of the cluster changed"),
+    "feature_level_raised": _kind(INFO, "level", "brokers of earlier releases cannot join any more"),
+    # other brokers
+    "node_connected": _kind(INFO, "node address", "a connection for Raft messages is there"),
+    "node_lost": _kind(WARNING, "node why", "there is none any more"),
+    "member_suspected": _kind(WARNING, "node by", "gossip: it does not answer; a hint, which deposes nobody"),
+    "member_dead": _kind(WARNING, "node by", "gossip: it did not refute that in time"),
+    "member_alive": _kind(INFO, "node incarnation", "gossip: it is there, or there again"),
+    "member_left": _kind(INFO, "node", "gossip: it said goodbye"),
+    "member_conflict": _kind(ERROR, "node address other", "gossip: two processes say that they are this node"),
+}
+
+
+def event(logger: logging.Logger, name: str, /, **fields: object) -> None:
+    """Write one event. `fields` are those of `EVENTS[name]`; all of them, or those that are known."""
+    kind = EVENTS[name]
+    if logger.isEnabledFor(kind.level):
+        assert fields.keys() <= kind.fields, f"{name} has no {sorted(fields.keys() - kind.fields)}"
+        logger.log(kind.level, name, extra={"event_name": name, **fields}, stacklevel=2)

@@ -1,0 +1,44 @@
+"""Latencies counted into fixed buckets: plain integers that a hot path adds to, once for each batch or turn.
+
+What is measured decides nothing, so the stopwatch is the machine's and not the loop's, whose clock a turn moves by
+whole milliseconds. Made metrics of only when somebody asks (`raftlog.api.http.metrics`).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from time import perf_counter as stopwatch
+from typing import Final
+
+BOUNDS_S: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
+)  # fmt: skip
+"""Upper ends of the buckets, in seconds; a last one has no end."""
+
+__all__ = ["BOUNDS_S", "Histogram", "stopwatch"]
+
+
+class Histogram:
+    """`counts[i]` observations were at most `bounds[i]` and above the bound before it; their sum is `sum_s`."""
+
+    __slots__ = ("bounds", "counts", "sum_s")
+
+    def __init__(self, bounds: Sequence[float] = BOUNDS_S) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum_s += seconds
+
+    def observe_since(self, began: float) -> None:
+        """The time since `stopwatch()` said `began`."""
+        self.observe(stopwatch() - began)
+
+    def cumulative(self) -> list[tuple[str, int]]:
+        """As Prometheus has them: upper ends as text, and how many observations were at most that."""
+        total, rows = 0, []
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            total += count
+            rows.append((bound, total))
+        return rows
