@@ -1,0 +1,84 @@
+"""The settings of gossip. Each says by which formula it acts and what it trades for what.
+
+Times in seconds. `n` is the number of members that are up, this one included.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwimConfig:
+    """The defaults find a killed process of a small cluster within 2 s and give it up within 6 s."""
+
+    period_s: float = 1.0
+    """The protocol period: each member probes one other by turns, and its neighbour on the ring. Shorter finds the dead
+    sooner, and costs in proportion: about 500 bytes a period, sent and received each."""
+    probe_timeout_s: float = 0.3
+    """After this without an answer, others are asked to probe, and a stream is tried. Should be above the 99th
+    percentile of round trips; lower means more helpers are troubled in vain."""
+    probe_deadline_s: float = 0.7
+    """Without an answer by any way until then, the member is suspected. Between the timeout and the period."""
+    helpers: int = 3
+    """How many are asked to probe for us (SWIM's k). At a loss of p each way all ways fail with the probability
+    (1-(1-p)²) · (1-(1-p)⁴)^k; each helper costs four datagrams whenever a direct probe fails."""
+    nack_share: float = 0.8
+    """A helper says that it has no answer after this share of the time that is left to it (Lifeguard)."""
+    awareness_max: int = 8
+    """Local health runs from 0 to this, and multiplies probe timeouts and periods by 1 + score (Lifeguard's S). Higher
+    makes a member in trouble accuse less, and find out later."""
+    suspicion_base: float = 2.5
+    suspicion_per_decade: float = 1.0
+    """A suspicion that enough others confirm lasts `(base + per_decade · log₁₀ n) · period_s`: 3 s for 3 members, 4.5 s
+    for 100. It must leave time for the news to reach the suspect and its refutation to reach all, which takes
+    rounds in proportion to log n. Shorter buries the dead sooner, and the slow too."""
+    suspicion_factor_max: float = 6.0
+    """One that nobody confirms lasts so many times longer (Lifeguard's β): the time of a healthy member to be heard
+    when it is its accuser who is ill."""
+    confirmations: int = 3
+    """Independent suspicions that bring it down to the minimum (Lifeguard's K), or as many as there are others up."""
+    retransmit_factor: int = 4
+    """A claim is sent on `factor · ⌈log₁₀(n + 1)⌉` times (SWIM's λ·log n) by each who heard it. More survives more
+    loss, and costs in proportion."""
+    gossip_interval_s: float = 0.2
+    gossip_fanout: int = 3
+    """While there is news, it also goes to so many random members at this interval, so that it spreads to all in about
+    `log(n) / log(fanout + 1)` intervals and does not wait for probes. Costs nothing when there is none."""
+    gossip_to_the_dead_s: float = 30.0
+    """For so long news also goes to members found dead, that one who is not may hear of it and refute it."""
+    sync_interval_s: float = 30.0
+    """Mean time between exchanges of a digest with a random member, for what gossip did not bring. When both know the
+    same, this costs two small frames."""
+    join_interval_s: float = 2.0
+    """Addresses of nobody known are tried one after the other at this interval."""
+    stream_timeout_s: float = 5.0
+    """An exchange of a digest is given up after this."""
+    reap_s: float = 86_400.0
+    """Dead and left members are forgotten after this; until then they are shown, and the dead are looked for."""
+    late_s: float = 1.0
+    """Called this much too late, the process was stopped: what did not arrive meanwhile proves nothing about others."""
+    datagram_bytes_max: int = 1_200
+    """On the wire without IP and UDP headers: below the least MTU of IPv6 less what tunnels take."""
+    envelope_bytes: int = 96
+    """Of these, what the wire puts around the messages: header and authentication."""
+    broadcasts_max: int = 4_096
+    """Claims that wait to be sent on, one for each member at most; past this the most often sent go first."""
+    members_max: int = 4_096
+    """Members that are remembered, the dead included; further ones are not taken up."""
+
+    def __post_init__(self) -> None:
+        assert 0 < self.probe_timeout_s < self.probe_deadline_s < self.period_s, self
+        assert self.datagram_bytes_max - self.envelope_bytes >= 600, self
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self.datagram_bytes_max - self.envelope_bytes
+
+    def suspicion_min_s(self, n: int) -> float:
+        return (self.suspicion_base + self.suspicion_per_decade * math.log10(max(n, 1))) * self.period_s
+
+    def suspicion_max_s(self, n: int) -> float:
+        return self.suspicion_factor_max * self.suspicion_min_s(n)
+
+    def retransmits_max(self, n: int) -> int:
+        return self.retransmit_factor * math.ceil(math.log10(n + 1))

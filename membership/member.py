@@ -1,0 +1,102 @@
+"""Members, and claims about them: the nouns of gossip.
+
+A member is one process on one disk under one node id. Its `incarnation` is raised by nobody but itself, begins at
+`boot_epoch · 2³²`, so that a new start is newer than everything said before, and orders all that is said about it.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from raftlog.types import NodeId
+
+DESCRIPTION_BYTES_MAX: Final = 400
+DISK_UUID_BYTES: Final = 16
+HOST_BYTES_MAX: Final = 255
+INCARNATION_MAX: Final = 2**63 - 1
+BOOT_INCARNATIONS: Final = 2**32
+"""Incarnations of one boot epoch."""
+
+
+class State(IntEnum):
+    """What is believed of a member. At one incarnation a higher state beats a lower one (SWIM 4.2)."""
+
+    ALIVE = 0
+    SUSPECT = 1
+    DEAD = 2
+    LEFT = 3
+    """It said so itself: nobody need look for it."""
+
+    @property
+    def is_up(self) -> bool:
+        """Alive or suspect: it is probed, told, and keeps its name."""
+        return self <= State.SUSPECT
+
+
+class Address(NamedTuple):
+    """Where a member's datagrams and streams go: both to the same port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Identity(NamedTuple):
+    """Who this process is: what it hands in at its start."""
+
+    node_id: NodeId
+    disk_uuid: bytes
+    """16 bytes."""
+    address: Address
+    """Where the others reach it."""
+    boot_epoch: int
+    """Starts of this disk, from 1."""
+
+    @property
+    def first_incarnation(self) -> int:
+        return self.boot_epoch * BOOT_INCARNATIONS
+
+
+class About(NamedTuple):
+    """What a member said of itself at an incarnation; the highest incarnation is what holds."""
+
+    incarnation: int
+    address: Address
+    description: bytes
+    """Opaque here, at most 400 bytes."""
+
+
+class Member(NamedTuple):
+    """What is known of a member. `about.incarnation ≤ incarnation` once all that was said has arrived."""
+
+    node_id: NodeId
+    disk_uuid: bytes
+    incarnation: int
+    state: State
+    about: About
+    since: float
+    """On this process's clock: when the state began, as far as known."""
+
+    @property
+    def address(self) -> Address:
+        return self.about.address
+
+    @property
+    def description(self) -> bytes:
+        return self.about.description
+
+
+class Claim(NamedTuple):
+    """What somebody says about a member; a fact only by being the newest."""
+
+    node_id: NodeId
+    disk_uuid: bytes
+    incarnation: int
+    state: State
+    by: NodeId
+    """Who suspects it, or found it dead: independent suspicions are told apart by this."""
+    age_s: int
+    """Of a dead or left one, for how long that has been so; 0 otherwise."""
+    about: About | None
+    """Always of a living one; gossip leaves it out of bad news."""

@@ -1,0 +1,78 @@
+"""What members tell each other, as values. `membership.encoding` writes and reads them as bytes.
+
+A datagram or a frame of a stream carries a list of these. An answer repeats the `sequence` of what it answers.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from raftlog.membership.member import Claim
+from raftlog.types import NodeId
+
+
+class Ping(NamedTuple):
+    """Are you there? Answered with `Ack` only by the one who is meant, on the disk that is meant."""
+
+    sequence: int
+    target: NodeId
+    disk_uuid: bytes
+
+
+class Ack(NamedTuple):
+    """I am there; or, from a helper: the one you asked me to ping is."""
+
+    sequence: int
+
+
+class Nack(NamedTuple):
+    """From a helper: no answer from it so far, but you reach me (Lifeguard: LHA-Probe)."""
+
+    sequence: int
+
+
+class PingRequest(NamedTuple):
+    """Ping somebody for me; the helper answers `Ack` or `Nack`."""
+
+    sequence: int
+    target: NodeId
+    disk_uuid: bytes
+    host: str
+    port: int
+
+
+class DigestRoot(NamedTuple):
+    """Begins an exchange on a stream: one hash of all that the sender knows. No answer if it is the same."""
+
+    root: int
+
+
+class DigestBuckets(NamedTuple):
+    """The hashes of the buckets that members fall into by node id."""
+
+    buckets: tuple[int, ...]
+
+
+class Entry(NamedTuple):
+    """A member in a digest: enough to see who knows more."""
+
+    node_id: NodeId
+    incarnation: int
+    state: int
+    about_incarnation: int
+    disk: int
+    """A hash of the disk uuid."""
+
+
+class DigestEntries(NamedTuple):
+    """All members that the sender has in these buckets; answered with claims that are news to it, and `Wanted`."""
+
+    buckets: tuple[int, ...]
+    entries: tuple[Entry, ...]
+
+
+class Wanted(NamedTuple):
+    """Tell me what you know of these; answered with claims."""
+
+    node_ids: tuple[NodeId, ...]
+
+
+Message: TypeAlias = Ping | Ack | Nack | PingRequest | Claim | DigestRoot | DigestBuckets | DigestEntries | Wanted
