@@ -55,6 +55,8 @@ class Checkpoints:
         self._write = write
         self._soon = soon
         self._fail = fail
+        self.completed = 0
+        """Since the start of the process."""
         self.has_news = True
         """Something was journaled since a checkpoint was begun."""
         self._states: dict[GroupKey, Encoded] = {}
@@ -207,6 +209,7 @@ class Checkpoints:
         elif self._number is not None:
             number, self._number = self._number, None
             self._journal.complete_checkpoint(number)
+            self.completed += 1
 
     def _synced(self, changed: ChangedFiles, error: OSError | None) -> None:
         self._is_syncing = False

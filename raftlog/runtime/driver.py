@@ -25,6 +25,7 @@ from raftlog.runtime.creations import Creation, Creations, Joining
 from raftlog.runtime.disk_room import DiskRoom
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import (
@@ -81,6 +82,7 @@ class Driver:
         """Called with every Ready that was handled, for whoever watches."""
         self.messages_refused = 0
         """Appends that were unsound, or for which there was no room."""
+        self.commit_times = Histogram()
         self.entries_repaired = 0
         """Damaged entries that other replicas gave back."""
         self._random = random
@@ -98,7 +100,7 @@ class Driver:
         self._is_started = False
         self._is_turn_due = False
         self._is_reluctant = False
-        self._ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
+        self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
         silence = config.raft.election_ticks_min
         self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change = self._process_changed
@@ -166,7 +168,7 @@ class Driver:
         """Begin to tick, on the running loop."""
         self.loop = asyncio.get_running_loop()
         self._is_started = True
-        self._ticker.start(self.loop)
+        self.ticker.start(self.loop)
         self._want_turn()
         for group in self.groups.values():
             if group.damage:
@@ -174,7 +176,7 @@ class Driver:
 
     def close(self) -> None:
         """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
-        self._ticker.stop()
+        self.ticker.stop()
         self.catch_up.stop()
         self._outbox.stop()
         if self.failure is None:
@@ -375,7 +377,7 @@ class Driver:
             self.catch_up.offered(group, ready.install_offer)
 
     def _journal_durable(self, _: JournalSequence) -> None:
-        self._ticker.note_disk_moved()
+        self.ticker.note_disk_moved()
         self._fatal(self.persister.settle)
 
     def _fatal(self, work: Callable[..., None], *arguments: object) -> None:
@@ -390,7 +392,7 @@ class Driver:
         """The disk failed, or something else that only a new start can mend."""
         if self.failure is None:
             self.failure = failure
-            self._ticker.stop()
+            self.ticker.stop()
             self.catch_up.stop()
             self._outbox.stop()
             self.persister.drop_waits(failure)
@@ -409,7 +411,7 @@ class Driver:
 
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
-            self._ticker.note_disk_moved()
+            self.ticker.note_disk_moved()
         self._peers.tick(ProcessBeat(self.me.disk_uuid, self._boot_epoch, self.journal.durable_sequence))
         if self.journal.is_reserve_low:
             self.journal.make_reserve()  # no elections meanwhile: they would take the last of it

@@ -19,6 +19,9 @@ class DurableWaits:
     def __init__(self) -> None:
         self._waiting: deque[tuple[JournalSequence, Action, Hashable]] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def add(self, sequence: JournalSequence, action: Action, subject: Hashable) -> None:
         """Run the action once the journal is durable up to `sequence`."""
         self._waiting.append((sequence, action, subject))

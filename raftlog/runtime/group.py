@@ -43,6 +43,7 @@ from raftlog.runtime.control_entries import Trim, encode_trim
 from raftlog.runtime.damaged import DamagedEntry
 from raftlog.runtime.disk_room import why_no_room
 from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.host import Host
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
@@ -107,6 +108,8 @@ class Group:
         """How far the repair is, or why it does not get on, in words."""
         self.damage_count = 0
         """How often damage was met: a repair that began before the last time does not lift the quarantine."""
+        self.proposed_at: float | None = None
+        """When the oldest proposal was taken that is not in the log yet, by the stopwatch."""
         self.admission = Admission(group_id)
         self.is_dirty = False
         self.is_closed = False
@@ -130,7 +133,7 @@ class Group:
         self.trim_to: Offset | None = None
         """The newest trim that is on its way to the journal."""
         self._trimming = Trimming(self, host)
-        self._open = Proposals(self.name, log)
+        self._open = Proposals(self.name, log, host.commit_times)
         self._reads: dict[asyncio.Future[Index], None] = {}
         """Reads that the core has not answered."""
 
@@ -207,7 +210,10 @@ class Group:
             raise refusal
         self._host.note_admitted(size)
         self.rolling.ahead_bytes += size
-        return self._accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
+        accepted = self._accepted(self.core.propose([Proposal(batch, len(batch)) for batch in batches]))
+        if self.proposed_at is None:
+            self.proposed_at = stopwatch()
+        return accepted
 
     def change_members(self, change: ConfigurationChange) -> "asyncio.Future[Committed]":
         """Change who belongs to the group; done when the first configuration of the change is committed.

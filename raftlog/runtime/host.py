@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from raftlog.errors import RaftlogError
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.disk_room import DiskRoom
+from raftlog.runtime.histogram import Histogram
 from raftlog.types import Offset
 
 if TYPE_CHECKING:  # a group owns neither
@@ -19,6 +20,8 @@ class Host(Protocol):
     config: DriverConfig
     loop: asyncio.AbstractEventLoop
     wall_ms: Callable[[], int]
+    commit_times: Histogram
+    """At leaders: from a proposal to its commit; one for all groups."""
 
     def mark_dirty(self, group: "Group") -> None:
         """There is something to do for the group in the next turn."""

@@ -16,6 +16,7 @@ from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.durable_waits import DurableWaits
 from raftlog.runtime.group import Group, Part
+from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import (
@@ -61,6 +62,8 @@ class Persister:
             soon,
             self._disk_failed,
         )
+        self.append_times = Histogram()
+        """At leaders: from the first proposal of a turn to its place in the log, where the journal takes it from."""
         self.trash = Trash(disk, data_dir)
         self._disk, self._data_dir, self._config, self._outbox = disk, data_dir, config, outbox
         self._want_turn, self._mark_dirty, self._fail = want_turn, mark_dirty, fail
@@ -108,6 +111,10 @@ class Persister:
             self._larges.cut(group, ready.cut_to)
             operations.append(Cut(key, Index(ready.cut_to + 1)))
         is_large = bool(entries) and log.append(entries) >= self._config.large_append_bytes
+        if group.proposed_at is not None:
+            if entries:
+                self.append_times.observe_since(group.proposed_at)
+            group.proposed_at = None
         if entries and not is_large:
             operations.append(Append(key, entries[0].index, entries[-1].index, [each.payload for each in entries]))
         if ready.cut_to is not None:
@@ -278,6 +285,11 @@ class Persister:
             self.trash.empty()
         except OSError as error:
             self._disk_failed(error)
+
+    @property
+    def waiting_count(self) -> int:
+        """Parts of Readys, cuts, trims and the like that wait for the journal's next syncs."""
+        return len(self._waits)
 
     @property
     def is_idle(self) -> bool:

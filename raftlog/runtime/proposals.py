@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from raftlog.errors import ChangeRefused, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.raft import Accepted, Refusal, Refused, ReplicaId
 from raftlog.runtime.group_log import GroupLog
+from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.types import Index, Offset, Term
 
 _T = TypeVar("_T")
@@ -37,6 +38,7 @@ class _Open(NamedTuple):
 
     last_index: Index
     accepted: Accepted
+    began: float
     future: "asyncio.Future[Any]"
     answer: Callable[[Committed], object]
 
@@ -44,8 +46,8 @@ class _Open(NamedTuple):
 class Proposals:
     """See the module."""
 
-    def __init__(self, name: str, log: GroupLog) -> None:
-        self._name, self._log = name, log
+    def __init__(self, name: str, log: GroupLog, commit_times: Histogram) -> None:
+        self._name, self._log, self._commit_times = name, log, commit_times
         self._open: deque[_Open] = deque()
         """Ascending by last index."""
 
@@ -53,7 +55,7 @@ class Proposals:
         """The future waits for what becomes of entries that were accepted just now."""
         waiting = self._open
         is_in_order = not waiting or waiting[-1].last_index < accepted.first_index
-        waiting.append(_Open(accepted.last_index, accepted, future, answer))
+        waiting.append(_Open(accepted.last_index, accepted, stopwatch(), future, answer))
         if not is_in_order or len(waiting) > _OPEN_CHECKED:
             left = [each for each in waiting if not each.future.done()]
             self._open = deque(sorted(left, key=lambda each: each.last_index))
@@ -63,13 +65,14 @@ class Proposals:
         waiting = self._open
         next_index, next_offset = Index(0), Offset(0)
         while waiting and waiting[0].last_index <= applied:
-            last, accepted, future, answer = waiting.popleft()
+            last, accepted, began, future, answer = waiting.popleft()
             if future.done():
                 continue
             base_offset = next_offset if accepted.first_index == next_index else None
             outcome = self._outcome(accepted, base_offset, leader)
             if isinstance(outcome, Committed):
                 next_index, next_offset = Index(last + 1), outcome.next_offset
+                self._commit_times.observe_since(began)
                 future.set_result(answer(outcome))
             else:
                 future.set_exception(outcome)

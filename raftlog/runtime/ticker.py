@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
+from raftlog.runtime.histogram import Histogram
+
 
 class Stall(Enum):
     """What stood still, in words."""
@@ -25,6 +27,8 @@ class Ticker:
         self._tick, self._stalled = tick, stalled
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.lateness = Histogram()
+        """How much later than it should a tick came: how long the loop was busy with something else."""
         self._ticked_at = 0.0
         self._moved_at = 0.0
 
@@ -45,6 +49,7 @@ class Ticker:
     def _run(self) -> None:
         assert self._loop is not None, "a tick before the start"
         now = self._loop.time()
+        self.lateness.observe(max(0.0, now - self._ticked_at - self._tick_s))
         self._timer = self._loop.call_later(self._tick_s, self._run)
         if now - self._ticked_at > self._stall_s:
             self._stalled(Stall.LOOP)

@@ -93,6 +93,10 @@ class Disk(Protocol):
         """Bytes that can still be written to the file system of `path`."""
         ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the file system of `path`."""
+        ...
+
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """Sync and wait: for opening, cutting and offline tools. On the write path use `submit_sync`."""
         ...

@@ -92,6 +92,9 @@ class RealDisk:
     def free_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).free
 
+    def total_bytes(self, path: str) -> int:
+        return shutil.disk_usage(path).total
+
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         mine = [_own(file) for file in files]
         if len(files) + len(directories) >= _MANY and (witness := self._witness_of(mine, directories)):

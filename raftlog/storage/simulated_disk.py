@@ -222,6 +222,9 @@ class SimulatedDisk(Disk):
             return UNLIMITED_BYTES
         return max(0, self.capacity_bytes - sum(len(inode.content) for _, inode in self._files()))
 
+    def total_bytes(self, path: str) -> int:
+        return UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
     def room_for(self, inode: Inode, size: int) -> int:
         """The size that the file may have, at most `size`."""
         grown = size - len(inode.content)

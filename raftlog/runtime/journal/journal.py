@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, NamedTuple, Self
 
 from raftlog.errors import JournalDamaged, LogClosed, Overloaded, RaftlogError, SyncFailed
+from raftlog.runtime.histogram import Histogram, stopwatch
 from raftlog.runtime.journal.blocks import (
     BLOCK_SIZE,
     FIRST_SEQUENCE,
@@ -87,6 +88,8 @@ class Journal:
         """Set when a write or a sync failed, or when the journal was closed: every call raises it."""
         self.durable_sequence = JournalSequence(FIRST_SEQUENCE - 1)
         """The last block that is synced together with every block before it; peers remember it for this disk uuid."""
+        self.sync_times = Histogram()
+        """From submitting a sync to its completion."""
         self._disk = disk
         self._seed = seed
         self._files = JournalFiles(disk, path, config.file_blocks, config.spare_files_max)
@@ -253,7 +256,7 @@ class Journal:
             self._fail(SyncFailed(f"{self.path}: a write failed: {error}; the journal takes nothing more"))
             return
         directories = [self.path] if placed.needs_directory else []
-        synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed)
+        synced = partial(self._synced, JournalSequence(self._next - 1), self._start, placed, stopwatch())
         self._disk.submit_sync(placed.files, directories, synced)
 
     def _write(self, frame: PendingFrame) -> Placed:
@@ -281,9 +284,10 @@ class Journal:
         for group in list(self._hints)[: room // OPERATION_HEAD_SIZE]:
             frame.add((encode_bare(Kind.COMMIT_HINT, self._hints.pop(group), group),), OPERATION_HEAD_SIZE)
 
-    def _synced(self, last: JournalSequence, start: int, placed: Placed, error: OSError | None) -> None:
+    def _synced(self, last: JournalSequence, start: int, placed: Placed, began: float, error: OSError | None) -> None:
         if self.failure:
             return
+        self.sync_times.observe_since(began)
         self._is_writing = False
         if error:
             self._fail_sync(error)
