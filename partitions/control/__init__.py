@@ -9,6 +9,7 @@ from raftlog.partitions.control.cluster import Cluster, Load
 from raftlog.partitions.control.commands import (
     Addresses,
     AllocateProducerIds,
+    AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
@@ -18,12 +19,13 @@ from raftlog.partitions.control.commands import (
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
+    SetMaintenance,
     UpdateBroker,
     check_configs,
 )
 from raftlog.partitions.control.naming import GroupName, controller_group_id
 from raftlog.partitions.control.placement import Candidate, place
-from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, Request, decode_request, encode_request
+from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, Request, check_level, decode_request, encode_request
 from raftlog.partitions.control.rolls import first_controller_roll, first_roll
 from raftlog.partitions.control.rows import Assignment, Broker, DeletedTopic, Topic
 from raftlog.partitions.control.schema import settings_of
@@ -36,6 +38,7 @@ __all__ = [
     "FEATURE_LEVEL_KNOWN",
     "Addresses",
     "AllocateProducerIds",
+    "AlterClusterConfig",
     "AlterTopicConfigs",
     "Answer",
     "Assignment",
@@ -56,10 +59,12 @@ __all__ = [
     "Restoration",
     "SetAssignment",
     "SetFeatureLevel",
+    "SetMaintenance",
     "SnapshotReader",
     "Topic",
     "UpdateBroker",
     "check_configs",
+    "check_level",
     "controller_group_id",
     "decode_request",
     "encode_request",

@@ -5,7 +5,6 @@ and gives the result. Called by `ControllerState.apply` only.
 """
 
 from dataclasses import replace
-from uuid import UUID
 
 from raftlog.errors import (
     ChangeRefused,
@@ -15,7 +14,7 @@ from raftlog.errors import (
     UnknownBroker,
     VersionConflict,
 )
-from raftlog.partitions.control.cluster import Cluster
+from raftlog.partitions.control.cluster import LEVEL_OF_OPERATIONS, Cluster
 from raftlog.partitions.control.commands import (
     AllocateProducerIds,
     Bootstrap,
@@ -28,7 +27,7 @@ from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, KINDS
 from raftlog.partitions.control.rows import Broker
 from raftlog.partitions.control.schema import NUMBER_MAX
 from raftlog.raft import ReplicaId
-from raftlog.types import Index, NodeId
+from raftlog.types import Index
 
 
 def bootstrap(cluster: Cluster, command: Bootstrap, index: Index) -> int:
@@ -53,7 +52,7 @@ def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
     _check_levels(cluster, command)
     before = cluster.brokers.get(command.node_id)
     known = before if before is not None and before.disk_uuid == command.disk_uuid else None
-    after = _registered(command, known, index)
+    after = _registered(command, before if cluster.feature_level >= LEVEL_OF_OPERATIONS else known, index)
     if known is not None:
         _check_epoch(known, after)
         if replace(after, version=known.version) == known:
@@ -67,8 +66,8 @@ def register(cluster: Cluster, command: RegisterBroker, index: Index) -> int:
     return index
 
 
-def _registered(command: RegisterBroker, known: Broker | None, index: Index) -> Broker:
-    was_draining = known is not None and known.is_draining
+def _registered(command: RegisterBroker, before: Broker | None, index: Index) -> Broker:
+    was_draining = before is not None and before.is_draining
     return Broker(
         command.node_id,
         command.disk_uuid,
@@ -141,7 +140,7 @@ def _check_epoch(known: Broker, after: Broker) -> None:
 
 def update(cluster: Cluster, command: UpdateBroker, index: Index) -> int:
     """Draining or not. The broker's version is the result."""
-    broker = _present(cluster, command.node_id, command.disk_uuid)
+    broker = cluster.present(command.node_id, command.disk_uuid)
     if command.expected_version not in (None, broker.version):
         raise VersionConflict(
             f"broker {command.node_id} has version {broker.version}, not {command.expected_version}: read it again"
@@ -153,19 +152,28 @@ def update(cluster: Cluster, command: UpdateBroker, index: Index) -> int:
 
 
 def remove(cluster: Cluster, command: RemoveBroker, index: Index) -> int:
-    """The broker or absent seed goes, and its disk is retired."""
+    """The broker or absent seed goes, and its disk is retired.
+
+    From feature level 3 on a broker that is there has to be draining: whoever says that it stays after all is heard,
+    though it became empty meanwhile.
+    """
     if cluster.disk_of(command.node_id) != command.disk_uuid:
         raise UnknownBroker(f"there is no broker {command.node_id} with the disk {command.disk_uuid}")
     count = cluster.load(ReplicaId(command.node_id, command.disk_uuid)).replicas
     if count:
         raise ChangeRefused(f"broker {command.node_id} still has {count} replicas: move them to others first")
+    broker = cluster.brokers.get(command.node_id)
+    if cluster.feature_level >= LEVEL_OF_OPERATIONS and broker is not None and not broker.is_draining:
+        raise ChangeRefused(f"broker {command.node_id} is not draining: decommission it first")
     cluster.retire(command.disk_uuid, command.node_id, index)
+    if command.node_id in cluster.maintenance:
+        cluster.maintenance.remove(command.node_id)
     return index
 
 
 def allocate_producer_ids(cluster: Cluster, command: AllocateProducerIds, index: Index) -> int:
     """The first id of the block is the result."""
-    broker = _present(cluster, command.node_id, command.disk_uuid)
+    broker = cluster.present(command.node_id, command.disk_uuid)
     if broker.boot_epoch != command.boot_epoch:
         raise IdentityRefused(
             f"broker {command.node_id} runs with boot epoch {broker.boot_epoch}, not {command.boot_epoch}: "
@@ -205,10 +213,3 @@ def _check_level_is_known(level: int) -> None:
         raise FormatError(
             f"the cluster goes to feature level {level}; this program knows {FEATURE_LEVEL_KNOWN}: run a newer release"
         )
-
-
-def _present(cluster: Cluster, node_id: NodeId, disk_uuid: UUID) -> Broker:
-    broker = cluster.broker_of(ReplicaId(node_id, disk_uuid))
-    if broker is None:
-        raise UnknownBroker(f"there is no broker {node_id} with the disk {disk_uuid}")
-    return broker

@@ -13,7 +13,7 @@ the group's own log.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import UnknownBroker, UnknownPartition, UnknownTopic
@@ -24,6 +24,8 @@ from raftlog.partitions.control.rows import (
     AnsweredRequest,
     Assignment,
     Broker,
+    BrokerMaintenance,
+    ClusterSettings,
     DeletedTopic,
     RetiredDisk,
     Topic,
@@ -31,6 +33,9 @@ from raftlog.partitions.control.rows import (
 from raftlog.partitions.control.table import Table
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId
+
+LEVEL_OF_OPERATIONS: Final = 3
+"""From this feature level on a cluster has maintenance and settings of its own."""
 
 
 class Load(NamedTuple):
@@ -55,6 +60,11 @@ class Cluster:
         self.moved: Table[GroupName, Assignment] = Table("assignments", Assignment, lambda row: row.group)
         """Assignments that are no longer those of the creation."""
         self.deleted: Table[UUID, DeletedTopic] = Table("deleted_topics", DeletedTopic, lambda row: row.topic_id)
+        self.maintenance: Table[int, BrokerMaintenance] = Table(
+            "maintenance", BrokerMaintenance, lambda row: row.node_id
+        )
+        self.settings: Table[int, ClusterSettings] = Table("cluster_config", ClusterSettings, lambda row: 0)
+        """At most one row."""
         self.answered: Table[UUID, AnsweredRequest] = Table("requests", AnsweredRequest, lambda row: row.request_id)
         self._ids_by_name: dict[str, UUID] = {}
         self._groups: dict[bytes, GroupName] = {}
@@ -62,8 +72,9 @@ class Cluster:
         self._leader_counts: Counter[ReplicaId] = Counter()
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        """All of them, in the order of a snapshot."""
-        return (self.brokers, self.retired, self.topics, self.moved, self.deleted, self.answered)
+        """All that the feature level has, in the order of a snapshot."""
+        newer = (self.maintenance, self.settings) if self.feature_level >= LEVEL_OF_OPERATIONS else ()
+        return (self.brokers, self.retired, self.topics, self.moved, self.deleted, *newer, self.answered)
 
     # brokers
 
@@ -81,6 +92,13 @@ class Cluster:
         """The broker that has this disk now."""
         broker = self.brokers.get(replica.node_id)
         return broker if broker is not None and broker.disk_uuid == replica.disk_uuid else None
+
+    def present(self, node_id: NodeId, disk_uuid: UUID) -> Broker:
+        """The broker of this node id, if it has this disk; raises `UnknownBroker`."""
+        broker = self.broker_of(ReplicaId(node_id, disk_uuid))
+        if broker is None:
+            raise UnknownBroker(f"there is no broker {node_id} with the disk {disk_uuid}")
+        return broker
 
     def disk_of(self, node_id: NodeId) -> UUID | None:
         """Whose a node id is: the disk that registered with it, or that of a seed, which has it from the beginning."""
@@ -103,8 +121,20 @@ class Cluster:
         return [
             Candidate(broker.replica, broker.host, *self.load(broker.replica))
             for broker in self.all_brokers()
-            if not broker.is_draining
+            if not self.is_reluctant(broker.node_id)
         ]
+
+    def is_in_maintenance(self, node_id: NodeId) -> bool:
+        row = self.maintenance.get(node_id)
+        return row is not None and row.is_on
+
+    def in_maintenance(self) -> list[NodeId]:
+        return sorted(row.node_id for row in self.maintenance if row.is_on)
+
+    def is_reluctant(self, node_id: NodeId) -> bool:
+        """In maintenance or draining: it is to lead nothing, and to be given nothing."""
+        broker = self.brokers.get(node_id)
+        return self.is_in_maintenance(node_id) or (broker is not None and broker.is_draining)
 
     # topics
 

@@ -172,14 +172,7 @@ class AlterTopicConfigs(Command):
     expected_version: OptionalIndex = None
 
     def rules(self) -> None:
-        names = [name for name, _ in self.configs]
-        both = sorted({*names} & {*self.unset})
-        if both:
-            raise InvalidArgument(f"{', '.join(both)} cannot be set and unset at once")
-        if not names and not self.unset:
-            raise InvalidArgument("no setting is named that shall change")
-        if list(self.unset) != sorted({*self.unset}):
-            raise InvalidArgument(f"{list(self.unset)} are not in ascending order, each once")
+        _check_changes(self.configs, self.unset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +209,39 @@ class SetFeatureLevel(Command):
     """All brokers know this level, so what it adds may be written."""
 
     level: FeatureLevel
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaintenance(Command):
+    """A broker leads nothing, and is given no new replicas, while it is in maintenance."""
+
+    node_id: NodeNumber
+    disk_uuid: Id
+    is_on: Flag
+    expected_version: OptionalIndex = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClusterConfig(Command):
+    """Some of the cluster's own settings change; `unset` ones get the default again."""
+
+    configs: Settings
+    unset: Names = ()
+    expected_version: OptionalIndex = None
+
+    def rules(self) -> None:
+        _check_changes(self.configs, self.unset)
+
+
+def _check_changes(configs: Settings, unset: Names) -> None:
+    names = [name for name, _ in configs]
+    both = sorted({*names} & {*unset})
+    if both:
+        raise InvalidArgument(f"{', '.join(both)} cannot be set and unset at once")
+    if not names and not unset:
+        raise InvalidArgument("no setting is named that shall change")
+    if list(unset) != sorted({*unset}):
+        raise InvalidArgument(f"{list(unset)} are not in ascending order, each once")
 
 
 def check_configs(configs: Mapping[str, str]) -> None:

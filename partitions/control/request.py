@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import FormatError
+from raftlog.errors import FormatError, InvalidArgument
 from raftlog.partitions.control.commands import (
     AllocateProducerIds,
+    AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
@@ -26,6 +27,7 @@ from raftlog.partitions.control.commands import (
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
+    SetMaintenance,
     UpdateBroker,
     check_configs,
 )
@@ -33,7 +35,7 @@ from raftlog.partitions.control.schema import NUMBER_MAX, PARTITIONS_MAX, UUID_B
 from raftlog.types import Buffer, Index
 
 REQUEST_FORMAT: Final = 1
-FEATURE_LEVEL_KNOWN: Final = 2
+FEATURE_LEVEL_KNOWN: Final = 3
 """The highest feature level whose commands this program can apply."""
 
 
@@ -57,6 +59,8 @@ KINDS: Final[Mapping[type[Command], CommandKind]] = {
     SetAssignment: CommandKind(8, 1, 2),
     AllocateProducerIds: CommandKind(9, 1, 2),
     SetFeatureLevel: CommandKind(10, 1, 2),
+    SetMaintenance: CommandKind(11, 1, 3),
+    AlterClusterConfig: CommandKind(12, 1, 3),
 }
 _BY_NUMBER: Final = {kind.number: (command, kind) for command, kind in KINDS.items()}
 _ENVELOPE: Final = (int, int, int, bytes, int, list)
@@ -68,6 +72,19 @@ class Request(NamedTuple):
     request_id: UUID
     basis_index: Index
     command: Command
+
+
+def check_level(command: Command, level: int) -> None:
+    """Whether a cluster of this feature level may be told the command; raises `InvalidArgument`.
+
+    Before it is proposed, for a replica of an older release that met it in its log would have to stop.
+    """
+    kind = KINDS[type(command)]
+    if level < kind.feature_level:
+        raise InvalidArgument(
+            f"{type(command).__name__} needs feature level {kind.feature_level}; the cluster runs at {level}: "
+            "finish the upgrade first (`raftlog cluster upgrade --finish`)"
+        )
 
 
 def encode_request(request: Request) -> bytes:

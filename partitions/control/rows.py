@@ -105,6 +105,23 @@ class DeletedTopic(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerMaintenance(Record):
+    """Whether the broker of a node id is in maintenance, whatever disk it has. From feature level 3 on."""
+
+    node_id: NodeNumber
+    is_on: Flag
+    version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings(Record):
+    """The cluster's own settings, those that are not at their defaults: one row. From feature level 3 on."""
+
+    configs: Settings
+    version: IndexNumber
+
+
+@dataclass(frozen=True, slots=True)
 class AnsweredRequest(Record):
     """What became of a request. `error` is 0 when it was done, and then `value` is its result."""
 

@@ -20,6 +20,8 @@ from raftlog.partitions.control.rows import (
     AnsweredRequest,
     Assignment,
     Broker,
+    BrokerMaintenance,
+    ClusterSettings,
     DeletedTopic,
     RetiredDisk,
     Topic,
@@ -46,6 +48,8 @@ _ROWS: Final[dict[str, tuple[type[Record], Callable[[Any], Any]]]] = {
     "topics": (Topic, lambda row: row.topic_id),
     "assignments": (Assignment, lambda row: row.group),
     "deleted_topics": (DeletedTopic, lambda row: row.topic_id),
+    "maintenance": (BrokerMaintenance, lambda row: row.node_id),
+    "cluster_config": (ClusterSettings, lambda row: 0),
     "requests": (AnsweredRequest, lambda row: row.version),
 }
 """The lists of the map: what a row is, and by what rows are sorted."""
@@ -137,15 +141,19 @@ class Restoration:
 
     def __init__(self, packed: bytes) -> None:
         fields = unpack(packed, "the controller's snapshot", len(packed))
-        wanted = {"version", *_NUMBERS, "bootstrap", *_ROWS, "state_hash"}
-        if type(fields) is not dict or fields.get("version") != MAP_VERSION or fields.keys() != wanted:
-            raise FormatError(f"the controller's snapshot is not a map of version {MAP_VERSION} with its fields")
+        if type(fields) is not dict or fields.get("version") != MAP_VERSION:
+            raise FormatError(f"the controller's snapshot is not a map of version {MAP_VERSION}")
         self._state = ControllerState()
-        self._state_hash = fields["state_hash"]
         _set_numbers(self._state, fields)
+        lists = [table.name for table in self._state.tables()]
+        if fields.keys() != {"version", *_NUMBERS, "bootstrap", *lists, "state_hash"}:
+            raise FormatError(
+                f"the controller's snapshot has not the fields of one of feature level {self._state.feature_level}"
+            )
+        self._state_hash = fields["state_hash"]
         if fields["bootstrap"] is not None:
             self._state.bootstrap = Bootstrap.unpacked(fields["bootstrap"])
-        self._rows = chain.from_iterable(_entered(self._state, name, fields[name]) for name in _ROWS)
+        self._rows = chain.from_iterable(_entered(self._state, name, fields[name]) for name in lists)
 
     def step(self, rows: int = ROWS_PER_STEP) -> ControllerState | None:
         """Take so many rows; the state, once that was all of them. Raises `FormatError`."""
@@ -168,7 +176,7 @@ class Restoration:
 
 def _set_numbers(state: ControllerState, fields: dict[str, Any]) -> None:
     for name in _NUMBERS:
-        value = fields[name]
+        value = fields.get(name)
         if type(value) is not int or not 0 <= value <= NUMBER_MAX:
             raise FormatError(f"the controller's snapshot has {name} {value!r}")
         setattr(state, name, value)

@@ -16,10 +16,11 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.partitions.control import broker_rules, topic_rules
+from raftlog.partitions.control import broker_rules, cluster_rules, maintenance_rules, topic_rules
 from raftlog.partitions.control.cluster import Cluster
 from raftlog.partitions.control.commands import (
     AllocateProducerIds,
+    AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
@@ -29,10 +30,11 @@ from raftlog.partitions.control.commands import (
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
+    SetMaintenance,
     UpdateBroker,
 )
 from raftlog.partitions.control.errors import MESSAGE_CHARACTERS_MAX, as_number
-from raftlog.partitions.control.request import KINDS, Request
+from raftlog.partitions.control.request import Request, check_level
 from raftlog.partitions.control.rows import AnsweredRequest
 from raftlog.partitions.control.schema import pack
 from raftlog.partitions.control.table import DIGEST_BYTES
@@ -52,6 +54,8 @@ _RULES: Final[dict[type[Command], Callable[[Cluster, Any, Index], int]]] = {
     SetAssignment: topic_rules.set_assignment,
     AllocateProducerIds: broker_rules.allocate_producer_ids,
     SetFeatureLevel: broker_rules.set_feature_level,
+    SetMaintenance: maintenance_rules.set_maintenance,
+    AlterClusterConfig: cluster_rules.alter,
 }
 
 
@@ -123,11 +127,7 @@ class ControllerState(Cluster):
             return
         if self.bootstrap is None:
             raise Unavailable(f"{command.__name__} has to wait until the cluster is bootstrapped")
-        if self.feature_level < KINDS[command].feature_level:
-            raise InvalidArgument(
-                f"{command.__name__} needs feature level {KINDS[command].feature_level}; "
-                f"the cluster runs at {self.feature_level}"
-            )
+        check_level(request.command, self.feature_level)
 
     def _remember(self, request: Request, answer: Answer, index: Index) -> None:
         number = as_number(answer.error) if answer.error else 0

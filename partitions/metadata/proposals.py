@@ -23,7 +23,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.partitions.control import Answer as ControllerAnswer
-from raftlog.partitions.control import Command, Request, decode_request, encode_request
+from raftlog.partitions.control import Command, Request, check_level, decode_request, encode_request
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata.local_copy import Decided, LocalCopy
 from raftlog.partitions.multiraft import Node
@@ -65,8 +65,11 @@ class Proposals:
         """The command's number, once the copy here has applied it as well; raises its error. `basis`, if it is given,
         was applied here and is not far behind.
 
-        Raises `Unavailable` when it was definitely not proposed, `DeadlineExceeded` when it may have been.
+        Raises `Unavailable` when it was definitely not proposed, `DeadlineExceeded` when it may have been, and
+        `InvalidArgument` for a command above the cluster's feature level.
         """
+        if self.is_fit:
+            check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.surroundings.random)
         if basis is None:
             basis = await self._basis(deadline)
@@ -211,9 +214,17 @@ class Proposals:
         leadership = self._node.leader_of(group.group_id)
         if leadership is None or not leadership.is_here:
             raise NotLeader("this node does not lead the controller", leadership.leader if leadership else None)
+        self._check_level(known.command)
         decided = await self._propose(known.request_id, packed, request.deadline)
         error = decided.answer.error
         return Answer([decided.index, decided.answer.value, None if error is None else as_fields(error)])
+
+    def _check_level(self, command: Command) -> None:
+        """A leader that has not applied all of its log yet may not know the level that the proposer knows."""
+        try:
+            check_level(command, self._copy.state.feature_level)
+        except InvalidArgument as error:
+            raise Unavailable(str(error)) from None
 
     async def _serve_basis(self, request: NodeRequest) -> Answer:
         if not self.is_fit:

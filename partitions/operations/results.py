@@ -90,7 +90,7 @@ class LocalReplica(NamedTuple):
 class LocalSummary(NamedTuple):
     """Of the replicas on the broker that was asked."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is never wanted here
     leaderless: int
     under_replicated: int
 

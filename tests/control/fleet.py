@@ -36,6 +36,7 @@ def replica(node: int, disk_number: int | None = None) -> ReplicaId:
 
 SEEDS = (replica(1), replica(2), replica(3))
 BOOTSTRAP = Bootstrap(CLUSTER_ID, SEEDS, 2, 1_000)
+BOOTSTRAP_3 = Bootstrap(CLUSTER_ID, SEEDS, 3, 1_000)
 
 
 def register(
@@ -45,7 +46,7 @@ def register(
     *,
     host: str | None = None,
     port: int = 9000,
-    levels: tuple[int, int] = (1, 2),
+    levels: tuple[int, int] = (1, 3),
     draining: bool | None = None,
     replaces: int | None = None,
 ) -> RegisterBroker:
@@ -114,10 +115,10 @@ def contents(state: ControllerState) -> object:
     )
 
 
-def cluster(brokers: int = 5) -> Scribe:
+def cluster(brokers: int = 5, level: int = 2) -> Scribe:
     """Bootstrapped, and the first brokers registered."""
     scribe = Scribe()
-    scribe.tell(BOOTSTRAP)
+    scribe.tell(BOOTSTRAP_3 if level == 3 else BOOTSTRAP)
     for node in range(1, brokers + 1):
         scribe.tell(register(node))
     return scribe

@@ -8,6 +8,7 @@ from typing import Any
 
 from raftlog.partitions.control import (
     AllocateProducerIds,
+    AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
@@ -18,6 +19,7 @@ from raftlog.partitions.control import (
     Request,
     SetAssignment,
     SetFeatureLevel,
+    SetMaintenance,
     UpdateBroker,
 )
 
@@ -42,6 +44,9 @@ class Model:
             "topics": {},
             "deleted": set(),
             "producer_id": 0,
+            "level": 0,
+            "maintenance": {},
+            "settings": ({}, 0),
         }
         self.answers: list[tuple[Any, int, Any]] = []
         self.forgotten = 0
@@ -71,6 +76,7 @@ class Model:
             case Bootstrap():
                 refuse(self.data["bootstrap"] not in (None, command), "InvalidArgument")
                 self.data["bootstrap"] = command
+                self.data["level"] = self.data["level"] or command.feature_level
             case RegisterBroker():
                 return self._register(command, index)
             case UpdateBroker():
@@ -86,7 +92,11 @@ class Model:
                 self.data["producer_id"] += command.count
                 return int(self.data["producer_id"]) - command.count
             case SetFeatureLevel():
-                refuse(command.level < 2, "InvalidArgument")
+                self._raise_level(command.level)
+            case SetMaintenance():
+                return self._maintain(command, index)
+            case AlterClusterConfig():
+                return self._alter_cluster(command, index)
             case CreateTopic():
                 self._create(command, index)
             case DeleteTopic():
@@ -116,11 +126,12 @@ class Model:
         refuse(owner not in (None, disk, command.replaces), "IdentityRefused")
         if command.replaces is not None and command.replaces != owner:
             refuse(retired.get(command.replaces) != node, "IdentityRefused")
-        refuse(not command.feature_level_min <= 2 <= command.feature_level_max, "InvalidArgument")
+        refuse(not command.feature_level_min <= self.data["level"] <= command.feature_level_max, "InvalidArgument")
         levels = (command.feature_level_min, command.feature_level_max)
-        told = {"epoch": command.boot_epoch, "rest": (command.host, command.addresses, levels)}
+        told = {"epoch": command.boot_epoch, "rest": (command.host, command.addresses, levels), "levels": levels}
         old = brokers.get(node) if owner == disk else None
-        draining = bool(old and old["draining"]) if command.is_draining is None else command.is_draining
+        heir_of = brokers.get(node) if self.data["level"] == 3 else old
+        draining = bool(heir_of and heir_of["draining"]) if command.is_draining is None else command.is_draining
         if old is not None:
             refuse(told["epoch"] < old["epoch"], "IdentityRefused")
             refuse(told["epoch"] == old["epoch"] and told["rest"] != old["rest"], "IdentityRefused")
@@ -139,7 +150,53 @@ class Model:
                     topic["now"][number] = tuple(new if each == old else each for each in replicas)
                     topic["versions"][number] = index
 
-    def _broker(self, command: UpdateBroker | AllocateProducerIds) -> dict[str, Any]:
+    def _raise_level(self, level: int) -> None:
+        refuse(level < self.data["level"], "InvalidArgument")
+        if level == self.data["level"]:
+            return
+        brokers = self.data["brokers"]
+        refuse(
+            any(not low <= level <= high for low, high in (each["levels"] for each in brokers.values())),
+            "InvalidArgument",
+        )
+        seeds = self.data["bootstrap"].seeds
+        missing = [seed for seed in seeds if seed.node_id not in brokers and seed.disk_uuid not in self.data["retired"]]
+        refuse(bool(missing), "ChangeRefused")
+        self.data["level"] = level
+
+    def _maintain(self, command: SetMaintenance, index: int) -> int:
+        refuse(self.data["level"] < 3, "InvalidArgument")
+        self._broker(command)
+        rows, node = self.data["maintenance"], command.node_id
+        is_on, version = rows.get(node, (False, 0))
+        refuse(command.expected_version not in (None, version), "VersionConflict")
+        if is_on == command.is_on:
+            return int(version)
+        others = {other for other, (other_on, _) in rows.items() if other_on}
+        if command.is_on:
+            refuse(len(self.data["brokers"]) == 1, "InvalidArgument")
+            resting = {*others, node}
+            refuse(bool(others) and 2 * len(resting) >= len(self.data["brokers"]), "ChangeRefused")
+            for topic in self.data["topics"].values():
+                for replicas in topic["now"]:
+                    among = [each for each, _ in replicas if each in resting]
+                    is_here = (node, command.disk_uuid) in replicas
+                    refuse(is_here and len(among) > 1 and 2 * len(among) >= len(replicas), "ChangeRefused")
+        rows[node] = (command.is_on, index)
+        return index
+
+    def _alter_cluster(self, command: AlterClusterConfig, index: int) -> int:
+        refuse(self.data["level"] < 3, "InvalidArgument")
+        configs, version = self.data["settings"]
+        refuse(command.expected_version not in (None, version), "VersionConflict")
+        after = {name: value for name, value in configs.items() if name not in command.unset}
+        after.update(command.configs)
+        if after == configs:
+            return int(version)
+        self.data["settings"] = (after, index)
+        return index
+
+    def _broker(self, command: UpdateBroker | AllocateProducerIds | SetMaintenance) -> dict[str, Any]:
         broker: dict[str, Any] | None = self.data["brokers"].get(command.node_id)
         if broker is None or broker["disk"] != command.disk_uuid:
             raise Refused("UnknownBroker")
@@ -149,7 +206,10 @@ class Model:
         refuse(self._owner(command.node_id) != command.disk_uuid, "UnknownBroker")
         mine = (command.node_id, command.disk_uuid)
         refuse(any(mine in group for topic in self.data["topics"].values() for group in topic["now"]), "ChangeRefused")
+        there = self.data["brokers"].get(command.node_id)
+        refuse(self.data["level"] == 3 and there is not None and not there["draining"], "ChangeRefused")
         self.data["brokers"].pop(command.node_id, None)
+        self.data["maintenance"].pop(command.node_id, None)
         self.data["retired"][command.disk_uuid] = command.node_id
 
     def _hosts(self, replicas: Any, known: Any = ()) -> None:

@@ -5,12 +5,14 @@ proposed (`aimed`): otherwise most commands would be refused.
 """
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from hypothesis import strategies as st
 
 from raftlog.errors import RaftlogError
 from raftlog.partitions.control import (
     AllocateProducerIds,
+    AlterClusterConfig,
     AlterTopicConfigs,
     Bootstrap,
     Command,
@@ -21,11 +23,14 @@ from raftlog.partitions.control import (
     RemoveBroker,
     SetAssignment,
     SetFeatureLevel,
+    SetMaintenance,
     UpdateBroker,
 )
 from raftlog.types import Index, NodeId
 from tests.control.fleet import BOOTSTRAP, CLUSTER_ID, SEEDS, disk, register, replica, topic_id
 
+Compared: TypeAlias = UpdateBroker | AlterTopicConfigs | SetAssignment | SetMaintenance | AlterClusterConfig
+"""Commands with an expected version."""
 CURRENT = Index(1 << 40)
 ITS_NAME = "its-name"
 SOME_TOPIC = topic_id(99)
@@ -64,7 +69,7 @@ def registrations(draw: st.DrawFn) -> RegisterBroker:
         draw(st.integers(1, 4)),
         host=draw(st.sampled_from([f"host-{node}", "host-1"])),
         port=draw(st.sampled_from([9000, 9100])),
-        levels=draw(st.sampled_from([(1, 2), (2, 3), (3, 3)])),
+        levels=draw(st.sampled_from([(1, 3), (1, 3), (2, 3), (1, 2), (4, 4)])),
         draining=draw(st.sampled_from([None, None, True, False])),
         replaces=draw(st.one_of(st.none(), disks.filter(lambda other: other != number))),
     )
@@ -78,6 +83,14 @@ def alterations(draw: st.DrawFn) -> AlterTopicConfigs:
     return AlterTopicConfigs(
         draw(names_or_its), draw(topic_ids_or_some), configs, tuple(sorted(chosen)), draw(optional_versions)
     )
+
+
+@st.composite
+def cluster_alterations(draw: st.DrawFn) -> AlterClusterConfig:
+    value = draw(st.sampled_from(("off", "on")))
+    if draw(st.booleans()):
+        return AlterClusterConfig((("balancer.mode", value),), (), draw(optional_versions))
+    return AlterClusterConfig((), ("balancer.mode",), draw(optional_versions))
 
 
 identities = st.one_of(nodes.map(replica), nodes.map(replica), st.builds(replica, nodes, disks))
@@ -94,7 +107,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda who, *what: UpdateBroker(*who, *what), identities, st.booleans(), optional_versions),
     identities.map(lambda who: RemoveBroker(*who)),
     st.builds(lambda who, *what: AllocateProducerIds(*who, *what), identities, st.integers(1, 2), st.integers(1, 9)),
-    st.builds(SetFeatureLevel, st.integers(1, 2)),
+    st.builds(SetFeatureLevel, st.integers(1, 3)),
+    st.just(SetFeatureLevel(3)),
+    nodes.map(lambda node: SetMaintenance(NodeId(node), disk(node), True)),
+    st.builds(lambda who, *what: SetMaintenance(*who, *what), identities, st.booleans(), optional_versions),
+    cluster_alterations(),
     st.sampled_from((BOOTSTRAP, Bootstrap(CLUSTER_ID, SEEDS[:2], 2, 1))),
 )
 
@@ -107,7 +124,7 @@ def aimed(command: Command, state: ControllerState) -> Command:
     if isinstance(command, DeleteTopic | AlterTopicConfigs) and command.name == ITS_NAME:
         topic = state.topics.get(command.topic_id)
         command = command if topic is None else replace(command, name=topic.name)
-    if not isinstance(command, UpdateBroker | AlterTopicConfigs | SetAssignment) or command.expected_version != CURRENT:
+    if not isinstance(command, Compared) or command.expected_version != CURRENT:
         return command
     try:
         return replace(command, expected_version=_version(command, state))
@@ -115,7 +132,12 @@ def aimed(command: Command, state: ControllerState) -> Command:
         return command
 
 
-def _version(command: UpdateBroker | AlterTopicConfigs | SetAssignment, state: ControllerState) -> Index:
+def _version(command: Compared, state: ControllerState) -> Index:
+    if isinstance(command, SetMaintenance):
+        row = state.maintenance.get(command.node_id)
+        return Index(0) if row is None else row.version
+    if isinstance(command, AlterClusterConfig):
+        return state.settings.first().version if len(state.settings) else Index(0)
     if isinstance(command, UpdateBroker):
         return state.broker(command.node_id).version
     if isinstance(command, AlterTopicConfigs):

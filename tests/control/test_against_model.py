@@ -18,13 +18,12 @@ from raftlog.partitions.control import (
     snapshot_payloads,
     state,
 )
-from raftlog.types import Index
-from tests.control.fleet import BOOTSTRAP, Scribe, contents, create, register, replay, replica
+from raftlog.types import Index, NodeId
+from tests.control.fleet import BOOTSTRAP, BOOTSTRAP_3, Scribe, contents, create, register, replay, replica
 from tests.control.model import Model
 from tests.control.strategies import aimed, commands
 
 ANSWERS_MAX = 6
-STARTS = [BOOTSTRAP, *map(register, range(1, 6)), create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
 Step = tuple[Command, int]
 steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_size=15, max_size=45)
 """A command, and how many requests ago the one was that is proposed again instead; 0: it is a new one."""
@@ -34,6 +33,12 @@ steps = st.lists(st.tuples(commands, st.sampled_from([0] * 9 + [1, 2, 9])), min_
 def _short_memory() -> Iterator[None]:
     with patch.object(state, "ANSWERS_MAX", ANSWERS_MAX):
         yield
+
+
+def starts(is_new: bool) -> list[Command]:
+    """The first commands of a cluster of feature level 3, or of one that was founded by an older release."""
+    topics = [create("a", 1, (1, 2, 3), (3, 4, 5)), create("b", 2, (4, 5))]
+    return [BOOTSTRAP_3 if is_new else BOOTSTRAP, *map(register, range(1, 6)), *topics]
 
 
 def told(answer: Answer) -> object:
@@ -50,6 +55,15 @@ def check(controller: ControllerState, model: Model) -> None:
     assert {row.topic_id for row in controller.deleted} == data["deleted"]
     assert controller.topic_names() == sorted(topic["name"] for topic in data["topics"].values())
     assert controller.next_producer_id == data["producer_id"]
+    assert controller.feature_level == data["level"]
+    assert {row.node_id: (row.is_on, row.version) for row in controller.maintenance} == data["maintenance"]
+    assert [(dict(row.configs), row.version) for row in controller.settings] in ([data["settings"]], [])
+    assert len(controller.settings) == bool(data["settings"][1])
+    reluctant = {node for node, row in data["brokers"].items() if row["draining"]}
+    reluctant |= {node for node, (is_on, _) in data["maintenance"].items() if is_on}
+    assert {node for node in range(1, 6) if controller.is_reluctant(NodeId(node))} == reluctant
+    there = data["brokers"].keys() - reluctant
+    assert [each.replica.node_id for each in controller.candidates()] == sorted(there)
     assert controller.forgotten_index == model.forgotten
     for topic_id, topic in data["topics"].items():
         found = controller.topic(topic["name"])
@@ -77,11 +91,11 @@ def restored(controller: ControllerState, piece_bytes: int) -> ControllerState:
 
 
 @settings(max_examples=200, deadline=None)
-@given(steps, st.integers(0, 9).map(bool))
-def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool) -> None:
+@given(steps, st.integers(0, 9).map(bool), st.booleans())
+def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool, is_new: bool) -> None:
     scribe, model = Scribe(), Model(ANSWERS_MAX)
     requests: list[Request] = []
-    for command, ago in [(command, 0) for command in STARTS if is_started] + drawn:
+    for command, ago in [(command, 0) for command in starts(is_new) if is_started] + drawn:
         if ago and len(requests) >= ago:
             request = requests[-ago]
         else:
@@ -96,10 +110,12 @@ def test_every_answer_is_that_of_the_model(drawn: list[Step], is_started: bool) 
 
 
 @settings(max_examples=80, deadline=None)
-@given(steps, st.data())
-def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(drawn: list[Step], data: st.DataObject) -> None:
+@given(steps, st.data(), st.booleans())
+def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(
+    drawn: list[Step], data: st.DataObject, is_new: bool
+) -> None:
     scribe = Scribe()
-    for command in [*STARTS, *(command for command, _ in drawn)]:
+    for command in [*starts(is_new), *(command for command, _ in drawn)]:
         scribe.put(scribe.request(aimed(command, scribe.state)))
     assert replay(scribe.log).state_hash() == scribe.state.state_hash()
     cut = data.draw(st.integers(0, len(scribe.log)))
@@ -116,11 +132,11 @@ def test_replicas_agree_and_a_snapshot_at_any_point_changes_nothing(drawn: list[
 
 
 @settings(max_examples=80, deadline=None)
-@given(steps)
-def test_the_hash_tells_states_apart(drawn: list[Step]) -> None:
+@given(steps, st.booleans())
+def test_the_hash_tells_states_apart(drawn: list[Step], is_new: bool) -> None:
     scribe = Scribe()
     seen: dict[bytes, object] = {}
-    for command, _ in [*((command, 0) for command in STARTS), *drawn]:
+    for command, _ in [*((command, 0) for command in starts(is_new)), *drawn]:
         scribe.put(Request(UUID(int=1), scribe.state.applied_index, aimed(command, scribe.state)))
         for row in list(scribe.state.answered):
             scribe.state.answered.remove(row.request_id)

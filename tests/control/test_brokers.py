@@ -150,29 +150,27 @@ def test_producer_ids_are_given_away_once_and_only_to_the_process_of_now() -> No
 
 def test_the_feature_level_rises_when_all_know_the_next() -> None:
     scribe = cluster()
-    assert isinstance(scribe.refused(register(6, levels=(3, 4))), InvalidArgument)
+    assert isinstance(scribe.refused(register(6, levels=(4, 5))), InvalidArgument)
     assert isinstance(scribe.refused(register(6, levels=(1, 1))), InvalidArgument)
-    assert isinstance(scribe.refused(SetFeatureLevel(3)), InvalidArgument)
+    assert isinstance(scribe.refused(SetFeatureLevel(4)), InvalidArgument)
     assert isinstance(scribe.refused(SetFeatureLevel(1)), InvalidArgument)
     scribe.tell(SetFeatureLevel(2))
+    scribe.tell(SetFeatureLevel(3))
     for node in range(1, 6):
-        scribe.tell(register(node, epoch=2, levels=(2, 3)))
-    request = scribe.request(SetFeatureLevel(3))
+        scribe.tell(register(node, epoch=2, levels=(3, 4)))
+    request = scribe.request(SetFeatureLevel(4))
     before = scribe.state.state_hash()
     with pytest.raises(FormatError, match="newer release"):
         scribe.state.apply(request, Index(scribe.last_index + 1))
     assert scribe.state.state_hash() == before, "a replica that cannot follow stops as it is"
-    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 3):
-        scribe.tell(SetFeatureLevel(3))
-    assert scribe.state.feature_level == 3
-    assert isinstance(scribe.refused(register(6, levels=(1, 2))), InvalidArgument)
+    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 4):
+        scribe.tell(SetFeatureLevel(4))
+    assert scribe.state.feature_level == 4
+    assert isinstance(scribe.refused(register(6, levels=(1, 3))), InvalidArgument)
 
 
 def test_a_seed_that_never_came_keeps_the_feature_level_where_it_is() -> None:
     scribe = cluster(brokers=2)
-    for node in (1, 2):
-        scribe.tell(register(node, epoch=2, levels=(1, 3)))
-    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 3):
-        assert isinstance(scribe.refused(SetFeatureLevel(3)), ChangeRefused)
-        scribe.tell(RemoveBroker(NodeId(3), disk(3)))
-        scribe.tell(SetFeatureLevel(3))
+    assert isinstance(scribe.refused(SetFeatureLevel(3)), ChangeRefused)
+    scribe.tell(RemoveBroker(NodeId(3), disk(3)))
+    scribe.tell(SetFeatureLevel(3))

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import DiskRefused, IdentityRefused, InvalidArgument
-from raftlog.partitions.control import Addresses, RegisterBroker, RemoveBroker
+from raftlog.partitions.control import Addresses, RegisterBroker, RemoveBroker, UpdateBroker
 from raftlog.partitions.metadata.replacing import REPLACE
 from raftlog.raft import ReplicaId
 from raftlog.runtime.group import Group
@@ -263,6 +263,7 @@ async def test_the_place_of_a_removed_broker_needs_no_replacement(tmp_path: Path
         await cluster.start()
         old = cluster.running[3].node.identity.replica
         await cluster.stop(3)
+        await cluster.running[1].metadata.submit(UpdateBroker(*old, True), soon())
         await cluster.running[1].metadata.submit(RemoveBroker(*old), soon())
         shutil.rmtree(tmp_path / "3")
         await cluster.start(3)
