@@ -13,6 +13,7 @@ from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.control import Broker as BrokerRow
 from raftlog.partitions.control import CreateTopic
+from raftlog.partitions.control.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves import lost_majority
@@ -53,6 +54,7 @@ class ClusterView:
         self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
         self._moving = moving
         self._me = node.identity.node_id
+        self._began_at = asyncio.get_running_loop().time()
         node.on_request(_DESCRIBE, self._serve_partitions)
         node.on_request(_STATUS, self._serve_status)
 
@@ -60,7 +62,7 @@ class ClusterView:
 
     def outline(self, topic: Topic) -> TopicDescription:
         """What is known here, without asking anybody."""
-        return _described(topic, [self._believed(each) for each in topic.partitions])
+        return _described(topic, self._versioned(topic, map(self._believed, topic.partitions)))
 
     def _believed(self, partition: Partition) -> PartitionDescription:
         row = self._local(partition)
@@ -80,7 +82,18 @@ class ClusterView:
     async def describe(self, topic: Topic, deadline: Deadline) -> TopicDescription:
         """With what the leaders say, as far as they answer in time."""
         rows = await self._ask_leaders(topic.partitions, deadline)
-        return _described(topic, [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions])
+        seen = [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
+        return _described(topic, self._versioned(topic, seen))
+
+    def _versioned(self, topic: Topic, described: Iterable[PartitionDescription]) -> list[PartitionDescription]:
+        """With the versions of their assignments, which the topic's deletion may have taken just now."""
+        row = self._metadata.state.topics.get(topic.row.topic_id)
+        if row is None:
+            return list(described)
+        assignment = self._metadata.state.assignment
+        return [
+            each._replace(version=assignment(GroupName(row.topic_id, each.partition)).version) for each in described
+        ]
 
     def _seen(self, partition: Partition, row: list[Any] | None) -> PartitionDescription:
         """As the nodes say. Where none of them has anything, perhaps nobody ever will again."""
@@ -208,6 +221,7 @@ class ClusterView:
             "disk": dict(self._disk()),
             "is_working": status.is_running,
             "problem": "; ".join(problems) or None,
+            "uptime_s": round(asyncio.get_running_loop().time() - self._began_at, 3),
         }
 
     async def _serve_status(self, request: Request) -> Answer:
@@ -329,20 +343,27 @@ def _shape(
 
 
 def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
-    addresses = row.addresses
-    if status is None:
-        return BrokerDescription(
-            row.node_id, row.host, addresses.http, addresses.rpc, False, None, None, _DOWN, str(row.disk_uuid)
-        )
-    problem = status["problem"] if status["is_working"] else "it is starting or stopping"
-    return BrokerDescription(
+    known = BrokerDescription(
         row.node_id,
         row.host,
-        addresses.http,
-        addresses.rpc,
-        True,
-        status["version"],
-        status["disk"],
-        problem,
-        str(row.disk_uuid),
+        row.addresses.http,
+        row.addresses.rpc,
+        is_alive=False,
+        version=None,
+        disk=None,
+        problem=_DOWN,
+        disk_uuid=str(row.disk_uuid),
+        is_draining=row.is_draining,
+        boot_epoch=row.boot_epoch,
+        feature_levels=(row.feature_level_min, row.feature_level_max),
+        version_of_row=row.version,
+    )
+    if status is None:
+        return known
+    return known._replace(
+        is_alive=True,
+        version=status["version"],
+        disk=status["disk"],
+        problem=status["problem"] if status["is_working"] else "it is starting or stopping",
+        uptime_s=status.get("uptime_s"),  # 0.1.0 does not say
     )

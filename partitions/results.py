@@ -74,6 +74,8 @@ class PartitionDescription(NamedTuple):
     """Replicas of which it is known how much they lack."""
     damaged: Mapping[int, str] = {}
     """Node ids of quarantined replicas, with file, position and offset, and how far their repair is."""
+    version: int | None = None
+    """Of its assignment: what an order about its replicas is compared with. None for a topic that is not there yet."""
 
 
 class TopicDescription(NamedTuple):
@@ -102,6 +104,18 @@ class BrokerDescription(NamedTuple):
     problem: str | None
     disk_uuid: str = ""
     """A disk that replaces another one has another uuid."""
+    is_draining: bool = False
+    """Its replicas are on their way to others."""
+    in_maintenance: bool = False
+    """It leads nothing, and gets nothing new."""
+    boot_epoch: int = 0
+    """How often it was started."""
+    uptime_s: float | None = None
+    feature_levels: tuple[int, int] = (0, 0)
+    """The lowest and the highest that it knows."""
+    rack: str | None = None
+    version_of_row: int = 0
+    """Of what the controller knows of it."""
 
 
 class Health(NamedTuple):
@@ -116,6 +130,10 @@ class Health(NamedTuple):
     leaderless_count: int
     under_replicated: Sequence[str]
     under_replicated_count: int
+    nodes_in_maintenance: Sequence[int] = ()
+    nodes_draining: Sequence[int] = ()
+    reconfigurations_count: int = 0
+    """Partitions whose replicas are not where they shall be."""
 
 
 HEALTH_NAMES_MAX = 128
