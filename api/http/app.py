@@ -46,6 +46,7 @@ class HttpApp:
 
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
         self.measured = HttpMeasured()
+        self._ends = ends
         self.router = Router()
         for handlers in (
             ProduceHandlers(broker, bodies, ends),
@@ -72,6 +73,8 @@ class HttpApp:
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = answer(INTERNAL_ERROR_BODY, status=INTERNAL[0])
+        if self._ends.stopping.done() and not response.prepared:
+            response.force_close()
         self.measured.note(kind, began, response)
         return response
 

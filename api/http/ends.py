@@ -4,6 +4,7 @@ aiohttp tells a handler neither while it writes nothing. Owned by the server, us
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -49,6 +50,7 @@ class Connections(web.Server):
     def __init__(self, ends: Ends, handler: Any, **settings: Any) -> None:
         super().__init__(handler, **settings)
         self._ends, self._settings = ends, settings
+        self._lost_one = asyncio.Event()
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
@@ -56,6 +58,15 @@ class Connections(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._ends.lost(handler)
+        self._lost_one.set()
+
+    async def emptied(self, seconds: float) -> None:
+        """Until no connection is left, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.connections:
+                    self._lost_one.clear()
+                    await self._lost_one.wait()
 
 
 class _Connection(web.RequestHandler):

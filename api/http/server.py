@@ -61,13 +61,19 @@ class HttpServer:
         address = self._sockets.sockets[0].getsockname()
         return address[0], address[1]
 
-    async def stop(self, grace_s: float = 3.0) -> None:
-        """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end."""
+    async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
+        """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end.
+
+        For `last_s` before that, connections that stand take requests, and each answer is the last of its connection:
+        a client that writes all the time goes elsewhere with nothing under way, where a connection that is closed under
+        its request would leave it with an unknown outcome.
+        """
         if self._sockets is None or self._connections is None:
             return
         self._sockets.close()
         self._broker.wake_fetches()
         self._ends.stop()
+        await self._connections.emptied(last_s)
         self._connections.pre_shutdown()
         await self._connections.shutdown(grace_s)
         await self._sockets.wait_closed()

@@ -36,6 +36,7 @@ from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.standing import Standing
 from raftlog.partitions.multiraft.status import NodeStatus, count_groups, damage_of, journal_status
 from raftlog.partitions.multiraft.surroundings import Address, Surroundings, real_surroundings
+from raftlog.partitions.multiraft.turnover import Turnover
 from raftlog.raft import Ready, Role
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
@@ -81,7 +82,7 @@ class Node:
         self._remembered = RememberedPeers(
             directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
         )
-        self._waits = LeaderWaits()
+        self._waits, self.turnover = LeaderWaits(), Turnover()
         self._timer: asyncio.TimerHandle | None = None
         self._live_bytes = 0
         self._is_started = self._is_working = False
@@ -172,6 +173,7 @@ class Node:
         try:
             if self._is_working:
                 await self._hand_over()
+                await self._requests.quiet(self.settings.stop_answers_ms / 1000)
                 await self._flush()
         finally:
             await self._close(None)
@@ -342,6 +344,7 @@ class Node:
         """Forget a replica for good: its directory goes."""
         self.driver.remove_group(group_id.bytes)
         self.leaders.forget(group_id.bytes)
+        self.turnover.forget(group_id.bytes)
         self._waits.wake(group_id.bytes)
 
     def _driver_in_use(self) -> Driver:
@@ -390,6 +393,7 @@ class Node:
 
     def _stepped(self, group: Group, ready: Ready) -> None:
         if ready.role_state is not None:
+            self.turnover.note(group, ready.role_state)
             self.leaders.note_role(group, ready.role_state.role)
             self._waits.wake(group.key)
         watcher = self._watchers.get(group.key)

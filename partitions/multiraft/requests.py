@@ -11,7 +11,9 @@ remaining time travels, never a clock reading; whoever serves begins nothing aft
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.errors import InvalidArgument, Unavailable
@@ -22,6 +24,8 @@ from raftlog.types import Buffer, NodeId
 
 REQUEST_MS_MAX: Final = 3_600_000
 """No request waits longer, whatever its deadline."""
+_QUIET_S: Final = 0.05
+"""Longer than a request is on its way."""
 
 
 class Request(NamedTuple):
@@ -47,6 +51,11 @@ class Requests:
         self._handlers: dict[str, Handler] = {}
         self._open: dict[str, None] = {}
         """Names that are served over probes as well."""
+        self._under_way = 0
+        """Requests of others that are being served."""
+        self._last_at = -math.inf
+        """When the last one was answered, by the loop's clock."""
+        self._answered = asyncio.Event()
 
     def on_request(self, name: str, handler: Handler, *, is_open: bool = False) -> None:
         """From now on requests of this name go to `handler`; one for each name. `is_open`: over probes too."""
@@ -78,8 +87,29 @@ class Requests:
         handler = self._handlers.get(call.name)
         if handler is None:
             raise Unavailable(f"node {self._me} does not serve {call.name!r}; it may run another release")
-        deadline = Deadline(asyncio.get_running_loop().time() + call.timeout_ms / 1000)
-        return await handler(Request(node, call.value, call.payload, deadline, stranger))
+        loop = asyncio.get_running_loop()
+        deadline = Deadline(loop.time() + call.timeout_ms / 1000)
+        self._under_way += 1
+        try:
+            return await handler(Request(node, call.value, call.payload, deadline, stranger))
+        finally:
+            self._under_way -= 1
+            self._last_at = loop.time()
+            self._answered.set()
+
+    async def quiet(self, seconds: float) -> None:
+        """Until nobody asks anything: none is being served, and none was lately, for so long at most. Whoever learns
+        meanwhile that another node leads goes there; a request that the end of the process cuts off is unknown."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            quiet_at = until if self._under_way else min(until, self._last_at + _QUIET_S)
+            if loop.time() >= quiet_at:
+                return
+            self._answered.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(quiet_at):
+                    await self._answered.wait()
 
 
 def _left_ms(deadline: Deadline, who: str, name: str) -> int:

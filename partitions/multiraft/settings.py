@@ -61,6 +61,8 @@ class NodeSettings:
     stalls again soon afterwards, up to 32 times."""
     stop_transfers_ms: int = 1_200
     """An orderly stop takes so much time at most to hand leaderships over."""
+    stop_answers_ms: int = 400
+    """Then so much to answer what others have asked."""
     stop_flush_ms: int = 1_200
     """And so much to make durable what was taken."""
 
@@ -87,5 +89,6 @@ _BOUNDS: tuple[tuple[str, int, int], ...] = (
     ("transfer_retry_ms", 1, 600_000),
     ("slow_rest_ms", 1, 600_000),
     ("stop_transfers_ms", 0, 60_000),
+    ("stop_answers_ms", 0, 60_000),
     ("stop_flush_ms", 0, 60_000),
 )

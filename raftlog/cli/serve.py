@@ -35,8 +35,10 @@ logger = logging.getLogger(__name__)
 
 DATA_DIR_DEFAULT = "./raftlog-data"
 HTTP_DEFAULT = "127.0.0.1:8082"
-REQUESTS_GRACE_SECONDS = 1.5
+REQUESTS_GRACE_SECONDS = 1.25
 """Requests under way get this long to end; then their connections are closed."""
+LAST_ANSWERS_SECONDS = 0.25
+"""Before that, connections that stand take requests for so long, and end with the answers."""
 STOP_SECONDS_MAX = 4.5
 """The whole stop takes at most this."""
 
@@ -275,7 +277,7 @@ def _check_alive(broker: Broker) -> None:
 async def _stop(broker: Broker, server: HttpServer) -> None:
     try:
         async with asyncio.timeout(STOP_SECONDS_MAX):
-            await server.stop(REQUESTS_GRACE_SECONDS)
+            await server.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
             await broker.close()
     except TimeoutError:
         raise CommandFailed(

@@ -1,8 +1,8 @@
 """Clients that have to get every record in: a write is tried again until its deadline, whatever its attempts end with.
 
-Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements is the partition's and
-not the pace's. A record whose attempt has an unknown outcome is sent again and may be there twice; how often that was is
-counted. Used by measurements and tests of what clients notice of restarts.
+Each partition has writers of its own at a steady pace, so that a gap between its acknowledgements is the partition's
+and not the pace's. A record whose attempt has an unknown outcome is sent again and may be there twice; how often that
+was is counted. Used by measurements and tests of what clients notice of restarts.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class SteadyLoad:
         self._addresses, self._places = list(addresses), list(places)
         self._writers, self._interval_s, self._deadline_s = writers, interval_s, deadline_s
         self._loop = asyncio.get_running_loop()
-        self._is_over = asyncio.Event()
+        self._is_over, self._acked = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[BrokerClient] = []
         self._numbers = itertools.count()
@@ -101,7 +101,8 @@ class SteadyLoad:
         target = self.written + count
         async with asyncio.timeout(within_s):
             while self.written < target:
-                await asyncio.sleep(PAUSE_S)
+                self._acked.clear()
+                await self._acked.wait()
 
     def report(self) -> SteadyReport:
         """What came of it so far."""
@@ -158,3 +159,4 @@ class SteadyLoad:
         if last is not None:
             self._gaps_s[place] = max(self._gaps_s[place], now - last)
         self._acked_at[place] = now
+        self._acked.set()

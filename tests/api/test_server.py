@@ -29,6 +29,18 @@ async def test_stopping_answers_waiting_fetches_at_once(api):
     assert await waiting == (200, [])
 
 
+async def test_a_connection_that_stands_is_answered_once_more(api):
+    await api.topic()
+    assert (await api.get("/topics"))[0] == 200  # its connection is kept, and used below
+    stopping = asyncio.create_task(api.server.stop(1.0, 10.0))
+    while not api.server._ends.stopping.done():
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5), api.session.post(f"{api.url}/topics/t", json={"records": [{"value": 1}]}) as answer:
+        assert answer.status == 200
+        assert answer.headers["Connection"] == "close"
+        await stopping
+
+
 async def test_after_stopping_nothing_is_accepted(api):
     await api.topic()
     await api.server.stop(1.0)

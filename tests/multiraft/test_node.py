@@ -157,6 +157,28 @@ async def test_what_may_have_been_asked_is_not_asked_again(tmp_path: Path) -> No
         assert asked.empty()
 
 
+async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as cluster:
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+        two = cluster.nodes[2]
+
+        async def slowly(request: Request) -> Answer:
+            asked.set()
+            await may_answer.wait()
+            return Answer("done")
+
+        async def handed_over(seconds: float) -> int:
+            two.loop.call_later(0.05, may_answer.set)  # nothing else has to be done before the end by then
+            return 0
+
+        two.on_request("slowly", slowly)
+        monkeypatch.setattr(two.leaders, "hand_over_all", handed_over)
+        pending = asyncio.ensure_future(cluster.nodes[1].ask(NodeId(2), "slowly", None, (), soon()))
+        await asked.wait()
+        await cluster.stop(2)
+        assert (await pending).value == "done"
+
+
 async def test_the_leader_of_a_group_can_be_waited_for(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         node = cluster.nodes[1]
