@@ -8,13 +8,11 @@ Any broker takes any request: what another node leads is asked there by one hop 
 Every call raises from the tree in `raftlog.errors`; what may have happened all the same has the outcome `unknown`.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Self
-from uuid import UUID
 
-from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
+from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.control import Addresses
@@ -27,8 +25,8 @@ from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves import Leaving, Moves
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
+from raftlog.partitions.operations import Operations
 from raftlog.partitions.recovering import Recovered, Recovering
-from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import (
     ALL,
     Acks,
@@ -40,6 +38,7 @@ from raftlog.partitions.results import (
     RecordResult,
     TopicDescription,
 )
+from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.partitions.routing.reading import Reader
 from raftlog.partitions.routing.router import Router
@@ -55,8 +54,6 @@ from raftlog.types import Buffer, NodeId, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_FRESH_S = 1.0
-"""For so long it is believed that a topic is unknown, once the controller was asked."""
 _LEADERS_MS = 3_000
 """A new topic's leaders are waited for no longer than this before its creation is answered."""
 
@@ -74,6 +71,7 @@ class Broker:
         self._reader = Reader(node, self._router)
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
         self._topics = Topics(self._shared)
+        self._finder = Finder(node.identity.node_id, self._topics, metadata, self._router)
         self._assignments = Assignments(node, metadata, self._topics, self.counters)
         self._moves = Moves(node, metadata)
         self._leaving = Leaving(node, metadata, self._assignments.remove)
@@ -81,20 +79,19 @@ class Broker:
         self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
         self._recovering = Recovering(node, metadata, self._assignments)
+        self.operations = Operations(node, metadata, self._topics)
         self._groups = CommittedOffsets(
             node,
             self._router,
             self._topics,
-            self._find_replica,
+            self._finder.replica,
             lambda topic_id: topic_id in metadata.state.deleted,
             settings.metadata_growth_bytes_max,
         )
         self._housekeeping = Housekeeping(
             node, self._assignments, self._groups, settings.retention_interval_s, surroundings.wall_ms
         )
-        self._unknown_until: dict[str, float] = {}
-        """Topics that the controller did not know when it was asked."""
-        DataRequests(node, self._find_replica, settings.fetch_bytes_max)
+        DataRequests(node, self._finder.replica, settings.fetch_bytes_max)
         metadata.on_applied = self._metadata_applied
 
     @classmethod
@@ -153,7 +150,7 @@ class Broker:
             replica.stop_waiting()
 
     def _metadata_applied(self) -> None:
-        self._unknown_until.clear()
+        self._finder.state_changed()
         self._topics.refresh(self.metadata.state)
         self._assignments.state_changed()
         self._moves.state_changed()
@@ -189,48 +186,19 @@ class Broker:
     async def _topic(self, name: str, deadline: Deadline) -> Topic:
         """The topic; one that is not known here is asked for at the controller first. Raises `UnknownTopic`."""
         self._check_ready()
-        try:
-            return self._topics.find(name)
-        except UnknownTopic:
-            loop = asyncio.get_running_loop()
-            if self._unknown_until.get(name, 0.0) > loop.time():
-                raise
-            await self.metadata.barrier(Deadline(max(deadline, deadline_in(_LEADERS_MS))))
-            if name not in self._topics:
-                if len(self._unknown_until) >= 1_000:
-                    self._unknown_until.clear()
-                self._unknown_until[name] = loop.time() + _FRESH_S
-            return self._topics.find(name)
+        return await self._finder.topic(name, deadline)
 
     async def _partition(self, topic: str, number: int, deadline: Deadline) -> Partition:
         return (await self._topic(topic, deadline)).partition(number)
 
-    def _find_replica(self, topic_id: UUID, number: int) -> Replica | None:
-        topic = self._topics.by_id(topic_id)
-        if topic is None or not 0 <= number < len(topic.partitions):
-            return None
-        return topic.partitions[number].replica
-
     def leader_address(self, topic: str, partition: int) -> str | None:
         """Where clients reach the leader of a partition, when that is another broker."""
-        if topic not in self._topics:
-            return None
-        partitions = self._topics.find(topic).partitions
-        if not 0 <= partition < len(partitions):
-            return None
-        return self._address_of_leader(partitions[partition])
+        return self._finder.leader_address(topic, partition)
 
     def group_leader_address(self, group: str) -> str | None:
         """Where clients reach the broker that keeps a group's offsets, when that is another one."""
         partition = self._groups.partition_of(group)
-        return None if partition is None else self._address_of_leader(partition)
-
-    def _address_of_leader(self, partition: Partition) -> str | None:
-        leader = self._router.leader_of(partition)
-        if leader is None or leader == self.node_id:
-            return None
-        broker = self.metadata.state.brokers.get(leader)
-        return (broker.addresses.http or None) if broker is not None else None
+        return None if partition is None else self._finder.address_of_leader(partition)
 
     # ---- records
 

@@ -2,7 +2,7 @@
 
     broker.operations                     one for each broker
     every order is idempotent             the same one again finds it done; nothing is counted twice
-    done = committed by the controller    what follows from it (replicas that move) goes on by itself, and can be watched
+    done = committed by the controller    what follows (replicas that move) goes on by itself, and can be watched
 
 Orders are decided by the controller's leader, wherever they are given; what is watched comes from the copy of its state
 here, brought up to date first, and from what the leaders of the partitions answer in time.
@@ -16,6 +16,8 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 from collections.abc import Mapping, Sequence
 
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
 from raftlog.partitions.operations.results import (
     Balancer,
     BrokerConfig,
@@ -27,11 +29,15 @@ from raftlog.partitions.operations.results import (
     Maintenance,
     Move,
 )
+from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
 
 
 class Operations:
     """See the module."""
+
+    def __init__(self, node: Node, metadata: Metadata, topics: Topics) -> None:
+        self._node, self._metadata, self._topics = node, metadata, topics
 
     # brokers
 

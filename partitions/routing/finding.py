@@ -1,0 +1,72 @@
+"""Topics and partitions by name, and where clients reach whoever leads them.
+
+A topic that is not known here is asked for at the controller once, and then believed to be unknown for `_FRESH_S`, or
+until this node hears of any change. Called by the broker.
+"""
+
+import asyncio
+from uuid import UUID
+
+from raftlog.errors import UnknownTopic
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.topics import Topic, Topics
+from raftlog.types import NodeId
+
+_FRESH_S = 1.0
+_ASK_MS = 3_000
+"""The controller is given so long at least to say whether there is such a topic."""
+_UNKNOWN_MAX = 1_000
+
+
+class Finder:
+    """One for each process."""
+
+    def __init__(self, me: NodeId, topics: Topics, metadata: Metadata, router: Router) -> None:
+        self._me, self._topics, self._metadata, self._router = me, topics, metadata, router
+        self._unknown_until: dict[str, float] = {}
+        """Topics that the controller did not know when it was asked."""
+
+    def state_changed(self) -> None:
+        """The controller's state is another one."""
+        self._unknown_until.clear()
+
+    async def topic(self, name: str, deadline: Deadline) -> Topic:
+        """Raises `UnknownTopic`, and `NoLeader` when that cannot be known in time."""
+        try:
+            return self._topics.find(name)
+        except UnknownTopic:
+            loop = asyncio.get_running_loop()
+            if self._unknown_until.get(name, 0.0) > loop.time():
+                raise
+            await self._metadata.barrier(Deadline(max(deadline, deadline_in(_ASK_MS))))
+            if name not in self._topics:
+                if len(self._unknown_until) >= _UNKNOWN_MAX:
+                    self._unknown_until.clear()
+                self._unknown_until[name] = loop.time() + _FRESH_S
+            return self._topics.find(name)
+
+    def replica(self, topic_id: UUID, number: int) -> Replica | None:
+        """The replica here of a partition."""
+        topic = self._topics.by_id(topic_id)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return None
+        return topic.partitions[number].replica
+
+    def leader_address(self, topic: str, number: int) -> str | None:
+        """Where clients reach the leader of a partition, when that is another broker."""
+        if topic not in self._topics:
+            return None
+        partitions = self._topics.find(topic).partitions
+        return self.address_of_leader(partitions[number]) if 0 <= number < len(partitions) else None
+
+    def address_of_leader(self, partition: Partition) -> str | None:
+        """The same of a partition that was found."""
+        leader = self._router.leader_of(partition)
+        if leader is None or leader == self._me:
+            return None
+        broker = self._metadata.state.brokers.get(leader)
+        return (broker.addresses.http or None) if broker is not None else None
