@@ -21,7 +21,7 @@ replica; a commit then only compares terms.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -87,6 +87,10 @@ class Now(NamedTuple):
     high_watermark: Offset
 
 
+def _ignore(*_: object) -> None:
+    return None
+
+
 class Life:
     """How far one life of a replica was followed."""
 
@@ -125,6 +129,8 @@ class GroupProperties:
         self.committed_index = Index(0)
         self.committed_offset = Offset(0)
         self.promises = Promises(name)
+        self.on_members: Callable[[Replica, Configuration, Entry], None] = _ignore
+        """Called when a leader appends an entry with other members than those of the configuration before."""
         self._commit_terms: list[tuple[Term, Index]] = []
         """Up to which index was committed when this was the latest term of a leader that committed; both rise."""
         self._lives: dict[Replica, Life] = {}
@@ -170,9 +176,11 @@ class GroupProperties:
         for entry in ready.entries:
             follows = entry.configuration
             if follows is not None:
-                if now.leads and known and (why := wrong_change(known[-1], follows, self.committed_index)):
+                if now.leads and known:
                     before = known[-1]
-                    self._break("membership", replica, why=why, configuration=follows, before=before)
+                    if why := wrong_change(before, follows, self.committed_index):
+                        self._break("membership", replica, why=why, configuration=follows, before=before)
+                    self.on_members(replica, before, entry)
                 known.append(follows)
 
     def _check_cut(self, replica: Replica, log: ReplicaLog, cut_to: Index, term: Term) -> None:

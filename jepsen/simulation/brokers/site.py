@@ -18,6 +18,7 @@ from jepsen.simulation.clock import NodeClock
 from jepsen.simulation.links import SECOND_NS, LinkConditions
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.options import generator
+from jepsen.simulation.properties import Replica
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from raftlog.partitions.metadata import Metadata
@@ -79,17 +80,21 @@ class Site(ABC, Generic[S]):
     def watch_process(self, machine: Machine[S], node: Node, metadata: Metadata) -> None:
         """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
         replica = node.identity.replica
-        if machine.stale == replica:
+        life = Replica(replica, machine.node.starts)
+        is_stale = machine.stale == replica
+        if is_stale:
             machine.on_send = partial(self.watch.stale_sends, machine.node)
         else:
             machine.replica, machine.stale = replica, None
             machine.on_send = partial(self.watch.sends, node.driver)
-            self.watch.opened(machine.node, node.driver)
+            self.watch.opened(machine.node, node.driver, metadata)
         self.watch.saw_cluster_id(machine.node, node.identity.cluster_id)
         applied = metadata.on_applied
 
         def on_applied() -> None:
             self.watch.applied(machine.node, metadata.state)
+            if not is_stale:
+                self.watch.orders.applied(life)
             applied()
 
         metadata.on_applied = on_applied

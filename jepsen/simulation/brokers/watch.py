@@ -1,22 +1,26 @@
 """What is seen of all brokers from outside, while they run: every group's log, and the controller's copies.
 
-Groups: the properties of the simulation of drivers (`properties`), for every group that any broker has. Controller: two
-copies that applied as much are equal, a cluster has one id, and a topic that was deleted is in no later state.
-Told by hooks that are put into each process when it starts (`opened`); nothing is asked of the product's assertions.
+Groups: the properties of the simulation of drivers (`properties`), for every group that any broker has, and who belongs
+to them (`orders`). Controller: two copies that applied as much are equal, a cluster has one id, and a topic that was
+deleted is in no later state. Told by hooks that are put into each process when it starts (`opened`); nothing is asked
+of the product's assertions.
 """
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+from jepsen.simulation.brokers.orders import Orders
 from jepsen.simulation.cluster import newest_entries
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Node as Computer
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.partitions.control import ControllerState
-from raftlog.raft import Ready, ReplicaId, Restart, Role
-from raftlog.raft.messages import InstallOffer
+from raftlog.partitions.metadata import Metadata
+from raftlog.raft import Configuration, Entry, Ready, ReplicaId, Restart, Role
+from raftlog.raft.messages import InstallOffer, VoteRequest
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
@@ -27,7 +31,7 @@ from raftlog.types import Offset, Term
 CONTROLLER: Final = "controller"
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     return None
 
 
@@ -50,7 +54,10 @@ class Watch:
         self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
         self.on_offer: Callable[[InstallOffer], None] = _ignore
         """Called when a leader offers its log to a replica that is behind its start."""
+        self.on_change: Callable[[Replica, Configuration], None] = _ignore
+        """Called when a leader appends other members of its group."""
         self.elections = 0
+        self.orders = Orders()
         self.cluster_id: uuid.UUID | str | None = None
         """That of the first broker that knew one."""
         self._groups: dict[GroupKey, GroupProperties] = {}
@@ -63,9 +70,10 @@ class Watch:
 
     # groups
 
-    def opened(self, computer: Computer, driver: Driver) -> None:
+    def opened(self, computer: Computer, driver: Driver, metadata: Metadata) -> None:
         """A process has recovered its disk, and nothing else has happened yet."""
         life = Life(computer, driver)
+        self.orders.opened(life.me, metadata)
         self._check_kept(life)
         for group in list(driver.groups.values()):
             self._recovered(life, group)
@@ -114,7 +122,15 @@ class Watch:
         properties = self._groups.get(key)
         if properties is None:
             properties = self._groups[key] = GroupProperties(uuid.UUID(bytes=key).hex[:8])
+            properties.on_members = partial(self._changed, key)
         return properties
+
+    def _changed(self, key: GroupKey, replica: Replica, before: Configuration, entry: Entry) -> None:
+        name, after = self.group(key).name, entry.configuration
+        assert after is not None, entry
+        self.orders.changed(key, name, replica, before, entry, self.loop.now_ns)
+        self.loop.note(f"n{replica.me.node_id}", f"{name}: {_members(after)}")
+        self.on_change(replica, after)
 
     def _recovered(self, life: Life, group: Group) -> None:
         properties, log = self.group(group.key), group.log
@@ -147,7 +163,11 @@ class Watch:
         properties.saw_ready(life.me, group.log, ready, now)
         role = ready.role_state
         if role is not None:
-            self.elections += role.role is Role.LEADER
+            if role.role is Role.LEADER:
+                self.elections += 1
+                self.orders.leads(life.me, group.key, role.term)
+            elif role.role is Role.FOLLOWER:
+                self.orders.follows(life.me, properties, group.key, role.term)
             self._note(life, f"{properties.name}: {role.role.value} of term {role.term}: {role.why}")
         self.loop.trace.number(core.committed_index)
 
@@ -161,6 +181,8 @@ class Watch:
                 self.group(key).saw_message(message, group.log, group.core.term)
                 if type(message) is InstallOffer:
                     self.on_offer(message)
+                elif type(message) is VoteRequest:
+                    self.orders.asked_for_vote(key, message.term, message.sender, self.loop.now_ns)
 
     def stale_sends(self, computer: Computer, envelopes: Sequence[Envelope]) -> None:
         """A process on an old copy of a disk has forgotten what it promised, and may take part in nothing."""
@@ -218,3 +240,11 @@ class Watch:
 
     def _note(self, life: Life, text: str) -> None:
         self.loop.note(life.computer.name, text)
+
+
+def _members(configuration: Configuration) -> str:
+    """In a line of the timeline."""
+    parts = (("voters", configuration.voters), ("before", configuration.outgoing), ("learners", configuration.learners))
+    return ", ".join(
+        f"{what} {' '.join(str(each.node_id) for each in replicas)}" for what, replicas in parts if replicas
+    )

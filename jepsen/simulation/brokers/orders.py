@@ -1,0 +1,149 @@
+"""Who belongs to a group is what the controller ordered, and nobody else decides it; watched from outside.
+
+    unordered-members   a leader adds only what its copy of the orders wants, and drops only what that does not want
+    removed-disturbs    no leader is unseated by a replica that has no vote (any more)
+
+Orders: the assignments of partitions, and for group 0 the brokers that are registered and do not drain. So neither
+gossip nor a lost connection changes a voter set. A leader is judged by its own copy, as it is or was some changes ago.
+Told by `watch`, of every process.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.properties import GroupProperties, Replica
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.metadata import Metadata
+from raftlog.raft import Configuration, Entry, ReplicaId
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import Term
+
+REMEMBERED_MAX: Final = 4
+"""What a leader decided upon may be some changes old when its entry is seen."""
+GRACE_NS: Final[int] = 2 * SECOND_NS
+"""Whoever campaigned while it still had a vote may win for so long."""
+
+
+class _Orders(NamedTuple):
+    """What one copy of the controller's state says of one group: who shall be a member, and who may be dropped."""
+
+    wanted: frozenset[ReplicaId]
+    dispensable: frozenset[ReplicaId]
+
+
+class _Change(NamedTuple):
+    """An entry with members that a leader appended, and when."""
+
+    entry: Entry
+    at_ns: int
+
+
+class Orders:
+    """One for a run."""
+
+    def __init__(self) -> None:
+        self._copies: dict[Replica, Metadata] = {}
+        self._known: dict[tuple[Replica, GroupKey], deque[_Orders]] = {}
+        self._digests: dict[Replica, tuple[bytes, bytes]] = {}
+        """Of the assignments that each copy had last."""
+        self._campaigns: dict[tuple[GroupKey, Term], dict[ReplicaId, int]] = {}
+        """Who asked for votes in a term, and when first."""
+        self._leading: dict[tuple[Replica, GroupKey], Term] = {}
+        self._changes: dict[GroupKey, list[_Change]] = {}
+
+    # what happens
+
+    def opened(self, replica: Replica, metadata: Metadata) -> None:
+        """A process begins with this copy."""
+        self._copies[replica] = metadata
+
+    def applied(self, replica: Replica) -> None:
+        """Its copy is another one."""
+        state = self._copies[replica].state
+        digests = state.topics.digest, state.moved.digest
+        if digests == self._digests.get(replica):
+            return
+        self._digests[replica] = digests
+        for key, name in _groups(state):
+            self._remember(replica, key, _orders_of(state, name))
+
+    def _remember(self, replica: Replica, key: GroupKey, orders: _Orders) -> None:
+        known = self._known.setdefault((replica, key), deque(maxlen=REMEMBERED_MAX))
+        if not known or known[-1] != orders:
+            known.append(orders)
+
+    def asked_for_vote(self, key: GroupKey, term: Term, candidate: ReplicaId, now_ns: int) -> None:
+        """A replica campaigns."""
+        self._campaigns.setdefault((key, term), {}).setdefault(candidate, now_ns)
+
+    def leads(self, replica: Replica, key: GroupKey, term: Term) -> None:
+        self._leading[replica, key] = term
+
+    def follows(self, replica: Replica, group: GroupProperties, key: GroupKey, term: Term) -> None:
+        """A replica follows in this term; if it led before, whoever made it stop had a vote."""
+        led = self._leading.pop((replica, key), None)
+        if led is None or led >= term:
+            return
+        candidates = self._campaigns.get((key, term), {})
+        if candidates and all(self._is_removed(group, key, who, at_ns) for who, at_ns in candidates.items()):
+            numbers = {"group": group.name, "leader": str(replica), "term": led, "unseated_in": term}
+            raise PropertyBroken("removed-disturbs", {**numbers, "by": ", ".join(map(str, candidates))})
+
+    def _is_removed(self, group: GroupProperties, key: GroupKey, candidate: ReplicaId, asked_ns: int) -> bool:
+        """Whether it had lost its vote well before it campaigned, in what is committed and all that came later."""
+        for change in reversed(self._changes.get(key, [])):
+            entry, members = change.entry, change.entry.configuration
+            assert members is not None, entry
+            if members.has_voter(candidate):
+                return False
+            if group.committed.get(entry.index) == entry.term:
+                return change.at_ns + GRACE_NS < asked_ns
+        return False
+
+    def changed(
+        self, key: GroupKey, group: str, replica: Replica, before: Configuration, entry: Entry, now_ns: int
+    ) -> None:
+        """A leader appends other members than those of `before`."""
+        self._changes.setdefault(key, []).append(_Change(entry, now_ns))
+        after, copy = entry.configuration, self._copies.get(replica)
+        if before.is_joint or after is None or copy is None:
+            return  # the exit drops what the entry into the joint configuration was judged by
+        known = [*self._known.get((replica, key), ()), *_current(copy, key)]
+        if known and not any(_explains(orders, before, after) for orders in known):
+            wanted = " or ".join(_text(orders.wanted) for orders in known)
+            numbers = {"group": group, "leader": str(replica), "before": before, "after": after, "ordered": wanted}
+            raise PropertyBroken("unordered-members", numbers)
+
+
+def _groups(state: ControllerState) -> list[tuple[GroupKey, GroupName]]:
+    names = [GroupName(topic.topic_id, number) for topic in state.topics for number in range(topic.partition_count)]
+    return [(name.group_id.bytes, name) for name in names]
+
+
+def _orders_of(state: ControllerState, name: GroupName) -> _Orders:
+    return _Orders(frozenset(state.assignment(name).replicas), frozenset())
+
+
+def _current(copy: Metadata, key: GroupKey) -> list[_Orders]:
+    """What the copy says now; nothing of a group that it does not know."""
+    state = copy.state
+    if copy.group_id is not None and copy.group_id.bytes == key:
+        brokers = state.all_brokers()
+        draining = frozenset(broker.replica for broker in brokers if broker.is_draining)
+        return [_Orders(frozenset([*(broker.replica for broker in brokers), *state.absent_seeds()]), draining)]
+    name = state.group(UUID(bytes=key))
+    return [] if name is None else [_orders_of(state, name)]
+
+
+def _explains(orders: _Orders, before: Configuration, after: Configuration) -> bool:
+    """Learners may become voters and, in group 0, the reverse; who is lost was not wanted."""
+    old, new = set(before.all_members()), set(after.voters) | set(after.learners)
+    demoted = set(before.voters) & set(after.learners)
+    return new - old <= orders.wanted and not ((old - new) | demoted) & (orders.wanted - orders.dispensable)
+
+
+def _text(replicas: frozenset[ReplicaId]) -> str:
+    return ", ".join(map(str, sorted(replicas)))
