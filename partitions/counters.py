@@ -1,10 +1,13 @@
 """Plain integers that the hot path adds to; they become metrics only when somebody asks."""
 
+from raftlog.runtime.histogram import Histogram
+
 
 class Counters:
     """Totals since the start of the process."""
 
     __slots__ = (
+        "append_times",
         "appends",
         "batches_in",
         "bytes_in",
@@ -35,6 +38,8 @@ class Counters:
         """Produce calls whose outcome is unknown."""
         self.throttled = 0
         """Produce calls that had to wait for room."""
+        self.append_times = Histogram()
+        """From the arrival of an append's oldest call to its answer."""
         self.fetches = 0
         self.bytes_out = 0
         self.segments_bytes_deleted = 0

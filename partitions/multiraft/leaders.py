@@ -68,6 +68,8 @@ class Leaders:
         self._connected_at: dict[NodeId, float] = {}
         self._leaving: dict[NodeId, None] = {}
         """Nodes that said that they stop."""
+        self.transfers_begun = self.transfers_failed = 0
+        """Since the start of the process; a failed one was not taken over in time."""
         self._disk_stalled_at = -_EVIDENCE_S
         self._ahead_at: dict[NodeId, float] = {}
         """When a disk was last seen to be faster than the one here, which stood still."""
@@ -177,6 +179,7 @@ class Leaders:
                     self._led[key].give_leadership_up("its disk stands still")
 
     def _rest(self, key: GroupKey, target: ReplicaId, now: float) -> None:
+        self.transfers_failed += 1
         rest = self._resting.get(key)
         failures = min(rest.failures + 1, _DOUBLINGS_MAX) if rest else 0
         pause_s = self._settings.transfer_retry_ms / 1000 * 2**failures
@@ -224,6 +227,7 @@ class Leaders:
         except RaftlogError as refusal:
             _logger.debug("%s is not handed to node %s now: %s", group.path, target.node_id, refusal)
             return
+        self.transfers_begun += 1
         self._moving[group.key] = _Move(target, now + self.patience_s)
 
     # the end

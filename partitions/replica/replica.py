@@ -54,6 +54,11 @@ class Replica:
         group.on_end = self._ended
 
     @property
+    def waiting_count(self) -> int:
+        """Fetches that wait for more records."""
+        return len(self._waits)
+
+    @property
     def is_leader(self) -> bool:
         """It may have been deposed without knowing it yet."""
         return self.group.core.role is Role.LEADER

@@ -16,9 +16,9 @@ class Waits:
         """Never falls."""
         self._waiting: dict[asyncio.Future[None], int] = {}
 
-    def __bool__(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
 
     def advance(self, size: int) -> None:
         """So many bytes more are visible: wake whom that satisfies."""

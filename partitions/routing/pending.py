@@ -20,7 +20,7 @@ RECORD_OVERHEAD_BYTES = 64
 class Pending:
     """One produce call to one partition. `future` gets the offset of its first record; `None` with `acks=0`."""
 
-    __slots__ = ("acks", "appended", "batches", "count", "deadline", "future", "number", "records", "size")
+    __slots__ = ("acks", "appended", "arrived", "batches", "count", "deadline", "future", "number", "records", "size")
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class Pending:
         """Of the append that it was part of, before `future` is done."""
         self.number = -1
         """Its place in the queue."""
+        self.arrived = 0.0
+        """When it got there, by the stopwatch."""
 
     def resolve(self, base_offset: int) -> None:
         """Answer with the base offset, unless somebody gave up waiting."""

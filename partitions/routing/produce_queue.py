@@ -31,6 +31,7 @@ from raftlog.partitions.replica import Appended
 from raftlog.partitions.results import ALL, Acks
 from raftlog.partitions.routing.pending import Pending, as_raised_again, build_batches
 from raftlog.records import HEADER_SIZE
+from raftlog.runtime.histogram import stopwatch
 
 _FLIGHTS_MAX = 4
 """Appends on their way at the same time: more of them would only be smaller."""
@@ -78,12 +79,13 @@ _SILENCE_S = 0.5
 class _Flight:
     """Calls that were appended together; `began` is by the loop's clock."""
 
-    __slots__ = ("began", "count", "leader", "pendings", "size")
+    __slots__ = ("arrived", "began", "count", "leader", "pendings", "size")
 
     def __init__(self, pendings: list[Pending], began: float, leader: object) -> None:
         self.pendings, self.began, self.leader = pendings, began, leader
         self.count = sum(pending.count for pending in pendings)
         self.size = sum(pending.size for pending in pendings)
+        self.arrived = pendings[0].arrived if pendings else 0.0
 
 
 class ProduceQueue:
@@ -150,7 +152,7 @@ class ProduceQueue:
 
     def _add(self, pending: Pending) -> None:
         self._counters.produces += 1
-        pending.number = self._number
+        pending.number, pending.arrived = self._number, stopwatch()
         self._number += 1
         self._queue.append(pending)
         self._sweep.note(pending.deadline)
@@ -260,6 +262,7 @@ class ProduceQueue:
 
     def _resolve(self, flight: _Flight, appended: Appended, batches: Sequence[bytearray]) -> None:
         self._refusal = None
+        self._counters.append_times.observe_since(flight.arrived)
         offset: int = appended.base_offset
         for pending in flight.pendings:
             pending.appended = appended

@@ -39,6 +39,10 @@ class Router:
 
     def __init__(self, node: Node) -> None:
         self.me = node.identity.node_id
+        self.forwarded = 0
+        """Requests to leaders on other brokers, since the start of the process."""
+        self.forwarding = 0
+        """Those of them that have no answer yet; never below 0."""
         self._node = node
 
     def leader_of(self, partition: "Partition") -> NodeId | None:
@@ -122,7 +126,7 @@ class Router:
         """Let another node append, in one attempt."""
         header = [partition.topic_id.bytes, partition.number, acks]
         try:
-            answer = await self._node.ask(leader, PRODUCE, header, batches, deadline)
+            answer = await self._forward(leader, PRODUCE, header, batches, deadline)
         except NotLeader as error:
             if partition.replica is None:
                 partition.failed = leader
@@ -142,7 +146,17 @@ class Router:
         loop = asyncio.get_running_loop()
         left_ms = max(0, int((deadline - loop.time()) * 1000))
         value = [partition.topic_id.bytes, partition.number, left_ms, dict(header)]
-        return await self._node.ask(node, name, value, (), Deadline(max(deadline, loop.time()) + _GRACE_S))
+        return await self._forward(node, name, value, (), Deadline(max(deadline, loop.time()) + _GRACE_S))
+
+    async def _forward(
+        self, node: NodeId, name: str, header: Any, payload: Sequence[Any], deadline: Deadline
+    ) -> Answer:
+        self.forwarded += 1
+        self.forwarding += 1
+        try:
+            return await self._node.ask(node, name, header, payload, deadline)
+        finally:
+            self.forwarding -= 1
 
 
 def numbers_of(answer: Answer, count: int) -> list[int]:

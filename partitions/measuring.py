@@ -1,0 +1,127 @@
+"""What a broker has, in numbers, for metrics: looked at when somebody asks, and nothing is kept.
+
+Thousands of groups are looked at in slices, so the picture is of a moment that lasts some turns of the loop. What is
+counted as it happens (`counters`, histograms, traffic) is read where it is counted. Made by the broker.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.replica.appending import active_members
+from raftlog.partitions.routing.router import Router
+from raftlog.raft import Role
+from raftlog.raft.ready import Status
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import NodeId
+
+_SLICE: Final = 64
+"""Groups that are looked at in one turn of the loop: about a millisecond."""
+
+
+class ReplicaFigures(NamedTuple):
+    """One partition's replica here. Offsets count records, `log_bytes` what the segments hold."""
+
+    topic: str
+    partition: int
+    high_watermark: int
+    log_start_offset: int
+    log_bytes: int
+    is_led: bool
+    lags: tuple[tuple[NodeId, int], ...]
+    """Of each other member, how many entries of the log it lacks, as far as the leader knows; only where it is led."""
+
+
+class Figures(NamedTuple):
+    """All groups here, the controller's among them but for `replicas`, which are the topics' and in order."""
+
+    replicas: list[ReplicaFigures]
+    groups: int
+    led: int
+    leaderless: int
+    asleep: int
+    quarantined: int
+    unavailable: int
+    """Replicas of partitions that are damaged or stopped."""
+    under_replicated: int
+    """Groups led here in which a voter is away, or lacks something that is committed."""
+    waiting_fetches: int
+    forwarded: int
+    """Requests to leaders on other brokers since the start, and how many of them have no answer yet."""
+    forwarding: int
+    pending_bytes: int
+
+
+class Measuring:
+    """See the module. `replicas` are those of the assignments, `budget` that of all producers."""
+
+    def __init__(self, node: Node, router: Router, replicas: Mapping[GroupKey, Replica], budget: Budget) -> None:
+        self._node, self._router, self._replicas, self._budget = node, router, replicas, budget
+
+    async def look(self) -> Figures:
+        """Look through all groups; others have the loop meanwhile."""
+        rows: list[ReplicaFigures] = []
+        groups = list(self._node.driver.groups.values())
+        led = leaderless = asleep = quarantined = unavailable = under_replicated = waiting = 0
+        for number, group in enumerate(groups, 1):
+            core, replica = group.core, self._replicas.get(group.key)
+            status = core.status() if core.role is Role.LEADER else None
+            if status is not None:
+                led += 1
+                under_replicated += not _is_whole(status)
+            leaderless += core.leader is None
+            asleep += core.is_asleep
+            quarantined += group.damage is not None
+            if replica is not None:
+                unavailable += group.damage is not None or group.is_closed
+                waiting += replica.waiting_count
+                rows.append(_figures(group, replica.name, status))
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        rows.sort()
+        return Figures(
+            rows,
+            len(groups),
+            led,
+            leaderless,
+            asleep,
+            quarantined,
+            unavailable,
+            under_replicated,
+            waiting,
+            self._router.forwarded,
+            self._router.forwarding,
+            self._budget.used,
+        )
+
+
+def _is_whole(status: Status) -> bool:
+    """Every voter is there and holds durably what is committed."""
+    holding = {each.member for each in status.followers if each.match_index >= status.committed_index} | {status.me}
+    active = active_members(status)
+    return all(voter in holding and voter in active for voter in status.configuration.voters)
+
+
+def _figures(group: Group, name: str, status: Status | None) -> ReplicaFigures:
+    topic, _, number = name.rpartition("/")
+    last = group.log.last_index
+    lags = (
+        () if status is None else tuple(_lag(last, each.member.node_id, each.match_index) for each in status.followers)
+    )
+    return ReplicaFigures(
+        topic,
+        int(number),
+        group.high_watermark,
+        group.log_start_offset,
+        group.log.segments.size_bytes,
+        status is not None,
+        lags,
+    )
+
+
+def _lag(last: int, node: NodeId, match: int) -> tuple[NodeId, int]:
+    return node, max(0, last - match)

@@ -1,0 +1,57 @@
+"""Who leads what, as this process sees it change: counted for the metrics, told as events.
+
+    elections started = won + lost + those under way          of groups with a replica here, by this replica
+
+A change of role that comes and goes between two turns of the driver is not seen. Owned by the node, which hands in
+every change of a role.
+"""
+
+import logging
+from collections.abc import Hashable
+
+from raftlog.events import event
+from raftlog.raft import Role
+from raftlog.raft.ready import RoleState
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+
+_logger = logging.getLogger(__name__)
+
+
+class Turnover:
+    """See the module; totals since the start of the process."""
+
+    def __init__(self) -> None:
+        self.elections_started = self.elections_won = self.elections_lost = 0
+        """A pre-vote is no election yet."""
+        self.leader_changes = 0
+        """A group with a replica here has another leader than the last that was known."""
+        self._roles: dict[GroupKey, Role] = {}
+        """Those that are not followers."""
+        self._leaders: dict[GroupKey, Hashable] = {}
+        """The last that were known."""
+
+    def note(self, group: Group, state: RoleState) -> None:
+        """Role, term or leader of a group changed here."""
+        before = self._roles.pop(group.key, Role.FOLLOWER)
+        if state.role is not Role.FOLLOWER:
+            self._roles[group.key] = state.role
+        if state.role is Role.CANDIDATE or (state.role is Role.LEADER and before not in (Role.CANDIDATE, Role.LEADER)):
+            self.elections_started += 1
+            self.elections_lost += before is Role.CANDIDATE  # in an earlier term
+        elif before is Role.CANDIDATE and state.role is not Role.LEADER:
+            self.elections_lost += 1
+        if state.role is Role.LEADER and before is not Role.LEADER:
+            self.elections_won += 1
+            event(_logger, "leader_elected", group=group.name, term=state.term, why=state.why)
+        elif before is Role.LEADER and state.role is not Role.LEADER:
+            leader = None if state.leader is None else state.leader.node_id
+            event(_logger, "leadership_lost", group=group.name, term=state.term, why=state.why, leader=leader)
+        if state.leader is not None and self._leaders.get(group.key) != state.leader:
+            self.leader_changes += group.key in self._leaders
+            self._leaders[group.key] = state.leader
+
+    def forget(self, key: GroupKey) -> None:
+        """The group is gone."""
+        self._roles.pop(key, None)
+        self._leaders.pop(key, None)
