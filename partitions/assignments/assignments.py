@@ -31,6 +31,7 @@ from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.runtime.replica_directory import move_aside
 from raftlog.storage.roll import Roll
+from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 _NOT_OURS = ("lost+found",)
@@ -74,6 +75,7 @@ class Assignments:
         """Take over the groups that were recovered, and begin to follow the state."""
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
+        self._node.standing.fitness.is_unwanted = self._is_unwanted
         self.state_changed()
         self._task = self._node.keep_up(self._run(), "following the controller's assignments")
 
@@ -126,14 +128,17 @@ class Assignments:
         self.on_step(group, ready)
 
     def _preferred(self, group_id: UUID) -> ReplicaId | None:
-        """The first replica of its assignment should lead."""
+        """The first replica of its assignment should lead, of those that are neither in maintenance nor draining."""
         state = self._metadata.state
         name = state.group(group_id)
         if name is None:
             return None
         moved = state.moved.get(name)  # asked for every group that is led here, each second: no row is made for it
         replicas = moved.replicas if moved else state.topic_by_id(name.topic_id).creation.partitions[name.partition]
-        return replicas[0]
+        return next((replica for replica in replicas if not state.is_reluctant(replica.node_id)), None)
+
+    def _is_unwanted(self, node: NodeId) -> bool:
+        return self._metadata.state.is_reluctant(node)
 
     # following
 

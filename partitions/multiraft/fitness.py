@@ -1,4 +1,5 @@
-"""Which processes should lead nothing now: their disk or their loop stood still, or their disk has no room.
+"""Which processes should lead nothing now: their disk or their loop stood still, their disk has no room, or operators
+want it so.
 
     slow for slow_rest_ms · 2^n after the (n + 1)-th relapse;    full for as long as it says so, and FULL_S longer
 
@@ -7,6 +8,7 @@ expires. A hint: it moves leaderships and election timeouts, and no safety rests
 Owned by the node.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from raftlog.types import NodeId
@@ -31,6 +33,8 @@ class Fitness:
 
     def __init__(self, me: NodeId, slow_rest_ms: int) -> None:
         self._me, self._rest_s = me, slow_rest_ms / 1000
+        self.is_unwanted: Callable[[NodeId], bool] = lambda node: False
+        """Whether the operators want a process to lead nothing; set by the façade."""
         self._standings: dict[NodeId, _Standing] = {}
         self._relapses = 0
         self._is_full = False
@@ -72,7 +76,7 @@ class Fitness:
 
     def is_fit(self, node: NodeId, now: float) -> bool:
         """Whether it may be given leaderships, or keep its own."""
-        return not self.is_slow(node, now) and not self.is_full(node, now)
+        return not self.is_slow(node, now) and not self.is_full(node, now) and not self.is_unwanted(node)
 
     def is_anybody_full(self, now: float) -> bool:
         return self._is_full or any(now < standing.full_until for standing in self._standings.values())

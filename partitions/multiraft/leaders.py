@@ -2,8 +2,9 @@
 
     moving ≤ transfers_max,   a group that could not be moved rests: transfer_retry_ms · 2^n
 
-A process whose disk or loop stood still, or whose disk is full, hands everything to others that are fit; a leader with
-a full disk keeps its group while a majority of the voters' disks is full, for then nobody could lead better.
+A process whose disk or loop stood still, whose disk is full, or that operators want to lead nothing, hands everything
+to others that are fit; a leader with a full disk keeps its group while a majority of the voters' disks is full, for
+then nobody could lead better.
 
 Only leaders act, each for its own groups: no process tells another one what to lead. Who is preferred is handed in. A
 hand-over stops the group's writes for a moment, so it is begun only when it should succeed: the preferred voter is
@@ -51,13 +52,26 @@ class _Rest(NamedTuple):
     until: float
 
 
+class HandingOver(NamedTuple):
+    """What a process leads still. `eligible` groups have a voter that could lead them now, `stuck` ones have other
+    voters and none of these can; a group with one voter is neither."""
+
+    led: int
+    eligible: int
+    transferring: int
+    failed: int
+    stuck: list[uuid.UUID]
+
+
 class Leaders:
     """The groups that are led here. Times are the loop's."""
 
     def __init__(self, me: ReplicaId, settings: NodeSettings, fitness: Fitness) -> None:
         raft = settings.driver.raft
         self.preferred: Preferred = lambda group_id: None
-        """Set by the façade: the first voter of the group's assignment."""
+        """Set by the façade: the first voter of the group's assignment that is to lead anything."""
+        self.gives_back: Callable[[], bool] = lambda: True
+        """Set by the façade: whether groups go to their preferred leaders while this process is fit."""
         self.me = me
         self._settings, self._fitness = settings, fitness
         self.patience_s = (raft.election_ticks_min + 2) * settings.driver.tick_ms / 1000
@@ -189,7 +203,7 @@ class Leaders:
 
     def _due_target(self, group: Group, now: float) -> ReplicaId | None:
         """To whom the group should go now."""
-        if group.key in self._moving:
+        if group.key in self._moving or not self.gives_back():
             return None
         target = self.preferred(group.group_id)
         if target is None or target == self.me or not self._is_settled(target.node_id, now):
@@ -229,6 +243,19 @@ class Leaders:
             return
         self.transfers_begun += 1
         self._moving[group.key] = _Move(target, now + self.patience_s)
+
+    def handing_over(self, now: float) -> "HandingOver":
+        """How far this process is with leading nothing."""
+        shared = self._shared()
+        stuck = [group for group in shared if group.key not in self._moving and not self._has_heir(group, now)]
+        failed = sum(group.key in self._resting for group in shared)
+        return HandingOver(
+            len(self._led), len(shared) - len(stuck), len(self._moving), failed, [group.group_id for group in stuck]
+        )
+
+    def _has_heir(self, group: Group, now: float) -> bool:
+        heir = self._heir(group, now)
+        return heir is not None and self._fitness.is_fit(heir.node_id, now)
 
     # the end
 

@@ -268,3 +268,35 @@ def test_a_group_that_comes_back_is_judged_anew(tmp_path: Path) -> None:
     leaders.note_role(group, Role.LEADER)  # type: ignore[arg-type]
     leaders.count_room(6.0)
     assert not group.is_majority_full
+
+
+def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
+    fitness = Fitness(ME.node_id, 60_000)
+    unwanted = {ME.node_id}
+    fitness.is_unwanted = unwanted.__contains__
+    groups = [Led(number) for number in range(1, 6)]
+    leaders = leaders_of(tmp_path, *groups, fitness=fitness, transfers_max=2)
+    leaders.preferred = lambda group_id: ME
+    leaders.note_connected(THIRD.node_id, 0.0)
+    leaders.tick(0.1)
+    assert [group.asked for group in groups] == [[THIRD]] * 5, "all at once, and no matter who is preferred"
+    assert leaders.handing_over(0.1) == (5, 5, 5, 0, [])
+    unwanted.add(THIRD.node_id)
+    leaders.tick(60.0)
+    assert [len(group.asked) for group in groups] == [1] * 5, "to nobody who shall lead nothing either"
+    assert leaders.handing_over(60.0) == (5, 0, 0, 5, [group.group_id for group in groups])
+    leaders.note_connected(OTHER.node_id, 60.0)
+    leaders.tick(99.0)
+    assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5
+
+
+def test_nothing_is_given_back_when_operators_do_not_want_that(tmp_path: Path) -> None:
+    group = Led()
+    leaders = leaders_of(tmp_path, group)
+    leaders.gives_back = lambda: False
+    leaders.note_connected(OTHER.node_id, 0.0)
+    leaders.tick(9.0)
+    assert group.asked == []
+    leaders.gives_back = lambda: True
+    leaders.tick(9.1)
+    assert group.asked == [OTHER]
