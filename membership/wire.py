@@ -40,6 +40,9 @@ class StreamEnd(Exception):
 class Stream(Protocol):
     """One stream, from either end. Raises `OSError`, `TimeoutError` and `StreamEnd`."""
 
+    peer: Address
+    """Of the other end's socket."""
+
     async def send(self, frame: bytes) -> None: ...
 
     async def receive(self) -> bytes: ...
@@ -136,7 +139,7 @@ class UdpWire(asyncio.DatagramProtocol):
 
     async def open(self, address: Address) -> Stream:
         async with asyncio.timeout(STREAM_S_MAX):
-            return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX))
+            return _TcpStream(*await asyncio.open_connection(*address, limit=FRAME_BYTES_MAX), address)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -146,7 +149,8 @@ class UdpWire(asyncio.DatagramProtocol):
             writer.transport.abort()
             return
         self._serving.add(task)
-        stream = _TcpStream(reader, writer)
+        host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
+        stream = _TcpStream(reader, writer, (host, port))
         try:
             async with asyncio.timeout(STREAM_S_MAX):
                 await self.serve(stream)
@@ -160,7 +164,8 @@ class UdpWire(asyncio.DatagramProtocol):
 
 
 class _TcpStream:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: Address) -> None:
+        self.peer = peer
         self._reader, self._writer = reader, writer
 
     async def send(self, frame: bytes) -> None:

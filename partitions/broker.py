@@ -18,9 +18,13 @@ from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.gossip.cluster_map import ClusterMap
+from raftlog.partitions.gossip.load import LoadMeter
+from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, CommittedOffsets
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.housekeeping import Housekeeping
+from raftlog.partitions.measuring import Measuring
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves import Leaving, Moves
 from raftlog.partitions.multiraft import Node
@@ -49,7 +53,6 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
-from raftlog.runtime.rpc import TrafficTotals
 from raftlog.types import Buffer, NodeId, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -77,6 +80,12 @@ class Broker:
         self._leaving = Leaving(node, metadata, self._assignments.remove)
         self._assignments.on_step = self._moves.stepped
         self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
+        load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
+        self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
+        self.map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
+        self.measuring = Measuring(
+            node, self._router, self._moves, self._assignments.replicas, self._shared.budget
+        )
         self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.operations = Operations(node, metadata, self._topics)
@@ -119,29 +128,36 @@ class Broker:
         Raises `InvalidArgument` for addresses and seeds that cannot be, and what a refusal by the cluster raises.
         """
         await self.node.start()
+        addresses = self._addresses(http, await self.gossip.bind())
+        self.gossip.start(addresses)
         self._assignments.start()
         self._moves.start()
         self._leaving.start()
-        await self.metadata.start(self._addresses(http))
+        await self.metadata.start(addresses)
+        self.gossip.start(addresses)
         if await self._assignments.settled(deadline_in(_LEADERS_MS)):
             self._assignments.set_aside_unknown()
         self._housekeeping.start()
         self.is_ready = True
 
-    def _addresses(self, http: str) -> Addresses:
+    def _addresses(self, http: str, gossip: str) -> Addresses:
         rpc = self.settings.advertise_rpc or (self.settings.rpc and self.node.transport.address)
-        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), "")
+        return Addresses(self.settings.advertise_http or http, "" if rpc is None else joined(*rpc), gossip)
 
     async def close(self) -> None:
         """An orderly end, in bounded time."""
         self.is_ready = False
+        self.gossip.leave()
         await self._housekeeping.stop()
         await self._leaving.stop()
         await self._moves.stop()
         await self._assignments.stop()
         self._topics.close()
         await self.metadata.stop()
-        await self.node.stop()
+        try:
+            await self.node.stop()
+        finally:
+            await self.gossip.close()
 
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
@@ -155,6 +171,7 @@ class Broker:
         self._assignments.state_changed()
         self._moves.state_changed()
         self._leaving.state_changed()
+        self.gossip.state_changed()
 
     # ---- who we are
 
@@ -316,9 +333,9 @@ class Broker:
         self._check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
-    def outline_topics(self) -> list[TopicDescription]:
-        """All that are not internal, by name, with what is known here of their partitions."""
-        return [self._view.outline(self._topics.find(name)) for name in self.topics()]
+    def outline_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
+        """These, or all that are not internal, by name, with what is known here of their partitions."""
+        return [self._view.outline(self._topics.find(name)) for name in (self.topics() if names is None else names)]
 
     async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicDescription:
         """With what the partitions' leaders say. Raises `UnknownTopic`."""
@@ -377,31 +394,6 @@ class Broker:
         found = await self._partition(topic, partition, deadline)
         node = None if survivor is None else NodeId(survivor)
         return await self._recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
-
-    def metrics(self) -> dict[str, float]:
-        """Gauges, computed when somebody asks; the totals are in `counters`."""
-        replicas = [replica.group for replica in self._assignments.replicas.values()]
-        groups = self.node.status().groups
-        return {
-            "topics": len(self._topics),
-            "partitions": len(replicas),
-            "partitions_unavailable": sum(each.damage is not None or each.is_closed for each in replicas),
-            "partitions_quarantined": groups.quarantined,
-            "partitions_led": groups.led,
-            "partitions_leaderless": groups.leaderless,
-            "log_bytes": sum(each.log.segments.size_bytes for each in replicas),
-            "pending_bytes": self._shared.budget.used,
-            "metadata_applied_index": self.metadata.state.applied_index,
-        }
-
-    def catch_up_bytes(self) -> tuple[int, int]:
-        """Bytes of batches that replicas here fetched, and that others fetched from here, to catch up."""
-        driver = self.node.driver
-        return driver.catch_up.bytes_fetched, driver.supplying.bytes_supplied
-
-    def traffic(self) -> TrafficTotals:
-        """What went to and came from other brokers since the start."""
-        return self.node.transport.traffic()
 
     def disk_space(self) -> dict[str, str | int]:
         """Path and free bytes of the data directory; -1 when the file system does not say."""

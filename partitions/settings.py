@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
+from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.metadata import MetadataSettings
 from raftlog.partitions.multiraft import NodeSettings
 from raftlog.partitions.multiraft.settings import node_driver_config
@@ -33,6 +34,10 @@ class BrokerSettings:
     """The cluster to found or to belong to; None: a new id, or whatever the data directory and the seeds say."""
     host_label: str = ""
     """Replicas of a partition never share one; empty: `node-{node_id}`."""
+    rack: str = ""
+    """Where the machine stands, as the others are told by gossip."""
+    gossip: GossipSettings | None = None
+    """Where and how to gossip with other brokers; None: not at all."""
     tls: TlsContexts | None = None
     """Certificates for the connections between brokers."""
     insecure: bool = False
@@ -80,6 +85,7 @@ class BrokerSettings:
         object.__setattr__(self, "data_dir", os.path.abspath(self.data_dir))
         object.__setattr__(self, "host_label", self.host_label or f"node-{self.node_id}")
         hash_by_name(self.partitioner)
+        check_rack(self.rack)
         for name, low, high in _BOUNDS:
             value = getattr(self, name)
             if not low <= value <= high:

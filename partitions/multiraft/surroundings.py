@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from raftlog.membership.wire import UdpWire, Wire
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.runtime.rpc import (
     Answer,
@@ -81,6 +82,8 @@ class Surroundings:
     wall_ms: Callable[[], int]
     close: Callable[[bool], Awaitable[None]] = _nothing
     """Called at the end; whether submitted syncs should be waited for."""
+    make_wire: Callable[[], Wire] = UdpWire
+    """What gossip travels on, where it is switched on."""
 
 
 def real_surroundings(settings: NodeSettings) -> Surroundings:

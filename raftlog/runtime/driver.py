@@ -103,7 +103,7 @@ class Driver:
         self.ticker = Ticker(config.tick_ms / 1000, config.stall_ms / 1000, self._ticked, self._stalled)
         silence = config.raft.election_ticks_min
         self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
-        self._peers.on_change = self._process_changed
+        self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
         self.catch_up, self.supplying = CatchUp(self), Supplying(self)
         self.creations = Creations(self)

@@ -109,6 +109,16 @@ class Peers:
             peer.is_alive = True
             self.on_change(node, True)
 
+    def doubt(self, node: NodeId) -> None:
+        """Somebody hints that a process which is heard may be gone: groups that sleep on it wake, and look.
+
+        That is a beat that ended and began again; so nothing else comes of it, and a healthy leader stays one.
+        """
+        peer = self._peers.get(node)
+        if peer is not None and peer.is_alive:
+            self.on_change(node, False)
+            self.on_change(node, True)
+
     def _end_life(self, node: NodeId, peer: _Peer) -> None:
         if peer.is_alive:
             peer.is_alive = False

@@ -1,0 +1,310 @@
+"""Gossip on a loop: what drives `Swim`, between the machine's values and the sealed bytes of a wire.
+
+    wire = UdpWire(); await wire.start(host, port)        so that the port is known before the cluster is
+    agent = Agent(speaker, address, description, keys, wire, random)
+    agent.start(addresses)                                then members(), describe(…), introduce(…), on_change
+    agent.leave(); await agent.close()
+
+Nothing is decoded before its seal was found true. What arrives is bounded in size and in number a second, streams in
+number, rounds and time. The machine's time is the loop's, which no change of the wall clock moves. Called by
+`partitions.gossip`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from raftlog.errors import FormatError
+from raftlog.membership import swim
+from raftlog.membership.authentication import OVERHEAD_BYTES, Refusal, Refused, Seal, Speaker
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.encoding import decode, encode, fingerprint
+from raftlog.membership.keys import GossipKeys
+from raftlog.membership.member import Address, Identity, Member
+from raftlog.membership.messages import Message
+from raftlog.membership.refusals import Refusals
+from raftlog.membership.swim import Conflict, MemberChange, Sender, Swim
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, FRAME_BYTES_MAX, Stream, StreamEnd, Wire
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+DATAGRAMS_PER_S_MAX: Final = 4_000
+"""More than these are not looked at: a flood must not take the loop from the broker."""
+STREAMS_OUT_MAX: Final = 8
+ROUNDS_MAX: Final = 16
+"""Frames in a row that one side may have in one stream."""
+MESSAGES_PER_FRAME: Final = 256
+FRAMES_PER_TURN_MAX: Final = 32
+_MORE, _LAST = b"\x01", b"\x00"
+"""First byte of a frame's body: whether more frames belong to the same list of messages."""
+FAREWELL_S_MAX: Final = 0.6
+_FAREWELL_LOOK_S: Final = 0.02
+
+
+class AgentCounters(NamedTuple):
+    """Since the start. Bytes are those of datagrams and frames, without the headers below."""
+
+    swim: swim.Counters
+    datagrams_in: int
+    datagrams_out: int
+    bytes_in: int
+    bytes_out: int
+    streams_in: int
+    streams_out: int
+    streams_failed: int
+    streams_refused: int
+    refused: Mapping[str, int]
+
+
+class _Traffic:
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "datagrams_in",
+        "datagrams_out",
+        "streams_failed",
+        "streams_in",
+        "streams_out",
+    )
+
+    def __init__(self) -> None:
+        self.datagrams_in = self.datagrams_out = self.bytes_in = self.bytes_out = 0
+        self.streams_in = self.streams_out = self.streams_failed = 0
+
+
+class Agent:
+    """One for each process that gossips. `address` is where the others reach its wire."""
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        address: tuple[str, int],
+        description: bytes,
+        keys: GossipKeys,
+        wire: Wire,
+        random: Random,
+        config: SwimConfig | None = None,
+    ) -> None:
+        self.on_change: Callable[[MemberChange], None] = lambda change: None
+        self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
+        self._loop = asyncio.get_running_loop()
+        config = config or SwimConfig()
+        self._config = replace(config, datagram_bytes_max=DATAGRAM_BYTES_MAX, envelope_bytes=OVERHEAD_BYTES)
+        me = Identity(speaker.node_id, speaker.disk_uuid.bytes, Address(*address), speaker.boot_epoch)
+        self._me = speaker.node_id
+        self._swim = Swim(me, description, self._config, random)
+        self._seal = Seal(speaker, keys)
+        self._cluster = fingerprint(str(speaker.cluster_id))
+        self._wire = wire
+        self._refusals, self._traffic = Refusals(), _Traffic()
+        self._timer: asyncio.TimerHandle | None = None
+        self._conversations: set[asyncio.Task[None]] = set()
+        self._second, self._in_second = 0, 0
+        """The second of the loop's clock, and the datagrams that arrived in it."""
+        self._is_running = False
+
+    # life
+
+    def start(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """Take part, beginning with whoever is at these addresses."""
+        assert not self._is_running, "started twice"
+        self._is_running = True
+        self._wire.on_datagram, self._wire.serve = self._datagram, self._serve
+        now = self._loop.time()
+        self._swim.start(now)
+        self._swim.join([Address(*each) for each in addresses], now)
+        self._pump()
+
+    def leave(self) -> None:
+        """Begin to tell the others that this member goes; it goes on until `close`."""
+        if self._is_running:
+            self._swim.leave(self._loop.time())
+            self._pump()
+
+    async def close(self, farewell_s: float = 0.0) -> None:
+        """End. For at most `farewell_s` it waits until what there is to say was said."""
+        for _ in range(int(min(farewell_s, FAREWELL_S_MAX) / _FAREWELL_LOOK_S)):
+            if not self._is_running or not self._swim.counters().broadcasts_waiting:
+                break
+            await asyncio.sleep(_FAREWELL_LOOK_S)
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._conversations:
+            task.cancel()
+        await self._wire.close()
+
+    # what there is to know and to say
+
+    def members(self) -> list[Member]:
+        """All that are known, this one included, by node id."""
+        return self._swim.members()
+
+    def member(self, node: NodeId) -> Member | None:
+        return self._swim.member(node)
+
+    def describe(self, description: bytes) -> None:
+        """Tell everybody a new description of this member; nothing if it is the same."""
+        self._swim.describe(description, self._loop.time())
+        self._pump()
+
+    def introduce(self, addresses: Iterable[tuple[str, int]]) -> None:
+        """All addresses where members may be, instead of those that were named before."""
+        self._swim.join([Address(*each) for each in addresses], self._loop.time())
+        self._pump()
+
+    def doubt(self, node: NodeId) -> None:
+        """Something else hints that this member is gone: it is probed at once."""
+        self._swim.doubt(node, self._loop.time())
+        self._pump()
+
+    def counters(self) -> AgentCounters:
+        traffic = self._traffic
+        return AgentCounters(
+            self._swim.counters(),
+            traffic.datagrams_in,
+            traffic.datagrams_out,
+            traffic.bytes_in,
+            traffic.bytes_out,
+            traffic.streams_in,
+            traffic.streams_out,
+            traffic.streams_failed,
+            self._wire.streams_refused,
+            self._refusals.counts(),
+        )
+
+    # the machine
+
+    def _pump(self) -> None:
+        """Carry out what the machine wants, and plan its next tick."""
+        for send in self._swim.take_sends():
+            datagram = self._seal.seal(encode(self._cluster, send.messages))
+            assert len(datagram) <= DATAGRAM_BYTES_MAX, f"a datagram of {len(datagram)} bytes"
+            self._traffic.datagrams_out += 1
+            self._traffic.bytes_out += len(datagram)
+            self._wire.send(datagram, send.address)
+        for wanted in self._swim.take_streams():
+            self._begin_conversation(wanted)
+        for change in self._swim.take_changes():
+            self.on_change(change)
+        for conflict in self._swim.take_conflicts():
+            self.on_conflict(conflict)
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_running:
+            self._timer = self._loop.call_at(self._swim.due(), self._tick)
+
+    def _tick(self) -> None:
+        self._swim.tick(self._loop.time())
+        self._pump()
+
+    # datagrams
+
+    def _datagram(self, data: bytes, source: tuple[str, int]) -> None:
+        if not self._is_running:
+            return
+        now = self._loop.time()
+        self._traffic.datagrams_in += 1
+        self._traffic.bytes_in += len(data)
+        try:
+            self._admit(now)
+            sender, messages = self._opened(data, DATAGRAM_BYTES_MAX, source)
+        except Refusal as refusal:
+            self._refusals.note(refusal.why, source[0], now)
+            return
+        self._swim.receive(messages, sender, now)
+        self._pump()
+
+    def _admit(self, now: float) -> None:
+        if int(now) != self._second:
+            self._second, self._in_second = int(now), 0
+        self._in_second += 1
+        if self._in_second > DATAGRAMS_PER_S_MAX:
+            raise Refusal(Refused.OVERLOADED)
+
+    def _opened(self, data: bytes, bytes_max: int, source: tuple[str, int]) -> tuple[Sender, list[Message]]:
+        """Raises `Refusal`."""
+        opened = self._seal.open(data, bytes_max)
+        return Sender(opened.node_id, Address(*source)), self._decoded(opened.body)
+
+    def _decoded(self, payload: bytes) -> list[Message]:
+        try:
+            return decode(payload, self._cluster)
+        except FormatError:
+            raise Refusal(Refused.MALFORMED) from None
+
+    # streams
+
+    def _begin_conversation(self, wanted: swim.Stream) -> None:
+        if len(self._conversations) >= STREAMS_OUT_MAX:
+            self._traffic.streams_failed += 1
+            return
+        self._traffic.streams_out += 1
+        task = self._loop.create_task(self._converse(wanted), name=f"gossip with {wanted.address}")
+        self._conversations.add(task)
+        task.add_done_callback(self._conversations.discard)
+
+    async def _converse(self, wanted: swim.Stream) -> None:
+        try:
+            async with asyncio.timeout(wanted.timeout_s):
+                stream = await self._wire.open(wanted.address)
+                try:
+                    await self._send(stream, wanted.messages)
+                    await self._answer(stream)
+                finally:
+                    stream.close()
+        except (OSError, TimeoutError, StreamEnd) as error:
+            self._traffic.streams_failed += 1
+            _logger.debug("gossip: the conversation with %s failed: %r", wanted.address, error)
+
+    async def _serve(self, stream: Stream) -> None:
+        self._traffic.streams_in += 1
+        await self._answer(stream)
+
+    async def _answer(self, stream: Stream) -> None:
+        """Hand what comes to the machine and send what it says, until it has nothing more to say."""
+        for _ in range(ROUNDS_MAX):
+            try:
+                sender, messages = await self._receive(stream)
+            except Refusal as refusal:
+                self._refusals.note(refusal.why, stream.peer[0], self._loop.time())
+                return
+            if not self._is_running:
+                return
+            answer = self._swim.converse(messages, sender, self._loop.time())
+            self._pump()
+            if not answer:
+                return
+            await self._send(stream, answer)
+
+    async def _send(self, stream: Stream, messages: Sequence[Message]) -> None:
+        """One list of messages, in as many frames as it takes."""
+        for at in range(0, max(len(messages), 1), MESSAGES_PER_FRAME):
+            is_last = at + MESSAGES_PER_FRAME >= len(messages)
+            payload = encode(self._cluster, messages[at : at + MESSAGES_PER_FRAME])
+            frame = self._seal.seal((_LAST if is_last else _MORE) + payload)
+            self._traffic.bytes_out += len(frame)
+            await stream.send(frame)
+
+    async def _receive(self, stream: Stream) -> tuple[Sender, list[Message]]:
+        """One list of messages, all frames of it from one sender. Raises `Refusal`."""
+        messages: list[Message] = []
+        first: NodeId | None = None
+        for _ in range(FRAMES_PER_TURN_MAX):
+            frame = await stream.receive()
+            self._traffic.bytes_in += len(frame)
+            opened = self._seal.open(frame, FRAME_BYTES_MAX)
+            first = opened.node_id if first is None else first
+            if opened.node_id != first or opened.body[:1] not in (_MORE, _LAST):
+                raise Refusal(Refused.MALFORMED)
+            messages += self._decoded(opened.body[1:])
+            if opened.body[:1] == _LAST:
+                return Sender(first, Address(*stream.peer)), messages
+        raise Refusal(Refused.OVERSIZE)

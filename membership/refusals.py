@@ -1,0 +1,46 @@
+"""What was thrown away, counted by kind, with at most one line of the log a minute for each kind. Time is a parameter.
+
+Called by the agent.
+"""
+
+import logging
+from typing import Final
+
+from raftlog.membership.authentication import Refused
+
+_logger = logging.getLogger(__name__)
+
+TOLD_INTERVAL_S: Final = 60.0
+_ADVICE: Final = {
+    Refused.FORGED: "another key, or somebody who has none; see --gossip-key-file",
+    Refused.CLUSTER: "a broker of another cluster has this address among its own",
+    Refused.VERSION: "another release gossips in another way",
+    Refused.OLD_LIFE: "an earlier life of a process, or a copy of its disk",
+    Refused.OVERLOADED: "more arrives than is looked at",
+}
+
+
+class Refusals:
+    """One for each agent."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(Refused, 0)
+        self._told: dict[Refused, tuple[float, int]] = {}
+        """When a line was written, and the count then."""
+
+    def counts(self) -> dict[str, int]:
+        """By kind, all of them."""
+        return {why.value: count for why, count in self._counts.items()}
+
+    def note(self, why: Refused, source: str, now: float) -> bool:
+        """Count; true when it was written to the log as well."""
+        self._counts[why] += 1
+        told_at, count = self._told.get(why, (float("-inf"), 0))
+        if now - told_at < TOLD_INTERVAL_S:
+            return False
+        self._told[why] = now, self._counts[why]
+        advice = f" ({_ADVICE[why]})" if why in _ADVICE else ""
+        silent = self._counts[why] - count - 1
+        more = f", {silent} more since the last line" if silent else ""
+        _logger.warning("gossip from %s refused: %s%s%s", source, why.value, advice, more)
+        return True

@@ -1,0 +1,29 @@
+"""What this broker has to do, in a few numbers that the others are told."""
+
+from collections.abc import Callable, Sized
+
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.gossip.description import Load
+from raftlog.partitions.multiraft import Node
+
+
+class LoadMeter:
+    """Each call looks anew; the rate is that since the call before."""
+
+    def __init__(self, node: Node, counters: Counters, replicas: Callable[[], Sized]) -> None:
+        self._node, self._counters, self._replicas = node, counters, replicas
+        self._looked_at, self._bytes_in = node.loop.time(), counters.bytes_in
+
+    def __call__(self) -> Load:
+        driver = self._node.driver
+        try:
+            free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
+        except OSError:
+            free = total = -1
+        return Load(len(self._replicas()), self._node.leaders.led_count, free, total, self._bytes_per_s())
+
+    def _bytes_per_s(self) -> int:
+        now, bytes_in = self._node.loop.time(), self._counters.bytes_in
+        elapsed_s, appended = now - self._looked_at, bytes_in - self._bytes_in
+        self._looked_at, self._bytes_in = now, bytes_in
+        return round(appended / elapsed_s) if elapsed_s > 0 else 0

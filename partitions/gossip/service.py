@@ -1,0 +1,234 @@
+"""Gossip in a broker, from the port to what follows from what is heard.
+
+    gossip = Gossip(node, metadata, settings, rack, load)
+    address = await gossip.bind()                     before the broker registers; "" when gossip is off
+    gossip.start(addresses)                           once the cluster is known; before that nothing is said
+    gossip.state_changed()                            the controller's state may name other addresses
+    gossip.leave(); …; await gossip.close()
+
+What is heard is a hint: a member that is said to be gone makes sleeping groups look, shortens the patience of views,
+and gives an address to try. It never keeps a group asleep, deposes a leader or changes a member of a group. Whoever is
+not heard of is treated as with gossip switched off. Called by the façade.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import raftlog
+from raftlog.errors import InvalidArgument
+from raftlog.events import event
+from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
+from raftlog.membership.authentication import Speaker
+from raftlog.membership.keys import derived_keys
+from raftlog.membership.member import Member, State
+from raftlog.membership.swim import Conflict, MemberChange
+from raftlog.membership.wire import Wire
+from raftlog.partitions.control import Addresses
+from raftlog.partitions.gossip.description import Description, Load, encode
+from raftlog.partitions.gossip.members import ClusterMember, combined, description_of
+from raftlog.partitions.gossip.settings import GossipSettings
+from raftlog.partitions.metadata import Metadata, address_text, parse_address
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.multiraft.surroundings import Address
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc.addresses import is_loopback, resolve
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+
+LOAD_INTERVAL_S: Final = 5.0
+"""Load is told at most so often, and only when it differs."""
+HINT_INTERVAL_S: Final = 10.0
+"""One node's groups are woken at most so often on the word of gossip."""
+
+
+class Gossip:
+    """One for each broker, also where it is switched off: then it knows nobody."""
+
+    def __init__(
+        self, node: Node, metadata: Metadata, settings: GossipSettings | None, rack: str, load: Callable[[], Load]
+    ) -> None:
+        self._node, self._metadata, self._settings = node, metadata, settings
+        self._rack, self._load = rack, load
+        self._wire: Wire | None = None
+        self._agent: Agent | None = None
+        self._described: Description | None = None
+        self._introduced: list[Address] = []
+        self._hinted_at: dict[NodeId, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.changes = 0
+        """Counts what was heard; a picture made at one count is still true at the same."""
+
+    # life
+
+    async def bind(self) -> str:
+        """Take the port; the address that others are told. Raises `InvalidArgument` and `OSError` where gossip was
+        asked for and cannot be had."""
+        settings = self._settings
+        if settings is None:
+            return ""
+        wire = self._node.surroundings.make_wire()
+        try:
+            host = await self._host(settings)
+            await wire.start(host, settings.port)
+        except (OSError, InvalidArgument) as error:
+            if settings.is_required:
+                raise InvalidArgument(
+                    f"gossip cannot be had at {settings.host}:{settings.port}: {error}; give another --gossip, or off"
+                ) from error
+            _logger.warning("gossip is off: %s:%s: %s; give --gossip", settings.host, settings.port, error)
+            return ""
+        self._wire = wire
+        assert wire.address is not None, "a wire that was started has an address"
+        return address_text(settings.advertise or wire.address)
+
+    async def _host(self, settings: GossipSettings) -> str:
+        """The address to bind, which only this machine may reach unless gossip is signed, or that was allowed."""
+        addresses = await resolve(self._node.loop, settings.host)
+        is_open = settings.keys is None and not self._node.settings.insecure
+        if is_open and not all(map(is_loopback, addresses)):
+            raise InvalidArgument("other machines can reach it, and there is no --gossip-key-file")
+        return addresses[0]
+
+    def start(self, at: Addresses) -> None:
+        """Take part, unless that is so already, or the cluster is not known yet, or gossip is off."""
+        identity = self._node.identity
+        if self._wire is None or self._settings is None or self._agent is not None or identity.cluster_id is None:
+            return
+        cluster_id = UUID(identity.cluster_id)
+        host_label, version = self._node.settings.host_label, raftlog.__version__
+        self._described = Description(at.http, at.rpc, at.gossip, host_label, self._rack, version, self._load())
+        agent = self._agent = Agent(
+            Speaker(cluster_id, identity.node_id, identity.disk_uuid, identity.boot_epoch),
+            parse_address(at.gossip),
+            encode(self._described),
+            self._settings.keys or derived_keys(cluster_id),
+            self._wire,
+            self._node.surroundings.random,
+        )
+        agent.on_change, agent.on_conflict = self._changed, self._conflicts
+        self._introduced = self._registered()
+        agent.start(self._introduced)
+        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
+
+    def state_changed(self) -> None:
+        """Learn the addresses that brokers have registered."""
+        addresses = self._registered() if self._agent is not None else []
+        if self._agent is not None and addresses != self._introduced:
+            self._introduced = addresses
+            self._agent.introduce(addresses)
+
+    def _registered(self) -> list[Address]:
+        me = self._node.identity.node_id
+        texts = [row.addresses.gossip for row in self._metadata.state.all_brokers() if row.node_id != me]
+        return [address for text in texts if (address := _address(text)) is not None]
+
+    def leave(self) -> None:
+        """Begin to say goodbye at an orderly stop; after a failure the others shall look for this broker."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._agent is not None and self._node.is_working:
+            self._agent.leave()
+
+    async def close(self) -> None:
+        """Say what is left to say, for a moment, and give the port back."""
+        if self._agent is not None:
+            await self._agent.close(FAREWELL_S_MAX)
+        elif self._wire is not None:
+            await self._wire.close()
+
+    # what is known
+
+    @property
+    def is_on(self) -> bool:
+        return self._agent is not None
+
+    def members(self) -> list[ClusterMember]:
+        """All brokers that are registered, or gossip, by node id."""
+        members = [] if self._agent is None else self._agent.members()
+        rows = self._metadata.state.all_brokers()
+        return combined(rows, {member.node_id: member for member in members}, self._node.loop.time())
+
+    def counters(self) -> AgentCounters | None:
+        """None while it is off."""
+        return None if self._agent is None else self._agent.counters()
+
+    def state_of(self, node: NodeId) -> State | None:
+        """What is said of a node; None when nothing is."""
+        member = self._member(node)
+        return None if member is None else member.state
+
+    def is_doubtful(self, node: NodeId) -> bool:
+        """Whether it is said not to answer, or to be gone: it need not be waited for long. That may be wrong."""
+        state = self.state_of(node)
+        return state is not None and state is not State.ALIVE
+
+    def load_of(self, node: NodeId) -> Load | None:
+        """What a node said lately of its load."""
+        member = self._member(node)
+        told = None if member is None else description_of(member)
+        return None if told is None else told.load
+
+    def rpc_of(self, replica: ReplicaId) -> Address | None:
+        """Where the process with this disk says that it is reached by the others."""
+        member = self._member(replica.node_id)
+        if member is None or member.disk_uuid != replica.disk_uuid.bytes or not member.state.is_up:
+            return None
+        told = description_of(member)
+        return None if told is None else _address(told.rpc)
+
+    def _member(self, node: NodeId) -> Member | None:
+        return None if self._agent is None else self._agent.member(node)
+
+    # what is told
+
+    def _look_at_load(self) -> None:
+        self._timer = self._node.loop.call_later(LOAD_INTERVAL_S, self._look_at_load)
+        load, told = self._load(), self._described
+        if told is not None and self._agent is not None and load.differs(told.load):
+            self._described = told._replace(load=load)
+            self._agent.describe(encode(self._described))
+
+    # what is heard
+
+    def _changed(self, change: MemberChange) -> None:
+        self.changes += 1
+        if change.before is change.after or change.node_id == self._node.identity.node_id:
+            return
+        if change.after is State.SUSPECT:
+            event(_logger, "member_suspected", node=change.node_id)
+        elif change.after is State.DEAD:
+            event(_logger, "member_dead", node=change.node_id)
+            self._hint(change.node_id)
+        elif change.after is State.LEFT:
+            event(_logger, "member_left", node=change.node_id)
+            self._hint(change.node_id)
+        elif change.after is State.ALIVE:
+            event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
+
+    def _conflicts(self, conflict: Conflict) -> None:
+        other = conflict.other.about
+        event(
+            _logger,
+            "member_conflict",
+            node=conflict.known.node_id,
+            address=str(conflict.known.address),
+            other="" if other is None else str(other.address),
+        )
+
+    def _hint(self, node: NodeId) -> None:
+        """Groups that sleep on the heartbeat of a process which is said to be gone wake, and look for themselves."""
+        now = self._node.loop.time()
+        if now - self._hinted_at.get(node, float("-inf")) >= HINT_INTERVAL_S:
+            self._hinted_at[node] = now
+            self._node.driver.doubt(node)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return parse_address(text) if text else None
+    except InvalidArgument:
+        return None

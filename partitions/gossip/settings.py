@@ -1,0 +1,34 @@
+"""What the gossip of one broker can be told."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from raftlog.errors import InvalidArgument
+from raftlog.membership.keys import GossipKeys
+
+RACK_BYTES_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GossipSettings:
+    """Where to gossip, and with which keys."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any that is free for UDP and TCP."""
+    advertise: tuple[str, int] | None = None
+    """The address that others are told, where it is not the one above."""
+    keys: GossipKeys | None = None
+    """None: derived from the cluster's id, which keeps clusters apart and guards against nobody."""
+    is_required: bool = True
+    """Without it, a port that cannot be had is a warning, and the broker goes on without gossip."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise InvalidArgument(f"the gossip port {self.port} is out of range: it must lie in 0 … 65535")
+
+
+def check_rack(rack: str) -> None:
+    """Raises `InvalidArgument` for a rack that a description has no room for."""
+    if len(rack.encode()) > RACK_BYTES_MAX:
+        raise InvalidArgument(f"the rack {rack[:80]!r} is too long: it can have {RACK_BYTES_MAX} bytes")
