@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 import orjson
@@ -22,7 +22,9 @@ from rich.status import Status
 from rich.table import Table
 
 from raftlog.cli.children import Child
+from raftlog.cli.dev_control import DevControl
 from raftlog.cli.dev_plan import check_plan
+from raftlog.cli.dev_supervisor import DevNode, Supervisor
 from raftlog.cli.options import json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show, times
@@ -39,28 +41,6 @@ RPC_STEP: Final = 2
 GOSSIP_STEP: Final = 3
 START_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
-
-
-class DevNode(NamedTuple):
-    """One node: what is told about it, and its process."""
-
-    node_id: int
-    http: str
-    rpc: str
-    gossip: str
-    data_dir: str
-    child: Child
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "node_id": self.node_id,
-            "pid": self.child.pid,
-            "http": self.http,
-            "rpc": self.rpc,
-            "gossip": self.gossip,
-            "data_dir": self.data_dir,
-            "command": self.child.command,
-        }
 
 
 @click.command()
@@ -90,7 +70,7 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, as_json: bool) 
     directory.mkdir(parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
     planned = plan(nodes, directory, base_port, workers)
-    asyncio.run(_Dev(planned, as_json).run())
+    asyncio.run(_Dev(planned, directory, as_json).run())
 
 
 def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
@@ -114,8 +94,11 @@ def _planned(number: int, port: int, directory: Path, seeds: str, workers: int) 
 class _Dev:
     """Starts the nodes, says so, waits for a signal, and ends them."""
 
-    def __init__(self, nodes: Sequence[DevNode], as_json: bool) -> None:
+    def __init__(self, nodes: Sequence[DevNode], directory: Path, as_json: bool) -> None:
         self._nodes, self._as_json = nodes, as_json
+        self._supervisor = Supervisor(nodes, self._say)
+        self._control = DevControl(directory, self._obey)
+        self._cluster_id = ""
         self._console = Console(stderr=True, highlight=False)
 
     async def run(self) -> None:
@@ -128,27 +111,39 @@ class _Dev:
         stopped.cancel()
         work.cancel()
         await asyncio.wait([stopped, work])
+        self._control.stop()
         await self._end()
         if not work.cancelled():
             work.result()
 
     async def _end(self) -> None:
-        running = [node for node in self._nodes if node.child.is_running]
-        codes = await asyncio.gather(*(node.child.end() for node in running))
-        wrong = [f"node {node.node_id} ({code})" for node, code in zip(running, codes, strict=True) if code != 0]
+        ended = await self._supervisor.end()
+        wrong = [f"node {node.node_id} ({code})" for node, code in ended if code != 0]
         if wrong:
             raise CommandFailed(f"did not stop cleanly, by exit code: {', '.join(wrong)}")
-        self._say(f"stopped {times(len(running), 'node')}")
+        self._say(f"stopped {times(len(ended), 'node')}")
 
     async def _work(self) -> None:
         """Until no node is left."""
         began = time.monotonic()
-        for node in self._nodes:
-            await node.child.start(own_session=True)
-        cluster_id = await self._until_writable()
-        self._say_ready(cluster_id, time.monotonic() - began)
-        await asyncio.gather(*(self._watch(node) for node in self._nodes))
+        await self._supervisor.start()
+        self._cluster_id = await self._until_writable()
+        await self._control.start()
+        self._supervisor.watch()
+        self._say_ready(self._cluster_id, time.monotonic() - began)
+        await self._supervisor.all_ended()
         raise CommandFailed("all nodes have ended")
+
+    async def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        match order:
+            case {"order": "nodes"}:
+                return self._described()
+            case {"order": "restart", "node_id": int(node_id), "python": str() | None as python}:
+                return (await self._supervisor.restart(node_id, python))._asdict()
+        raise CommandFailed("there is no such order; this is another release of raftlog")
+
+    def _described(self) -> dict[str, Any]:
+        return {"cluster_id": self._cluster_id, "nodes": [node.as_json() for node in self._nodes]}
 
     async def _until_writable(self) -> str:
         is_shown = self._console.is_terminal and not self._as_json
@@ -193,13 +188,9 @@ class _Dev:
                     pass
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _watch(self, node: DevNode) -> None:
-        await node.child.wait()
-        self._say(f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on")
-
     def _say_ready(self, cluster_id: str, seconds: float) -> None:
         if self._as_json:
-            click.echo(orjson.dumps({"cluster_id": cluster_id, "nodes": [node.as_json() for node in self._nodes]}))
+            click.echo(orjson.dumps(self._described()))
             sys.stdout.flush()
             return
         click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")

@@ -1,0 +1,111 @@
+"""How a running `raftlog dev` is told what to do: a Unix socket in its data directory, for its own user only.
+
+One order for each connection, a line of JSON each way:
+
+    {"order": "nodes"}                                → {"cluster_id": …, "nodes": [… as the ready line has them]}
+    {"order": "restart", "node_id": 2, "python": …}   → {"pid": …, "stopped_s": …, "ready_s": …}
+    what cannot be done                               → {"error": …}
+
+An order that was begun goes on when whoever gave it goes away. Served by `dev`; asked by `cluster rolling-restart`.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from raftlog.cli.outcome import CommandFailed
+
+SOCKET_NAME: Final = "dev.sock"
+LINE_BYTES_MAX: Final = 1 << 20
+ASK_SECONDS_MAX: Final = 5.0
+"""From the connection to the order."""
+ONLY_ITS_USER: Final = 0o177
+
+Json = dict[str, Any]
+Obey = Callable[[Json], Awaitable[Json]]
+"""Does what an order says; raises `CommandFailed`."""
+
+
+class DevControl:
+    """The side that obeys."""
+
+    def __init__(self, directory: Path, obey: Obey) -> None:
+        self._directory, self._obey = directory, obey
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. Whoever comes here has the nodes' directories, so a socket that is there is an earlier run's."""
+        self._server = await asyncio.start_unix_server(self._serve, sock=_bound(self._directory), limit=LINE_BYTES_MAX)
+
+    def stop(self) -> None:
+        """Take no more orders."""
+        if self._server is not None:
+            self._server.close()
+            (self._directory / SOCKET_NAME).unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            try:
+                async with asyncio.timeout(ASK_SECONDS_MAX):
+                    order = orjson.loads(await reader.readline())
+                if not isinstance(order, dict):
+                    raise CommandFailed("an order is a JSON object")
+                answer = await self._obey(order)
+            except CommandFailed as error:
+                answer = {"error": str(error)}
+            except (ValueError, TimeoutError):
+                answer = {"error": "that is no order: a line of JSON is"}
+            with contextlib.suppress(ConnectionError):
+                writer.write(orjson.dumps(answer) + b"\n")
+                await writer.drain()
+        finally:
+            writer.close()
+
+
+def _bound(directory: Path) -> socket.socket:
+    """A socket of this name there, for its user only."""
+    bound = socket.socket(socket.AF_UNIX)
+    # The name of a socket is short, a path may not be; and nobody else may come in between its birth and a chmod.
+    mask = os.umask(ONLY_ITS_USER)
+    try:
+        with contextlib.chdir(directory):
+            Path(SOCKET_NAME).unlink(missing_ok=True)
+            bound.bind(SOCKET_NAME)
+    except BaseException:
+        bound.close()
+        raise
+    finally:
+        os.umask(mask)
+    return bound
+
+
+async def give_order(directory: Path, order: Json) -> Json:
+    """Let the `raftlog dev` of a directory do something, and wait for its answer. Raises `CommandFailed`."""
+    asking = socket.socket(socket.AF_UNIX)
+    try:
+        with contextlib.chdir(directory):
+            asking.connect(SOCKET_NAME)
+    except OSError:
+        asking.close()
+        raise CommandFailed(
+            f"no raftlog dev runs on {directory}: start it, or name its --data-dir; for brokers that something else "
+            "supervises give --command"
+        ) from None
+    reader, writer = await asyncio.open_unix_connection(sock=asking, limit=LINE_BYTES_MAX)
+    try:
+        writer.write(orjson.dumps(order) + b"\n")
+        line = await reader.readline()
+    finally:
+        writer.close()
+    if not line:
+        raise CommandFailed("raftlog dev ended before it had done it")
+    answer: Json = orjson.loads(line)
+    if "error" in answer:
+        raise CommandFailed(str(answer["error"]))
+    return answer

@@ -1,0 +1,144 @@
+"""The processes of `raftlog dev`: started together, watched, restarted one by one when told to, ended together.
+
+    a node runs → ends by itself (said, and the others go on)
+                → is restarted: SIGTERM, its end, the same command or another interpreter's, its ready line
+
+Called by `dev`, and by whoever reaches its control socket (`dev_control`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from raftlog.cli.children import Child
+from raftlog.cli.outcome import CommandFailed
+
+RESTART_SECONDS_MAX: Final = 60.0
+"""From the start of a node to its ready line."""
+
+
+class DevNode(NamedTuple):
+    """One node: what is told about it, and its process."""
+
+    node_id: int
+    http: str
+    rpc: str
+    gossip: str
+    data_dir: str
+    child: Child
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node_id": self.node_id,
+            "pid": self.child.pid,
+            "http": self.http,
+            "rpc": self.rpc,
+            "gossip": self.gossip,
+            "data_dir": self.data_dir,
+            "command": self.child.command,
+        }
+
+
+class Restarted(NamedTuple):
+    """A restart that went well. `stopped_s`: until it had ended; `ready_s`: from its start until it served."""
+
+    pid: int
+    stopped_s: float
+    ready_s: float
+
+
+class Supervisor:
+    """`say` takes lines for people."""
+
+    def __init__(self, nodes: Sequence[DevNode], say: Callable[[str], None]) -> None:
+        self.nodes, self._say = {node.node_id: node for node in nodes}, say
+        self._ordered: set[int] = set()
+        """Nodes that are being restarted: their ends are meant."""
+        self._watches: set[asyncio.Task[None]] = set()
+        self._all_ended = asyncio.Event()
+        self._is_ending = False
+
+    async def start(self) -> None:
+        """Start all; they are ready later."""
+        for node in self.nodes.values():
+            await node.child.start(own_session=True)
+
+    def watch(self) -> None:
+        """From now on say when one ends by itself."""
+        for node in self.nodes.values():
+            self._watch(node)
+
+    async def all_ended(self) -> None:
+        """Until no node is left, and none is about to be."""
+        await self._all_ended.wait()
+
+    async def end(self) -> list[tuple[DevNode, int]]:
+        """End those that run; their exit codes. Nothing is started any more."""
+        self._is_ending = True
+        for watch in self._watches:
+            watch.cancel()
+        running = [node for node in self.nodes.values() if node.child.is_running]
+        codes = await asyncio.gather(*(node.child.end() for node in running))
+        return list(zip(running, codes, strict=True))
+
+    async def restart(self, node_id: int, python: str | None = None) -> Restarted:
+        """Stop a node in an orderly way when it runs, and start it; `python` is the interpreter from now on.
+
+        Raises `CommandFailed` when there is no such node, when it is being restarted already, or does not come to
+        serve; then it is down, or its log says what it waits for.
+        """
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise CommandFailed(f"there is no node {node_id} here; the nodes are {', '.join(map(str, self.nodes))}")
+        if node_id in self._ordered:
+            raise CommandFailed(f"node {node_id} is being restarted already; wait until that is over")
+        self._ordered.add(node_id)
+        try:
+            return await self._restart(node, python)
+        finally:
+            self._ordered.discard(node_id)
+            self._watch(node)
+
+    async def _restart(self, node: DevNode, python: str | None) -> Restarted:
+        began = time.monotonic()
+        code = await node.child.end() if node.child.is_running else 0
+        ended = time.monotonic()
+        if self._is_ending:
+            raise CommandFailed(f"raftlog dev was told to end, and so node {node.node_id} is not started again")
+        if code:
+            self._say(f"node {node.node_id} did not stop cleanly: {node.child.how_it_ended()}; it is started again")
+        if python is not None:
+            node.child.command = run_by(python, node.child.command)
+        await node.child.start(own_session=True)
+        try:
+            async with asyncio.timeout(RESTART_SECONDS_MAX):
+                await node.child.ready_line()
+        except TimeoutError:
+            raise CommandFailed(
+                f"node {node.node_id} runs and is not ready after {RESTART_SECONDS_MAX:g} s; "
+                f"its log is {node.data_dir}.log"
+            ) from None
+        ready = time.monotonic()
+        self._say(f"node {node.node_id} was restarted (pid {node.child.pid}), ready after {ready - ended:.1f} s")
+        return Restarted(node.child.pid, ended - began, ready - ended)
+
+    def _watch(self, node: DevNode) -> None:
+        watch = asyncio.get_running_loop().create_task(self._until_it_ends(node), name=f"watch node {node.node_id}")
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    async def _until_it_ends(self, node: DevNode) -> None:
+        await node.child.wait()
+        if node.node_id in self._ordered:
+            return
+        self._say(f"node {node.node_id} (pid {node.child.pid}) ended, {node.child.how_it_ended()}; the others go on")
+        if not self._ordered and not any(each.child.is_running for each in self.nodes.values()):
+            self._all_ended.set()
+
+
+def run_by(python: str, command: Sequence[str]) -> list[str]:
+    """A command of an interpreter, as another interpreter runs it: with the raftlog that is installed there, whatever
+    stands in the working directory."""
+    arguments = [*command[1:]]
+    return [python, *([] if arguments[0] == "-P" else ["-P"]), *arguments]
