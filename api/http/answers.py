@@ -14,9 +14,12 @@ def answer(body: bytes | bytearray, content_type: str = JSON_TYPE, status: int =
     return web.Response(body=body, status=status, content_type=content_type)
 
 
-def json_answer(value: Any, status: int = 200) -> web.Response:
+def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """A response with this value as JSON."""
-    return answer(orjson.dumps(value), JSON_TYPE, status)
+    found = answer(orjson.dumps(value), JSON_TYPE, status)
+    if headers:
+        found.headers.update(headers)
+    return found
 
 
 def answer_with(body: bytes, content_type: str, headers: dict[str, str]) -> web.Response:

@@ -6,6 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from raftlog.api.codes import INTERNAL
+from raftlog.api.http import admin
 from raftlog.api.http.answers import answer
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.clusters import ClusterHandlers
@@ -55,6 +56,12 @@ class HttpApp:
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
             StatusHandlers(broker, self.measured),
+            admin.BrokerHandlers(broker),
+            admin.MaintenanceHandlers(broker),
+            admin.PartitionHandlers(broker),
+            admin.MoveHandlers(broker, bodies),
+            admin.SettingHandlers(broker, bodies),
+            admin.LogLevelHandlers(),
             RecoveryHandlers(broker, bodies),
             DescribingHandlers(),
         ):

@@ -4,9 +4,9 @@ A body that stops half way is never handed on, so nothing of it is done.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from aiohttp import web
@@ -17,6 +17,8 @@ from raftlog.api.http.problems import HttpProblem
 from raftlog.errors import Overloaded
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.deadline import deadline_in
+
+T = TypeVar("T")
 
 _STALL_S = 5.0
 """A body that stands still for so long is given up: it holds memory that others wait for."""
@@ -86,12 +88,19 @@ class BodyReader:
 
     async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
         """A body that is one JSON object; raises `HttpProblem` 415 or 422."""
+        return await self._parsed(request, json_object)
+
+    async def json_list(self, request: web.BaseRequest) -> list[Any]:
+        """A body that is one JSON array; raises `HttpProblem` 415 or 422."""
+        return await self._parsed(request, json_list)
+
+    async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
         require_json(request.headers.get("Content-Type"))
         body: bytes | bytearray | None = self.whole(request)
         if body is not None:
-            return json_object(body)
+            return parse(body)
         async with self.receive(request) as body:
-            return json_object(body)
+            return parse(body)
 
 
 class _Taken:
@@ -116,10 +125,22 @@ class _Taken:
 
 def json_object(body: bytes | bytearray) -> dict[str, Any]:
     """Raises `HttpProblem` 422."""
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise HttpProblem(INVALID_JSON, f"the body is not JSON: {error}") from None
+    parsed = _json(body)
     if type(parsed) is not dict:
         raise HttpProblem(INVALID_JSON, "the body is JSON, but no object")
     return parsed
+
+
+def json_list(body: bytes | bytearray) -> list[Any]:
+    """Raises `HttpProblem` 422."""
+    parsed = _json(body)
+    if type(parsed) is not list:
+        raise HttpProblem(INVALID_JSON, "the body is JSON, but no list")
+    return parsed
+
+
+def _json(body: bytes | bytearray) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise HttpProblem(INVALID_JSON, f"the body is not JSON: {error}") from None

@@ -5,11 +5,11 @@ from typing import Any
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.admin.reading import deadline_of, place_of
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.problems import HttpProblem
-from raftlog.api.http.routing import Router, Target, partition_number
-from raftlog.api.http.status import deadline_of, topic_in_namespace
+from raftlog.api.http.routing import Router, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.recovering import Absent, Recovered, Standing
 
@@ -24,7 +24,7 @@ class RecoveryHandlers:
         router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover)
 
     async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        topic, number = topic_in_namespace(target), partition_number(target.args[2])
+        topic, number = place_of(target)
         accept_loss, survivor = _options(await self._bodies.json_object(request))
         recovered = await self._broker.recover_partition(
             topic, number, accept_loss=accept_loss, survivor=survivor, deadline=deadline_of(target)

@@ -108,9 +108,9 @@ def query_int(target: Target, name: str, default: int | None, low: int, high: in
     return whole_number(text, f"the query parameter {name!r}", low, high)
 
 
-def flag(target: Target, name: str) -> bool:
-    """True or false from the query, false when it is missing. Raises `HttpProblem` 400."""
-    text = target.query.get(name, "false")
+def flag(target: Target, name: str, *, default: bool = False) -> bool:
+    """True or false from the query. Raises `HttpProblem` 400."""
+    text = target.query.get(name, "true" if default else "false")
     if text not in ("true", "false"):
         raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {text!r}; it can be true or false")
     return text == "true"

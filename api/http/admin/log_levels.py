@@ -1,0 +1,79 @@
+"""GET and PUT /v1/config/log_level/{name}: how much this process logs, for a while or for good."""
+
+import asyncio
+import logging
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.routing import Router, Target, query_int
+
+logger = logging.getLogger(__name__)
+
+ROOT: Final = "raftlog"
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+EXPIRES_S_DEFAULT: Final = 600
+EXPIRES_S_MAX: Final = 7 * 24 * 3600
+
+
+class _Override(NamedTuple):
+    """What a logger had of its own before, and when it gets that back; `timer` is None for good."""
+
+    before: int
+    timer: asyncio.TimerHandle | None
+
+
+class LogLevelHandlers:
+    """Loggers are those that the code has, by name: `raftlog` and what is below it. They belong to the process."""
+
+    def __init__(self) -> None:
+        self._overrides: dict[str, _Override] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/v1/config/log_level/{name}", self.level)
+        router.add("PUT", "/v1/config/log_level/{name}", self.set_level)
+
+    async def level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return self._shown(_known(target.args[0]))
+
+    async def set_level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?level=debug&expires=600`, seconds; 0 is for good."""
+        name, text = _known(target.args[0]), target.query.get("level", "")
+        level = LEVELS.get(text)
+        if level is None:
+            raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
+        self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
+        return self._shown(name)
+
+    def _override(self, name: str, level: int, expires_s: int) -> None:
+        found = logging.getLogger(name)
+        last = self._overrides.pop(name, None)
+        if last is not None and last.timer is not None:
+            last.timer.cancel()
+        before = found.level if last is None else last.before
+        timer = asyncio.get_running_loop().call_later(expires_s, self._restore, name) if expires_s else None
+        self._overrides[name] = _Override(before, timer)
+        found.setLevel(level)
+        until = f"for {expires_s} s" if expires_s else "for good"
+        logger.info("%s is logged from level %s up, %s", name, logging.getLevelName(level).lower(), until)
+
+    def _restore(self, name: str) -> None:
+        logging.getLogger(name).setLevel(self._overrides.pop(name).before)
+        logger.info("%s is logged as before", name)
+
+    def _shown(self, name: str) -> web.Response:
+        override = self._overrides.get(name)
+        timer = override.timer if override is not None else None
+        left_s = None if timer is None else max(0, round(timer.when() - asyncio.get_running_loop().time()))
+        level = logging.getLevelName(logging.getLogger(name).getEffectiveLevel()).lower()
+        return json_answer({"name": name, "level": level, "expires": left_s})
+
+
+def _known(name: str) -> str:
+    """Raises `HttpProblem` 404. A logger that nobody has is never made here: names would pile up."""
+    if (name == ROOT or name.startswith(f"{ROOT}.")) and name in logging.root.manager.loggerDict:
+        return name
+    raise HttpProblem(NOT_FOUND, f"there is no logger {name!r}; there are {ROOT!r} and those below it, by module")

@@ -1,0 +1,43 @@
+"""/v1/brokers/{id}/maintenance, and /v1/maintenance of the broker that is asked."""
+
+from aiohttp import web
+
+from raftlog.api.http.admin import shapes
+from raftlog.api.http.admin.reading import deadline_of, expected_version, node_of, tagged
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.routing import Router, Target
+from raftlog.partitions.broker import Broker
+
+
+class MaintenanceHandlers:
+    """GET, PUT and DELETE of both."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def add_to(self, router: Router) -> None:
+        for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
+            router.add("GET", pattern, self.status)
+            router.add("PUT", pattern, self.begin)
+            router.add("DELETE", pattern, self.end)
+
+    def _node(self, target: Target) -> int:
+        return node_of(target) if target.args else self._broker.node_id
+
+    async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        found = await self._broker.operations.maintenance(self._node(target), deadline=deadline_of(target))
+        shown = {"node_id": found.node_id, **shapes.maintenance(found), "version": found.version}
+        return json_answer(shown, headers=tagged(found.version))
+
+    async def begin(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return await self._set(request, target, is_on=True)
+
+    async def end(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return await self._set(request, target, is_on=False)
+
+    async def _set(self, request: web.BaseRequest, target: Target, *, is_on: bool) -> web.StreamResponse:
+        node = self._node(target)
+        version = await self._broker.operations.set_maintenance(
+            node, is_on, expected_version=expected_version(request, target), deadline=deadline_of(target)
+        )
+        return json_answer({"node_id": node, "draining": is_on, "version": version}, headers=tagged(version))

@@ -1,0 +1,85 @@
+"""Where partitions are, and moving them: replicas, leadership, what is on its way, and calling it off."""
+
+from aiohttp import web
+
+from raftlog.api.http.admin import shapes
+from raftlog.api.http.admin.reading import (
+    deadline_of,
+    expected_version,
+    node_id,
+    node_of,
+    place_of,
+    replicas_of,
+    tagged,
+)
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.routing import Router, Target
+from raftlog.partitions.broker import Broker
+
+_PARTITION = "/v1/partitions/{namespace}/{topic}/{partition}"
+
+
+class MoveHandlers:
+    """See the module. The local replicas are those of the broker that is asked."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker, self._bodies = broker, bodies
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/v1/partitions", self.local_replicas)
+        router.add("GET", "/v1/partitions/local_summary", self.local_summary)
+        router.add("GET", "/v1/partitions/reconfigurations", self.reconfigurations)
+        router.add("POST", "/v1/partitions/rebalance", self.rebalance)
+        router.add("POST", _PARTITION + "/replicas", self.set_replicas)
+        router.add("POST", _PARTITION + "/transfer_leadership", self.transfer_leadership)
+        router.add("POST", _PARTITION + "/cancel_reconfiguration", self.cancel_one)
+        router.add("POST", "/v1/brokers/{broker}/cancel_partition_moves", self.cancel_of_broker)
+        router.add("POST", "/v1/cluster/cancel_reconfigurations", self.cancel_all)
+        router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer)
+
+    async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer([shapes.local_replica(each) for each in self._broker.operations.local_replicas()])
+
+    async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(self._broker.operations.local_summary()._asdict())
+
+    async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        moves = await self._broker.operations.reconfigurations(deadline=deadline_of(target))
+        return json_answer([shapes.reconfiguration(each) for each in moves])
+
+    async def rebalance(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        moving = await self._broker.operations.rebalance(deadline=deadline_of(target))
+        return json_answer({"partitions_to_move": moving})
+
+    async def set_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topic, partition = place_of(target)
+        expected, deadline = expected_version(request, target), deadline_of(target)
+        nodes = replicas_of(await self._bodies.json_list(request))
+        version = await self._broker.operations.set_replicas(
+            topic, partition, nodes, expected_version=expected, deadline=deadline
+        )
+        return json_answer({"version": version}, headers=tagged(version))
+
+    async def transfer_leadership(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topic, partition = place_of(target)
+        text = target.query.get("target")
+        heir = None if text is None else node_id(text)
+        leader = await self._broker.operations.transfer_leadership(topic, partition, heir, deadline=deadline_of(target))
+        return json_answer({"leader_id": leader})
+
+    async def cancel_one(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        topic, partition = place_of(target)
+        version = await self._broker.operations.cancel_reconfiguration(topic, partition, deadline=deadline_of(target))
+        return json_answer({"version": version}, headers=tagged(version))
+
+    async def cancel_of_broker(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        places = await self._broker.operations.cancel_moves(node_of(target), deadline=deadline_of(target))
+        return json_answer(shapes.cancelled(places))
+
+    async def cancel_all(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        places = await self._broker.operations.cancel_moves(deadline=deadline_of(target))
+        return json_answer(shapes.cancelled(places))
+
+    async def balancer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(shapes.balancer(await self._broker.operations.balancer_status(deadline=deadline_of(target))))

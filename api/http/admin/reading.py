@@ -1,0 +1,88 @@
+"""What requests of operators have in common: the deadline, names in the path, versions to compare with, bodies."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.routing import Target, partition_number, whole_number
+from raftlog.partitions.deadline import Deadline, deadline_in
+
+NAMESPACE: Final = "kafka"
+_NODE_MAX: Final = (1 << 31) - 1
+_VERSION_MAX: Final = (1 << 63) - 1
+_TAG = re.compile(r'"(\d+)"', re.ASCII)
+
+
+def deadline_of(target: Target) -> Deadline:
+    """`?timeout=` from now on."""
+    return deadline_in(timeout_ms(target))
+
+
+def node_of(target: Target) -> int:
+    """The broker that a path names; raises `HttpProblem` 400."""
+    return node_id(target.args[0])
+
+
+def node_id(text: str) -> int:
+    """Raises `HttpProblem` 400."""
+    return whole_number(text, "the broker", 0, _NODE_MAX)
+
+
+def topic_in_namespace(target: Target) -> str:
+    """The topic of a path that begins with a namespace; there is one namespace."""
+    namespace, topic = target.args[:2]
+    if namespace != NAMESPACE:
+        raise HttpProblem(NOT_FOUND, f"there is no namespace {namespace!r}; topics are in {NAMESPACE!r}")
+    return topic
+
+
+def place_of(target: Target) -> tuple[str, int]:
+    """Topic and partition of such a path."""
+    return topic_in_namespace(target), partition_number(target.args[2])
+
+
+def expected_version(request: web.BaseRequest, target: Target) -> int | None:
+    """What a change is compared with: `?expected_version=7` or the header `If-Match: "7"`. Raises `HttpProblem`."""
+    text, tag = target.query.get("expected_version"), request.headers.get("If-Match")
+    asked = None if text is None else whole_number(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
+    matched = _version_of(tag)
+    if asked is not None and matched is not None and asked != matched:
+        raise HttpProblem(BAD_REQUEST, f"expected_version is {asked}, and If-Match is {tag}; give one of them")
+    return matched if asked is None else asked
+
+
+def _version_of(tag: str | None) -> int | None:
+    if tag is None or tag == "*":
+        return None
+    found = _TAG.fullmatch(tag)
+    if found is None or int(found[1]) > _VERSION_MAX:
+        raise HttpProblem(BAD_REQUEST, f'the header If-Match is {tag}; it can be a version in quotes, such as "7"')
+    return int(found[1])
+
+
+def tagged(version: int) -> dict[str, str]:
+    """The header that `If-Match` is taken from."""
+    return {"ETag": f'"{version}"'}
+
+
+def replicas_of(body: Sequence[Any]) -> list[int]:
+    """The node ids of `[{"node_id": 1, "core": 0}, …]`; cores are not looked at. Raises `HttpProblem` 422."""
+    nodes = []
+    for row in body:
+        node = row.get("node_id") if type(row) is dict else None
+        if type(node) is not int or not 0 <= node <= _NODE_MAX:
+            raise HttpProblem(INVALID_JSON, 'the body has to be a list such as [{"node_id": 1}, {"node_id": 2}]')
+        nodes.append(node)
+    return nodes
+
+
+def only(body: Mapping[str, Any], *names: str) -> None:
+    """Raises `HttpProblem` 400 for a member that nobody would look at: it may be one that was misspelt."""
+    unknown = sorted(body.keys() - {*names})
+    if unknown:
+        raise HttpProblem(BAD_REQUEST, f"the body has {unknown[0]!r}; it can have {', '.join(names)}")

@@ -1,0 +1,109 @@
+"""/v1/cluster_config: settings that all brokers follow at run time; /v1/features: the cluster's feature level."""
+
+from typing import Any
+
+from aiohttp import web
+
+from raftlog.api.codes import INVALID_JSON, NOT_FOUND
+from raftlog.api.http.admin import shapes
+from raftlog.api.http.admin.reading import deadline_of, expected_version, only, tagged
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.routing import Router, Target, flag
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.operations.results import Levels
+
+
+class SettingHandlers:
+    """Settings by name, what they can be, and which brokers have them; the feature level beside them."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker, self._bodies = broker, bodies
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/v1/cluster_config", self.config)
+        router.add("PUT", "/v1/cluster_config", self.alter)
+        router.add("GET", "/v1/cluster_config/schema", self.schema)
+        router.add("GET", "/v1/cluster_config/status", self.status)
+        router.add("GET", "/v1/features", self.features)
+        router.add("PUT", "/v1/features", self.finish_upgrade)
+
+    async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        found = await self._broker.operations.cluster_config(deadline=deadline_of(target))
+        key, with_defaults = target.query.get("key"), flag(target, "include_defaults", default=True)
+        if key is not None and key not in found.entries:
+            known = ", ".join(found.entries)
+            raise HttpProblem(NOT_FOUND, f"there is no setting {key!r} of the cluster; there are {known}")
+        shown = {
+            name: entry.value
+            for name, entry in found.entries.items()
+            if key in (None, name) and (with_defaults or not entry.is_default)
+        }
+        return json_answer(shown, headers=tagged(found.version))
+
+    async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"upsert": {name: value}, "remove": [name]}`, all or nothing."""
+        dry_run, expected = flag(target, "dry_run"), expected_version(request, target)
+        deadline = deadline_of(target)
+        upsert, remove = _changes(await self._bodies.json_object(request))
+        version = await self._broker.operations.alter_cluster_config(
+            upsert, remove, expected_version=expected, dry_run=dry_run, deadline=deadline
+        )
+        return json_answer({"config_version": version}, headers=tagged(version))
+
+    async def schema(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        entries = (await self._broker.operations.cluster_config(deadline=deadline_of(target))).entries
+        return json_answer({"properties": {name: shapes.property_of(entry) for name, entry in entries.items()}})
+
+    async def status(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        rows = await self._broker.operations.cluster_config_status(deadline=deadline_of(target))
+        return json_answer([shapes.applied(each) for each in rows])
+
+    async def features(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        return json_answer(shapes.features(await self._broker.operations.levels(deadline=deadline_of(target))))
+
+    async def finish_upgrade(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`{"feature_level": 3}`; without one, the highest that all brokers know."""
+        deadline = deadline_of(target)
+        body = await self._bodies.json_object(request)
+        only(body, "feature_level")
+        wanted = body.get("feature_level")
+        if wanted is not None and type(wanted) is not int:
+            raise HttpProblem(INVALID_JSON, "feature_level is no whole number")
+        await self._raise_level(wanted, deadline)
+        return json_answer(shapes.features(await self._broker.operations.levels(deadline=deadline)))
+
+    async def _raise_level(self, wanted: int | None, deadline: Deadline) -> None:
+        """To the only level that can be asked for. One that is reached already is done."""
+        levels = await self._broker.operations.levels(deadline=deadline)
+        if wanted is not None and 1 <= wanted <= levels.feature_level:
+            return
+        if wanted not in (None, levels.highest_known_by_all):
+            raise InvalidArgument(_why_not(wanted, levels))
+        await self._broker.operations.finish_upgrade(deadline=deadline)
+
+
+def _why_not(wanted: int, levels: Levels) -> str:
+    behind = [each for each in levels.brokers if each.level_max < wanted]
+    who = ", ".join(f"node {each.node_id} knows up to {each.level_max}" for each in behind)
+    return (
+        f"the feature level is {levels.feature_level} and can be raised to {levels.highest_known_by_all}, not {wanted}"
+        + (f": {who}; upgrade these brokers first" if behind else "")
+    )
+
+
+def _changes(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Raises `HttpProblem`."""
+    only(body, "upsert", "remove")
+    upsert, remove = body.get("upsert", {}), body.get("remove", [])
+    if type(upsert) is not dict:
+        raise HttpProblem(INVALID_JSON, '"upsert" is no object of settings, such as {"balancer.mode": "off"}')
+    if type(remove) is not list or any(type(name) is not str for name in remove):
+        raise HttpProblem(INVALID_JSON, '"remove" is no list of names')
+    for name, value in upsert.items():
+        if type(value) not in (str, int, bool):
+            raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no text, whole number, true or false")
+    return upsert, remove
