@@ -52,6 +52,7 @@ class Moves:
         self._look = asyncio.Event()
         self._compared = b""
         """Digest of the assignments that the groups were compared with last."""
+        self._is_comparing = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -66,6 +67,20 @@ class Moves:
     def moving_count(self) -> int:
         """Groups that are led here and are not as the controller wants them."""
         return len(self._differing)
+
+    @property
+    def is_compared(self) -> bool:
+        """All groups were compared with the newest assignments that are known here."""
+        return self._compared == self._metadata.state.moved.digest and not self._is_comparing
+
+    def differing(self) -> list[tuple[Group, Sequence[ReplicaId]]]:
+        """The groups that are led here and are not as they shall be, and who shall belong to them."""
+        found = []
+        for group in list(self._differing.values()):
+            wanted = self._wanted(group)
+            if wanted is not None and self._is_differing(group):
+                found.append((group, wanted))
+        return found
 
     # what happens
 
@@ -83,8 +98,7 @@ class Moves:
             self._compare(group)
 
     def _compare(self, group: Group) -> None:
-        wanted = self._wanted(group)
-        if wanted is not None and not is_reached(group.core.configuration, wanted):
+        if self._is_differing(group):
             self._differing[group.key] = self._due[group.key] = group
             self._look.set()
 
@@ -116,12 +130,13 @@ class Moves:
         digest = self._metadata.state.moved.digest
         if digest == self._compared:
             return
-        self._compared = digest
+        self._compared, self._is_comparing = digest, True
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
             if group.core.role is Role.LEADER:
                 self._compare(group)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
+        self._is_comparing = False
 
     def _look_at(self, due: Mapping[GroupKey, Group]) -> bool:
         """Begin what can be done for these groups; whether anything was."""
