@@ -59,8 +59,8 @@ class Gossip:
         self._introduced: list[Address] = []
         self._hinted_at: dict[NodeId, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self.changes = 0
-        """Counts what was heard; a picture made at one count is still true at the same."""
+        self.address = ""
+        """HOST:PORT that others are told; empty while there is none."""
 
     # life
 
@@ -83,7 +83,8 @@ class Gossip:
             return ""
         self._wire = wire
         assert wire.address is not None, "a wire that was started has an address"
-        return address_text(settings.advertise or wire.address)
+        self.address = address_text(settings.advertise or wire.address)
+        return self.address
 
     async def _host(self, settings: GossipSettings) -> str:
         """The address to bind, which only this machine may reach unless gossip is signed, or that was allowed."""
@@ -195,7 +196,6 @@ class Gossip:
     # what is heard
 
     def _changed(self, change: MemberChange) -> None:
-        self.changes += 1
         if change.before is change.after or change.node_id == self._node.identity.node_id:
             return
         if change.after is State.SUSPECT:

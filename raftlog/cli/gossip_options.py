@@ -7,6 +7,7 @@ import click
 
 from raftlog.cli.cluster_options import is_loopback
 from raftlog.cli.options import option, split_address
+from raftlog.cli.workers import GOSSIP_OFF
 from raftlog.membership.keys import GossipKeys, read_keys
 from raftlog.partitions.gossip.settings import GossipSettings
 
@@ -14,7 +15,6 @@ _logger = logging.getLogger(__name__)
 
 GOSSIP_PORT_STEP: Final = 1
 """The gossip port where none is given: this much above that of RPC."""
-OFF: Final = "off"
 _PORT_MAX: Final = 65_535
 
 
@@ -60,10 +60,10 @@ def gossip_settings_from(arguments: dict[str, Any], rpc: tuple[str, int] | None,
     gossip, advertised, key_file, rack = (
         arguments.pop(name) for name in ("gossip", "advertise_gossip", "gossip_key_file", "rack")
     )
-    is_wanted = gossip not in (None, OFF)
+    is_wanted = gossip not in (None, GOSSIP_OFF)
     if is_wanted and rpc is None:
         raise click.UsageError("--gossip needs --rpc: a broker alone has nobody to gossip with")
-    if not is_wanted and (gossip == OFF or rpc is None):
+    if not is_wanted and (gossip == GOSSIP_OFF or rpc is None):
         return {"gossip": None, "rack": rack}
     keys = None if key_file is None else _keys_from(key_file)
     if is_wanted:

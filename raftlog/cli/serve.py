@@ -21,6 +21,7 @@ from raftlog.api.http import server as http_server
 from raftlog.api.http.server import HttpServer
 from raftlog.cli import logs
 from raftlog.cli.cluster_options import cluster_options, cluster_settings_from, is_loopback
+from raftlog.cli.gossip_options import gossip_options, gossip_settings_from
 from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.workers import supervise, workers_option
@@ -123,6 +124,7 @@ def _tuning_options(function: Any) -> Any:
     help="Allow addresses that other machines can reach: anyone there can read and write everything.",
 )
 @cluster_options
+@gossip_options
 @workers_option
 @option(
     "--partitioner",
@@ -179,11 +181,13 @@ def serve(
     logs.configure(log_level, log_format)
     http_settings = {name: settings.pop(name) for name in _HTTP_TUNING}
     cluster_settings = cluster_settings_from(settings, insecure)
+    gossip_settings = gossip_settings_from(settings, cluster_settings["rpc"], insecure)
     broker_settings = BrokerSettings(
         data_dir=os.path.abspath(data_dir),
         topic_config=TopicConfig.from_strings(topic_config),
         advertise_http=advertise_http or "",
         **cluster_settings,
+        **gossip_settings,
         **settings,
     )
     uvloop.run(_serve(broker_settings, http_settings, host, port, log_format))
@@ -295,6 +299,7 @@ def _say_ready(broker: Broker, where: str, line_format: str) -> None:
                 "event": "ready",
                 "http": where,
                 "rpc": rpc,
+                "gossip": broker.gossip.address or None,
                 "node_id": broker.node_id,
                 "cluster_id": broker.cluster_id,
                 "data_dir": broker.settings.data_dir,

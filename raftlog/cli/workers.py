@@ -23,6 +23,7 @@ from raftlog.cli.outcome import CommandFailed
 
 PORT_STEP: Final = 10
 NODE_ID_STEP: Final = 1000
+GOSSIP_OFF: Final = "off"
 RPC_PORT_STEP: Final = 2
 """The RPC port where none is given: this much above that of HTTP."""
 WORKERS_MAX: Final = 256
@@ -58,8 +59,8 @@ def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:
     flags = ["--workers", "1", "--node-id", str(node_id), "--data-dir", data_dir]
     flags += ["--host-label", given["host_label"] or f"node-{given['node_id']}"]
     flags += ["--http", _moved(given["http"], worker, "--http"), "--rpc", _moved(rpc, worker, "--rpc")]
-    for name in ("advertise_http", "advertise_rpc"):
-        if given[name] is not None:
+    for name in ("advertise_http", "advertise_rpc", "gossip", "advertise_gossip"):
+        if given[name] not in (None, GOSSIP_OFF):
             flag = f"--{name.replace('_', '-')}"
             flags += [flag, _moved(given[name], worker, flag)]
     if worker > 1 and not given["seeds"]:
