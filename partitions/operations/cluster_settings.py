@@ -1,0 +1,193 @@
+"""The cluster's own settings: what there is, what each may be, and what holds now.
+
+They stand in the controller's state as text, from feature level 3 on, and apply on all brokers as these hear of it. A
+value that this release cannot use (a newer one wrote it) counts as the default, and so does one that was never set.
+Pure. Orders check with `checked`; who needs a setting asks `current` whenever it matters.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from raftlog.config import MIB
+from raftlog.errors import InvalidArgument
+from raftlog.partitions.control import Cluster
+from raftlog.partitions.operations.results import BalancerMode, ClusterConfig, ConfigEntry, SettingType, SettingValue
+
+_MODES: Final[tuple[BalancerMode, ...]] = ("off", "node_add", "continuous")
+_REPAIR_MS_MIN: Final = 1_000
+_MOVES_MAX: Final = 10_000
+
+
+class Misfit(ValueError):
+    """Text that is no value of a setting."""
+
+
+class Setting(NamedTuple):
+    """`read` makes a value of text; it raises `ValueError` for any other. `allowed` says in words what there is."""
+
+    type: SettingType
+    default: SettingValue
+    allowed: str
+    doc: str
+    read: Callable[[str], SettingValue]
+
+
+def _whole(low: int, high: int, *others: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text) if text.isascii() and "_" not in text else None
+        if value is None or not (low <= value <= high or value in others):
+            raise Misfit(text)
+        return value
+
+    return read
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise Misfit(text)
+        return text
+
+    return read
+
+
+def _flag(text: str) -> bool:
+    return _one_of("true", "false")(text.lower()) == "true"
+
+
+BALANCER_MODE: Final = "balancer.mode"
+REPAIR_AFTER_MS: Final = "replicas.repair.after.ms"
+BALANCER_MOVES_MAX: Final = "balancer.moves.max"
+CATCH_UP_BYTES_PER_S: Final = "catch.up.bytes.per.s"
+LEADERS_BALANCE: Final = "leaders.balance"
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    BALANCER_MODE: Setting(
+        "string",
+        "continuous",
+        "off, node_add or continuous",
+        "When replicas are evened out over brokers: never, only towards brokers that have joined, or whenever they are "
+        "uneven. Decommissioned brokers are emptied, and lost replicas replaced, in every mode.",
+        _one_of(*_MODES),
+    ),
+    BALANCER_MOVES_MAX: Setting(
+        "integer",
+        16,
+        f"1 to {_MOVES_MAX}",
+        "Partitions that the balancer moves at the same time, in the whole cluster.",
+        _whole(1, _MOVES_MAX),
+    ),
+    CATCH_UP_BYTES_PER_S: Setting(
+        "integer",
+        -1,
+        f"-1, or {MIB} or more",
+        "Bytes that each broker sends a second, all together, to replicas elsewhere that are filled or repaired. "
+        "-1: what each broker was started with.",
+        _whole(MIB, 1 << 40, -1),
+    ),
+    LEADERS_BALANCE: Setting(
+        "boolean",
+        True,
+        "true or false",
+        "Whether leaderships are evened out over brokers, and go back to a preferred leader that has returned.",
+        _flag,
+    ),
+    REPAIR_AFTER_MS: Setting(
+        "integer",
+        900_000,
+        f"-1, or {_REPAIR_MS_MIN} or more",
+        "Milliseconds after which the replicas of a broker that is away are made anew on others. -1: never.",
+        _whole(_REPAIR_MS_MIN, 1 << 40, -1),
+    ),
+}
+"""All of them, by name, sorted."""
+
+
+class Current(NamedTuple):
+    """What holds now. Times in milliseconds; `catch_up_bytes_per_s` is None where each broker's own flag holds,
+    `repair_after_ms` where lost replicas stay lost."""
+
+    balancer_mode: BalancerMode
+    balancer_moves_max: int
+    catch_up_bytes_per_s: int | None
+    leaders_balance: bool
+    repair_after_ms: int | None
+
+
+def current(state: Cluster) -> Current:
+    """The settings that this state of the controller says."""
+    return _current(state.settings.first().configs if len(state.settings) else ())
+
+
+@lru_cache(maxsize=8)
+def _current(configs: tuple[tuple[str, str], ...]) -> Current:
+    values = _values(dict(configs))
+    mode = next(mode for mode in _MODES if mode == values[BALANCER_MODE])
+    return Current(
+        mode,
+        int(values[BALANCER_MOVES_MAX]),
+        _unless_off(int(values[CATCH_UP_BYTES_PER_S])),
+        bool(values[LEADERS_BALANCE]),
+        _unless_off(int(values[REPAIR_AFTER_MS])),
+    )
+
+
+def _unless_off(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _values(configs: Mapping[str, str]) -> dict[str, SettingValue]:
+    values = {}
+    for name, setting in SETTINGS.items():
+        try:
+            values[name] = setting.read(configs[name])
+        except (KeyError, ValueError):
+            values[name] = setting.default
+    return values
+
+
+def described(state: Cluster) -> ClusterConfig:
+    """All settings, for operators."""
+    row = state.settings.first() if len(state.settings) else None
+    configs = {} if row is None else dict(row.configs)
+    values = _values(configs)
+    return ClusterConfig(
+        0 if row is None else row.version,
+        {
+            name: ConfigEntry(
+                values[name], setting.default, name not in configs, setting.type, setting.doc, setting.allowed
+            )
+            for name, setting in SETTINGS.items()
+        },
+    )
+
+
+def checked(upsert: Mapping[str, object]) -> dict[str, str]:
+    """The settings as text; raises `InvalidArgument` that names every one that is not there or cannot be so."""
+    wrong = [f"{name} is not there" for name in upsert if name not in SETTINGS]
+    texts = {}
+    for name, value in upsert.items():
+        if name not in SETTINGS:
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            texts[name] = str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _no(text)
+        except ValueError:
+            wrong.append(f"{name} cannot be {value!r}: it can be {SETTINGS[name].allowed}")
+    _refuse(wrong)
+    return texts
+
+
+def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
+    """Raises `InvalidArgument` for settings that are not there."""
+    _refuse([f"{name} is not there" for name in names if name not in SETTINGS])
+
+
+def _no(text: str) -> str:
+    raise Misfit(text)
+
+
+def _refuse(wrong: list[str]) -> None:
+    if wrong:
+        raise InvalidArgument(f"{'; '.join(wrong[:10])}; the cluster's settings are {', '.join(SETTINGS)}")
