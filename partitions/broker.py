@@ -83,9 +83,7 @@ class Broker:
         load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
         self.map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
-        self.measuring = Measuring(
-            node, self._router, self._moves, self._assignments.replicas, self._shared.budget
-        )
+        self.measuring = Measuring(node, self._router, self._moves, self._assignments.replicas, self._shared.budget)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.operations = Operations(node, metadata, self._topics)

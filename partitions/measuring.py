@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from raftlog.partitions.budget import Budget
+from raftlog.partitions.moves import Moves
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.replica.appending import active_members
@@ -40,7 +41,6 @@ class Figures(NamedTuple):
     """All groups here, the controller's among them but for `replicas`, which are the topics' and in order."""
 
     replicas: list[ReplicaFigures]
-    groups: int
     led: int
     leaderless: int
     asleep: int
@@ -49,6 +49,8 @@ class Figures(NamedTuple):
     """Replicas of partitions that are damaged or stopped."""
     under_replicated: int
     """Groups led here in which a voter is away, or lacks something that is committed."""
+    moving: int
+    """Groups led here whose members are not yet what the controller wants."""
     waiting_fetches: int
     forwarded: int
     """Requests to leaders on other brokers since the start, and how many of them have no answer yet."""
@@ -59,8 +61,10 @@ class Figures(NamedTuple):
 class Measuring:
     """See the module. `replicas` are those of the assignments, `budget` that of all producers."""
 
-    def __init__(self, node: Node, router: Router, replicas: Mapping[GroupKey, Replica], budget: Budget) -> None:
-        self._node, self._router, self._replicas, self._budget = node, router, replicas, budget
+    def __init__(
+        self, node: Node, router: Router, moves: Moves, replicas: Mapping[GroupKey, Replica], budget: Budget
+    ) -> None:
+        self._node, self._router, self._moves, self._replicas, self._budget = node, router, moves, replicas, budget
 
     async def look(self) -> Figures:
         """Look through all groups; others have the loop meanwhile."""
@@ -85,13 +89,13 @@ class Measuring:
         rows.sort()
         return Figures(
             rows,
-            len(groups),
             led,
             leaderless,
             asleep,
             quarantined,
             unavailable,
             under_replicated,
+            self._moves.moving_count,
             waiting,
             self._router.forwarded,
             self._router.forwarding,

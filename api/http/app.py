@@ -19,6 +19,7 @@ from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
 from raftlog.api.http.routing import Handler, Router
+from raftlog.api.http.scraping import MetricsHandlers
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
 from raftlog.errors import RaftlogError
@@ -45,7 +46,7 @@ def class_of(handler: Handler) -> str:
 class HttpApp:
     """`handle` is what aiohttp's low-level server calls."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
         self.measured = HttpMeasured()
         self._ends = ends
         self.router = Router()
@@ -55,7 +56,7 @@ class HttpApp:
             TopicHandlers(broker),
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
-            StatusHandlers(broker, self.measured),
+            StatusHandlers(broker),
             admin.BrokerHandlers(broker),
             admin.MaintenanceHandlers(broker),
             admin.PartitionHandlers(broker),
@@ -63,6 +64,7 @@ class HttpApp:
             admin.SettingHandlers(broker, bodies),
             admin.LogLevelHandlers(),
             RecoveryHandlers(broker, bodies),
+            MetricsHandlers(broker, self.measured, metrics_partitions_max),
             DescribingHandlers(),
         ):
             handlers.add_to(self.router)

@@ -18,14 +18,17 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from raftlog.api.http.measured import HttpMeasured
-from raftlog.api.http.metrics_broker import broker_families
+from raftlog.api.http.metrics_broker import broker_families, figures_families
 from raftlog.api.http.metrics_http import http_families
+from raftlog.api.http.metrics_partitions import partition_families
+from raftlog.api.http.metrics_process import process_families
 from raftlog.api.http.metrics_rpc import rpc_families
 from raftlog.partitions.broker import Broker
 
 Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
 SOURCES: Final[tuple[Source, ...]] = (
     broker_families,
+    process_families,
     rpc_families,
 )
 _SLICE: Final = 250
@@ -45,8 +48,8 @@ class _Families(Collector):
 class Metrics:
     """Of one broker and the HTTP server in front of it."""
 
-    def __init__(self, broker: Broker, http: HttpMeasured) -> None:
-        self._broker, self._http = broker, http
+    def __init__(self, broker: Broker, http: HttpMeasured, partitions_max: int) -> None:
+        self._broker, self._http, self._partitions_max = broker, http, partitions_max
         self._rendering: asyncio.Task[bytes] | None = None
 
     async def render(self) -> tuple[bytes, str]:
@@ -75,6 +78,11 @@ class Metrics:
             for family in source(self._broker):
                 yield family
         for family in http_families(self._http):
+            yield family
+        figures = await self._broker.measuring.look()
+        for family in figures_families(figures):
+            yield family
+        for family in partition_families(figures.replicas, self._partitions_max):
             yield family
 
 

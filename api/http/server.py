@@ -19,6 +19,8 @@ BODY_TIMEOUT_MS = 60_000
 """A body must have arrived within this."""
 KEEPALIVE_TIMEOUT_S = 75.0
 """An idle connection is closed after this."""
+METRICS_PARTITIONS_MAX = 1_000
+"""So many partitions have series of their own in `/metrics`."""
 _LINGER_S = 2.0
 _BACKLOG = 1024
 
@@ -34,11 +36,12 @@ class HttpServer:
         all_bodies_bytes_max: int = ALL_BODIES_BYTES_MAX,
         body_timeout_ms: int = BODY_TIMEOUT_MS,
         keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
+        metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
     ) -> None:
         self._broker = broker
         self._ends = Ends()
         self.bodies = BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms)
-        self._app = HttpApp(broker, self.bodies, self._ends)
+        self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
         self._keepalive_timeout_s = keepalive_timeout_s
         self._sockets: asyncio.Server | None = None
         self._connections: Connections | None = None

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.events import event
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.multiraft.fitness import Fitness
 from raftlog.partitions.multiraft.requests import Request, Requests
@@ -36,6 +37,8 @@ class Standing:
         self._node, self._requests, self._loop = node, requests, node.loop
         self._telling: dict[NodeId, asyncio.Task[None]] = {}
         self._second_look: asyncio.TimerHandle | None = None
+        self.stalls = dict.fromkeys(Stall, 0)
+        """How often each was noticed since the start of the process."""
         self._was_fit = True
         self._stalled_until = 0.0
         """No stall was noticed for a while then."""
@@ -59,15 +62,18 @@ class Standing:
     def note_room(self) -> None:
         """The disk became full, or has room again."""
         driver = self._node.driver
-        _logger.warning("the disk %s: %s", "is full" if driver.room.is_full else "has room again", driver.room.in_words)
+        room = driver.room
+        name = "disk_full" if room.is_full else "disk_has_room"
+        event(_logger, name, free_bytes=room.free_bytes, min_free_bytes=room.min_free_bytes)
         self.fitness.note_full(driver.room.is_full)
         self.look(self._loop.time())
 
     def note_stall(self, stall: Stall) -> None:
         """The driver noticed that the loop or the disk stood still, or still does."""
         now = self._loop.time()
+        self.stalls[stall] += 1
         if not self.fitness.is_slow(self._node.identity.node_id, now):
-            _logger.warning("this node leads nothing for a while, if others can: %s", stall.value)
+            event(_logger, "stalled", what=stall.value)
         self.fitness.note_stall(now)
         if stall is Stall.DISK:
             self._node.leaders.note_disk_stall(now)

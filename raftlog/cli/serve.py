@@ -70,6 +70,10 @@ _HTTP_TUNING = {
         "Longest time that a body may take to arrive, or a streamed one be silent.",
     ),
     "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
+    "metrics_partitions_max": (
+        http_server.METRICS_PARTITIONS_MAX,
+        "Partitions with metrics of their own; the others are in the sums of their topics.",
+    ),
 }
 
 

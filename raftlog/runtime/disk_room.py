@@ -22,7 +22,7 @@ class DiskRoom:
     """See the module; sizes in bytes."""
 
     def __init__(self, disk: Disk, data_dir: str, min_free_bytes: int) -> None:
-        self._disk, self._data_dir, self._min_free_bytes = disk, data_dir, min_free_bytes
+        self._disk, self._data_dir, self.min_free_bytes = disk, data_dir, min_free_bytes
         self.free_bytes = 0
         """When it was looked at last."""
         self.is_low = self.is_scarce = False
@@ -33,7 +33,7 @@ class DiskRoom:
 
     def look(self, is_anything_waiting: bool) -> None:
         """Ask the file system; raises `OSError`. Entries may wait because they did not fit, whatever it says."""
-        least = self._min_free_bytes
+        least = self.min_free_bytes
         free = self.free_bytes = self._disk.free_bytes(self._data_dir)
         self.is_low = free < least + (least // 8 if self.is_low else 0)
         self.is_scarce = free < (least + 1) // 2
@@ -43,7 +43,7 @@ class DiskRoom:
 
     @property
     def in_words(self) -> str:
-        return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self._min_free_bytes}"
+        return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 
 def why_no_room(group: "Group", room: DiskRoom) -> StorageFull | None:

@@ -10,7 +10,7 @@ from raftlog.records import NewRecord
 
 async def messages_of(broker):
     """By direction and kind, from the text that a scrape gets."""
-    text = (await Metrics(broker, HttpMeasured()).render())[0].decode()
+    text = (await Metrics(broker, HttpMeasured(), 1_000).render())[0].decode()
     return {
         (sample.labels["direction"], sample.labels["kind"]): sample.value
         for family in text_string_to_metric_families(text)

@@ -191,7 +191,7 @@ async def test_a_damaged_partition_is_read_and_not_written(disk, open_broker):
         replica.group.read(2, 1 << 20)
     (result,) = await broker.produce_records("t", 0, [NewRecord(b"x")], deadline=deadline_in(300))
     assert isinstance(result.error, LogDamaged)
-    assert broker.metrics()["partitions_unavailable"] == 1
+    assert (await broker.measuring.look()).unavailable == 1
     fetched = await broker.fetch("t", 0, 0, max_bytes=1, deadline=soon())
     assert len(fetched.batches) == 1
 

@@ -1,0 +1,107 @@
+"""Metrics with a series for each partition or topic, bounded: thousands of partitions must not be what a scrape costs.
+
+    series of partitions ≤ partitions_max · (3 + other members),   topics ≤ TOPICS_MAX, and one for all the others
+
+Partitions are taken by the names of their topics and their numbers, so the same ones are shown again and again; the
+numbers of topics count all partitions, those that are left out too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeVar
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from raftlog.partitions.measuring import ReplicaFigures
+
+_T = TypeVar("_T")
+TOPICS_MAX: Final = 1_000
+OTHERS: Final = "(other)"
+"""No topic can have this name."""
+PART: Final = 250
+"""Partitions or topics in one piece of a family; the pieces of a family follow one another."""
+_PARTITION: Final = {
+    "high_watermark": "The offset after the last committed record, as this replica knows it.",
+    "log_start_offset": "The first offset that is there.",
+    "log_bytes": "Bytes of the log of the replica here.",
+}
+_TOPIC: Final = {
+    "replicas": "Replicas of the topic here.",
+    "replicas_led": "Those that lead.",
+    "records": "Records in the replicas here.",
+    "log_bytes": "Bytes of the logs of the replicas here.",
+    "lag_entries_max": "The most entries that another member of a partition led here lacks.",
+}
+
+
+class TopicFigures(NamedTuple):
+    """Sums over the replicas of a topic here."""
+
+    topic: str
+    replicas: int
+    replicas_led: int
+    records: int
+    log_bytes: int
+    lag_entries_max: int
+
+
+def partition_families(replicas: Sequence[ReplicaFigures], partitions_max: int) -> Iterator[Metric]:
+    """Of replicas in the order of their topics; some families come in pieces."""
+    shown = replicas[:partitions_max]
+    yield GaugeMetricFamily(
+        "raftlog_metrics_partitions_left_out",
+        "Partitions without series of their own (--metrics-partitions-max).",
+        value=len(replicas) - len(shown),
+    )
+    for name, text in _PARTITION.items():
+        for part in _parts(shown):
+            family = GaugeMetricFamily(f"raftlog_partition_{name}", text, labels=["topic", "partition"])
+            for each in part:
+                family.add_metric([each.topic, str(each.partition)], getattr(each, name))
+            yield family
+    for part in _parts(shown):
+        yield _lags(part)
+    topics = _topics(replicas)
+    for name, text in _TOPIC.items():
+        for some in _parts(topics):
+            family = GaugeMetricFamily(f"raftlog_topic_{name}", text, labels=["topic"])
+            for topic in some:
+                family.add_metric([topic.topic], getattr(topic, name))
+            yield family
+
+
+def _lags(part: Iterable[ReplicaFigures]) -> Metric:
+    family = GaugeMetricFamily(
+        "raftlog_replica_lag_entries",
+        "Entries that a member lacks of its leader's log, as the leader here knows it.",
+        labels=["topic", "partition", "node"],
+    )
+    for each in part:
+        for node, entries in each.lags:
+            family.add_metric([each.topic, str(each.partition), str(node)], entries)
+    return family
+
+
+def _topics(replicas: Sequence[ReplicaFigures]) -> list[TopicFigures]:
+    """The first of them, and all others as one."""
+    groups = groupby(replicas, key=attrgetter("topic"))
+    topics = [_sum(name, list(some)) for name, some in islice(groups, TOPICS_MAX)]
+    rest = [each for _, some in groups for each in some]
+    return [*topics, _sum(OTHERS, rest)] if rest else topics
+
+
+def _sum(name: str, replicas: Sequence[ReplicaFigures]) -> TopicFigures:
+    return TopicFigures(
+        name,
+        len(replicas),
+        sum(each.is_led for each in replicas),
+        sum(each.high_watermark - each.log_start_offset for each in replicas),
+        sum(each.log_bytes for each in replicas),
+        max((entries for each in replicas for _, entries in each.lags), default=0),
+    )
+
+
+def _parts(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """At least one, so that a family without series is described all the same."""
+    return (rows[at : at + PART] for at in range(0, max(1, len(rows)), PART))
