@@ -8,8 +8,8 @@ one and the same here.
 from raftlog.partitions.moves.leaving import Leaving
 from raftlog.partitions.moves.losses import lost_majority
 from raftlog.partitions.moves.moves import Moves
-from raftlog.partitions.moves.plan import next_change
+from raftlog.partitions.moves.plan import is_reached, next_change
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.moves"
 
-__all__ = ["Leaving", "Moves", "lost_majority", "next_change"]
+__all__ = ["Leaving", "Moves", "is_reached", "lost_majority", "next_change"]

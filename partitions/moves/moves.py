@@ -16,6 +16,7 @@ from typing import Final
 from raftlog.errors import RaftlogError
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves.plan import is_reached, next_change
+from raftlog.partitions.moves.waiting import why_waiting
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.group import Committed, Group
@@ -44,6 +45,8 @@ class Moves:
         """Led here as far as known, and not as they shall be."""
         self._changing: dict[GroupKey, asyncio.Future[Committed]] = {}
         """Changes without an outcome."""
+        self._refused: dict[GroupKey, str] = {}
+        """Of the differing ones: how the last change ended that was not made."""
         self._due: dict[GroupKey, Group] = {}
         """Of the differing ones, those that did something since they were looked at."""
         self._filling: dict[GroupKey, None] = {}
@@ -81,6 +84,21 @@ class Moves:
             if wanted is not None and self._is_differing(group):
                 found.append((group, wanted))
         return found
+
+    def why_waiting(self, group: Group) -> str | None:
+        """What such a group waits for, in words; None while it goes on."""
+        core, wanted = group.core, self._wanted(group)
+        if wanted is None:
+            return None
+        return why_waiting(
+            core.configuration,
+            wanted,
+            is_committed=core.configuration.index <= core.committed_index,
+            is_fresh=self._is_fresh(),
+            may_begin=len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling,
+            reachable=self._reachable(group, wanted),
+            refused=self._refused.get(group.key),
+        )
 
     # what happens
 
@@ -148,6 +166,7 @@ class Moves:
                 self._set_filling(group, [])
             if not self._is_differing(group):
                 self._differing.pop(key, None)
+                self._refused.pop(key, None)
                 self._set_filling(group, [])
             elif key not in self._changing:
                 begun |= self._step(group)
@@ -205,8 +224,9 @@ class Moves:
 
     def _hand_over(self, group: Group, change: ConfigurationChange) -> bool:
         """Let another voter lead before this one goes, so that what was proposed here has its outcome here."""
-        near = self._near(group)
-        heir = next((each for each in change.voters if each in near and group.core.configuration.has_voter(each)), None)
+        near, fitness, now = self._near(group), self._node.standing.fitness, self._node.loop.time()
+        heirs = [each for each in change.voters if each in near and group.core.configuration.has_voter(each)]
+        heir = max(heirs, key=lambda each: fitness.is_fit(each.node_id, now), default=None)
         if heir is None:
             return False
         try:
@@ -221,11 +241,14 @@ class Moves:
             return
         error = done.exception()
         if error is None:
+            self._refused.pop(group.key, None)
             _logger.info("%s: voters %s, learners %s", group.path, _text(after.voters), _text(after.learners))
             self._due[group.key] = group
             self._look.set()
         else:  # another leader looks at it anew, or this one at its next look: at once would be again and again
             _logger.info("%s: its members were not changed now: %s", group.path, error)
+            if group.key in self._differing:
+                self._refused[group.key] = str(error)
 
     def _reachable(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
         """Replicas of the group, as it is and as it shall be, on disks whose processes are there."""
