@@ -55,14 +55,17 @@ class SwimConfig:
     """An exchange of a digest is given up after this."""
     reap_s: float = 86_400.0
     """Dead and left members are forgotten after this; until then they are shown, and the dead are looked for."""
-    late_s: float = 1.0
-    """Called this much too late, the process was stopped: what did not arrive meanwhile proves nothing about others."""
+    late_s: float = 0.25
+    """Called this much too late, the process was stopped (a pause, a stalled loop, a jump of the clock): what did not
+    arrive meanwhile proves nothing about others. All that is under way gets as much more time, and awareness rises."""
     datagram_bytes_max: int = 1_200
     """On the wire without IP and UDP headers: below the least MTU of IPv6 less what tunnels take."""
-    envelope_bytes: int = 96
+    envelope_bytes: int = 64
     """Of these, what the wire puts around the messages: header and authentication."""
     broadcasts_max: int = 4_096
     """Claims that wait to be sent on, one for each member at most; past this the most often sent go first."""
+    strangers_interval_s: float = 2.0
+    """At most so often an exchange is begun with a process that pings us and that we do not know."""
     members_max: int = 4_096
     """Members that are remembered, the dead included; further ones are not taken up."""
 

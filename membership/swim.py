@@ -4,16 +4,34 @@ The agent (`membership.agent`) and the simulator drive it: they hand in what arr
 `due()` says so, and after every call carry out what `take_sends`, `take_streams`, `take_changes` and `take_conflicts`
 give. `now` is a monotonic clock in seconds. What it says is a hint about addresses and liveness, and never more:
 no voter set follows from it.
+
+This file has the clockwork: probes, helpers, rounds of gossip, exchanges of digests. What is believed is in
+`membership.view`, by the table in `membership.states`.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from raftlog.membership import exchange
+from raftlog.membership.changes import Conflict, MemberChange
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import Address, Claim, Identity, Member, State
-from raftlog.membership.messages import Message
+from raftlog.membership.encoding import PAYLOAD_OVERHEAD_BYTES, SEQUENCE_MAX, payload_bytes_max
+from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, Identity, Member, State
+from raftlog.membership.messages import Ack, Message, Nack, Ping, PingRequest
+from raftlog.membership.probes import Probe, Probes, Relays
+from raftlog.membership.view import View
 from raftlog.types import NodeId
+
+__all__ = ["Conflict", "Counters", "MemberChange", "Send", "Sender", "Stream", "Swim"]
+
+ADDRESSES_MAX: Final = 4_096
+JOINS_AT_ONCE: Final = 3
+FAREWELLS: Final = 16
+"""So many are told directly when this member leaves."""
+SECOND_LOOKS: Final = 4
+"""Of those who hear of a suspicion, this times as many look for themselves as are needed to confirm it."""
 
 
 class Sender(NamedTuple):
@@ -40,25 +58,6 @@ class Stream(NamedTuple):
     """For all of it; failures need not be reported."""
 
 
-class MemberChange(NamedTuple):
-    """A member's state changed, or it came (`before` is None), or was forgotten (`after` is None).
-
-    Also given with `before == after` when its incarnation, address or description is new.
-    """
-
-    node_id: NodeId
-    before: State | None
-    after: State | None
-    member: Member
-
-
-class Conflict(NamedTuple):
-    """Another process claims a node id whose holder is up. The holder keeps it until it is dead or left."""
-
-    known: Member
-    other: Claim
-
-
 class Counters(NamedTuple):
     """Since the start, and sizes now."""
 
@@ -77,61 +76,346 @@ class Swim:
     """This member's view of all of them."""
 
     def __init__(self, me: Identity, description: bytes, config: SwimConfig, random: Random) -> None:
-        raise NotImplementedError
+        assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
+        self._me = me
+        self._config = config
+        self._random = random
+        self._view = View(me, description, config, random)
+        self._roster = self._view.roster
+        self._broadcasts = self._view.broadcasts
+        self._probes = Probes(config)
+        self._relays = Relays(config)
+        self._sequence = random.randint(0, SEQUENCE_MAX)
+        self._sends: list[Send] = []
+        self._streams: list[Stream] = []
+        self._addresses: list[Address] = []
+        self._turns = 0
+        self._turn_at = self._gossip_at = self._sync_at = self._join_at = self._reap_at = math.inf
+        self._strangers_at = -math.inf
+        self._probe_count = self._failed_count = self._sync_count = 0
+
+    # what the caller says
 
     def start(self, now: float) -> None:
         """Begin to take part: alive at the first incarnation of this start."""
+        self._view.appear(now)
+        self._turn_at = now + self._random.random() * self._config.period_s / 2
+        self._gossip_at = now
+        self._sync_at = now + self._random.random() * self._config.sync_interval_s
+        self._join_at = now
+        self._reap_at = now + self._config.reap_s / 10
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
-        """Addresses where members may be. Those of members that are up are passed by; the others are tried, one after
+        """Addresses where members may be. Those of known members are passed by; the others are tried, one after
         the other, again and again, until somebody known is there. A new call replaces the list; at most 4,096."""
-
-    def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
-        """A datagram arrived."""
-
-    def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
-        """A frame of a stream arrived, at either end; the answer goes back on it. Empty: close the stream."""
-        raise NotImplementedError
-
-    def tick(self, now: float) -> None:
-        """Do what is due. Calling it too early is harmless."""
-
-    def due(self) -> float:
-        """When to call `tick` next; changes with every call of anything else."""
-        raise NotImplementedError
+        self._addresses = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
+        self._random.shuffle(self._addresses)
+        for _ in range(JOINS_AT_ONCE):
+            self._join_next(now)
 
     def describe(self, description: bytes, now: float) -> None:
         """Tell everybody a new description (at most 400 bytes) under a new incarnation; nothing if it is the same."""
+        assert len(description) <= DESCRIPTION_BYTES_MAX, len(description)
+        self._view.describe(description)
+        self._expect_gossip(now)
 
     def doubt(self, node_id: NodeId, now: float) -> None:
         """Something else hints that this member is gone (a connection broke): probe it at once."""
+        if self._is_up(node_id) and not self._probes.has(node_id):
+            self._probe(node_id, now)
 
     def leave(self, now: float) -> None:
         """Tell everybody that this member goes. Let the machine run for a few `gossip_interval_s` before closing."""
+        self._view.leave(now)
+        self._turn_at = self._sync_at = self._join_at = math.inf
+        self._probes = Probes(self._config)
+        self._gossip(now, FAREWELLS)
+        self._gossip_at = now + self._config.gossip_interval_s
+
+    def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
+        """A datagram arrived."""
+        if now > self._turn_at + self._config.late_s:
+            self._resume(now)
+        for message in messages:
+            self._handle(message, sender, now)
+        if self._broadcasts:
+            self._follow_up(now)
+
+    def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
+        """A frame of a stream arrived, at either end; the answer goes back on it. Empty: close the stream."""
+        if now > self._turn_at + self._config.late_s:
+            self._resume(now)
+        before = len(self._view.changes)
+        for message in messages:
+            if isinstance(message, Claim):
+                self._view.hear(message, now)
+            elif isinstance(message, Ack):
+                self._handle_ack(message, now)
+        if len(self._view.changes) > before:
+            self._sync_at = min(self._sync_at, now + self._config.join_interval_s)  # there may be more
+        self._follow_up(now)
+        answers: list[Message] = []
+        for message in messages:
+            if isinstance(message, Ping) and self._is_me(message):
+                answers.append(Ack(message.sequence))
+            answers += exchange.answer(message, self._view, now)
+        return answers
+
+    def tick(self, now: float) -> None:
+        """Do what is due. Calling it too early is harmless."""
+        if now > self.due() + self._config.late_s:
+            self._resume(now)
+        for relay in self._relays.take_unanswered(now):
+            self._send(relay.origin, Nack(relay.origin_sequence))
+        for probe in self._probes.take_silent(now):
+            self._ask_helpers(probe)
+        for probe in self._probes.take_failed(now):
+            self._fail(probe, now)
+        self._view.bury(now)
+        if now >= self._turn_at:
+            self._take_turn(now)
+        self._tick_slow(now)
+        self._follow_up(now)
+        if now >= self._gossip_at:
+            self._gossip(now, self._config.gossip_fanout)
+            has_more = self._broadcasts and self._roster.up > 1
+            self._gossip_at = now + self._config.gossip_interval_s if has_more else math.inf
+
+    def due(self) -> float:
+        """When to call `tick` next; changes with every call of anything else."""
+        fixed = min(self._turn_at, self._gossip_at, self._sync_at, self._join_at, self._reap_at)
+        return min(fixed, self._view.suspicion_due, self._probes.due, self._relays.due)
+
+    # what the caller takes
 
     def members(self) -> list[Member]:
         """All that are known, this one included, by node id."""
-        raise NotImplementedError
+        return sorted(self._roster)
 
     def member(self, node_id: NodeId) -> Member | None:
         """One of them."""
-        raise NotImplementedError
+        return self._roster.get(node_id)
 
     def counters(self) -> Counters:
-        raise NotImplementedError
+        view = self._view
+        return Counters(
+            probes=self._probe_count,
+            probes_failed=self._failed_count,
+            suspicions=view.suspected_count,
+            refutations=view.refuted_count,
+            syncs=self._sync_count,
+            awareness=view.awareness.score,
+            broadcasts_waiting=len(self._broadcasts),
+        )
 
     def take_sends(self) -> list[Send]:
         """Datagrams to send now."""
-        raise NotImplementedError
+        sends, self._sends = self._sends, []
+        return sends
 
     def take_streams(self) -> list[Stream]:
         """Conversations to begin now; at most a few at a time."""
-        raise NotImplementedError
+        streams, self._streams = self._streams, []
+        return streams
 
     def take_changes(self) -> list[MemberChange]:
-        """What is new about members, in order."""
-        raise NotImplementedError
+        """What is new about other members, in order."""
+        changes, self._view.changes = self._view.changes, []
+        return changes
 
     def take_conflicts(self) -> list[Conflict]:
         """Names that two processes claim; each pair of disks at most once a minute."""
-        raise NotImplementedError
+        return self._view.conflicts.take()
+
+    # messages
+
+    def _handle(self, message: Message, sender: Sender, now: float) -> None:
+        if isinstance(message, Ping):
+            self._handle_ping(message, sender, now)
+        elif isinstance(message, Ack):
+            self._handle_ack(message, now)
+        elif isinstance(message, Claim):
+            self._view.hear(message, now)
+        elif isinstance(message, Nack):
+            self._probes.nacked(message.sequence)
+        elif isinstance(message, PingRequest):
+            self._handle_request(message, sender, now)
+
+    def _handle_ping(self, ping: Ping, sender: Sender, now: float) -> None:
+        if not self._is_me(ping):
+            return  # whoever had this address before is not here
+        known = self._roster.get(sender.node_id)
+        if known is None:
+            self._meet(sender.address, now)
+        self._send(sender.address, Ack(ping.sequence), about=known, now=now)
+
+    def _is_me(self, ping: Ping) -> bool:
+        me = self._me
+        return ping.target == me.node_id and ping.disk_uuid == me.disk_uuid
+
+    def _handle_ack(self, ack: Ack, now: float) -> None:
+        relay = self._relays.answered(ack.sequence)
+        if relay is not None:
+            self._send(relay.origin, Ack(relay.origin_sequence))
+        elif self._probes.answered(ack.sequence) is not None:
+            self._view.awareness.improve()
+
+    def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
+        sequence = self._next_sequence()
+        if self._relays.maybe_begin(sequence, request, sender.address, now):
+            ping = Ping(sequence, request.target, request.disk_uuid)
+            target = self._roster.get(request.target)
+            self._send(Address(request.host, request.port), ping, about=target, now=now)
+
+    def _meet(self, address: Address, now: float) -> None:
+        """One whom we do not know thinks that we are a member: we may have forgotten everybody."""
+        if now >= self._strangers_at:
+            self._strangers_at = now + self._config.strangers_interval_s
+            self._sync(address, now)
+
+    # probes
+
+    def _take_turn(self, now: float) -> None:
+        """By turns the next of the round and the neighbour on the ring, twice a period; rarer when we do not do well.
+
+        Rounds alone leave a dead member without a probe for t periods with the probability e^-t; the neighbour is
+        certain to look within one.
+        """
+        self._turns += 1
+        target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next()
+        if target is not None:
+            self._probe(target, now)
+        if self._roster.dead:
+            self._maybe_look_for_the_dead(now)
+        self._turn_at = now + self._config.period_s / 2 * self._view.awareness.factor
+
+    def _probe(self, node_id: NodeId, now: float) -> None:
+        member, sequence = self._known(node_id), self._next_sequence()
+        self._probes.begin(sequence, member, now, self._view.awareness.factor)
+        self._probe_count += 1
+        self._ping(sequence, member, now)
+
+    def _ping(self, sequence: int, member: Member, now: float) -> None:
+        self._send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
+
+    def _ask_helpers(self, probe: Probe) -> None:
+        member = self._roster.get(probe.target)
+        if member is None or member.incarnation != probe.incarnation:
+            return
+        host, port = member.address
+        request = PingRequest(probe.sequence, probe.target, member.disk_uuid, host, port)
+        for helper in self._roster.draw(self._random, self._config.helpers, besides=probe.target):
+            probe.asked += 1
+            self._send(self._known(helper).address, request)
+        left_s = (self._config.probe_deadline_s - self._config.probe_timeout_s) * self._view.awareness.factor
+        ping = Ping(probe.sequence, probe.target, member.disk_uuid)
+        self._streams.append(Stream(member.address, (ping,), left_s))
+
+    def _fail(self, probe: Probe, now: float) -> None:
+        self._failed_count += 1
+        self._view.awareness.worsen(probe.missed)
+        self._view.accuse(probe.target, probe.incarnation, now)
+
+    def _maybe_look_for_the_dead(self, now: float) -> None:
+        """A dead one is told so, about once a second by all together, in case it is there and nobody reached it."""
+        dead, up = list(self._roster.dead), self._roster.up
+        if self._random.random() * 2 * up < len(dead):
+            self._ping(self._next_sequence(), self._known(self._random.choice(dead)), now)
+
+    def _look_again(self, now: float) -> None:
+        """A few of all who hear of a suspicion probe the suspect at once, so that it is confirmed or refuted soon."""
+        suspected, self._view.newly_suspected = self._view.newly_suspected, []
+        wanted = SECOND_LOOKS * self._config.confirmations
+        for node_id in suspected:
+            if self._random.random() * self._roster.up < wanted:
+                self.doubt(node_id, now)
+
+    def _is_up(self, node_id: NodeId) -> bool:
+        member = self._roster.get(node_id)
+        return node_id != self._me.node_id and member is not None and member.state.is_up
+
+    def _next_sequence(self) -> int:
+        self._sequence = (self._sequence + 1) & SEQUENCE_MAX
+        return self._sequence
+
+    def _known(self, node_id: NodeId) -> Member:
+        member = self._roster.get(node_id)
+        assert member is not None, f"{node_id} is nobody"
+        return member
+
+    def _resume(self, now: float) -> None:
+        """This process was stopped for a while: nobody else is to blame for what did not come."""
+        late_s = now - min(self.due(), now)
+        self._probes.shift(late_s)
+        self._relays.shift(late_s)
+        self._view.forgive(late_s)
+        self._view.awareness.worsen(1)
+        if self._turn_at < now:
+            self._turn_at = now
+
+    # news
+
+    def _follow_up(self, now: float) -> None:
+        """After claims were heard."""
+        if self._view.newly_suspected:
+            self._look_again(now)
+        self._expect_gossip(now)
+
+    def _expect_gossip(self, now: float) -> None:
+        if self._broadcasts and self._roster.up > 1 and self._gossip_at == math.inf:
+            self._gossip_at = now + self._random.random() * self._config.gossip_interval_s
+
+    def _gossip(self, now: float, fanout: int) -> None:
+        chosen = self._roster.draw(self._random, fanout)
+        recently = [
+            each for each in self._roster.dead if now - self._known(each).since < self._config.gossip_to_the_dead_s
+        ]
+        if recently:
+            chosen.append(self._random.choice(recently))
+        for node_id in chosen:
+            claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
+            if claims:
+                self._sends.append(Send(self._known(node_id).address, tuple(claims)))
+
+    def _send(self, address: Address, message: Message, about: Member | None = None, now: float = 0.0) -> None:
+        """One message and as much news as fits; first of all what is held against the receiver (Lifeguard: buddy)."""
+        messages = [message]
+        besides = None
+        if about is not None and about.state is not State.ALIVE:
+            messages.append(self._view.claim_about(about, now, with_about=False))
+            besides = about.node_id
+        if self._broadcasts:
+            room = self._config.payload_bytes_max - payload_bytes_max(messages)
+            messages += self._piggyback(room, besides)
+        self._sends.append(Send(address, tuple(messages)))
+
+    def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
+        return self._broadcasts.take(room, self._view.retransmits_max, besides)
+
+    # what is rarer than turns
+
+    def _tick_slow(self, now: float) -> None:
+        if now >= self._sync_at:
+            self._sync_at = now + self._config.sync_interval_s * self._random.uniform(0.5, 1.5)
+            for partner in self._roster.draw(self._random, 1):
+                self._sync(self._known(partner).address, now)
+        if now >= self._join_at:
+            self._join_next(now)
+        if now >= self._reap_at:
+            self._view.reap(now)
+            self._reap_at = now + self._config.reap_s / 10
+
+    def _join_next(self, now: float) -> None:
+        """Try the next address at which nobody is known to be, or to have been: the dead are looked for anyway."""
+        taken = {member.address for member in self._roster}
+        for _ in range(len(self._addresses)):
+            address = self._addresses.pop()
+            self._addresses.insert(0, address)
+            if address not in taken:
+                self._sync(address, now)
+                break
+        self._join_at = now + self._config.join_interval_s if self._addresses else math.inf
+
+    def _sync(self, address: Address, now: float) -> None:
+        self._sync_count += 1
+        self._streams.append(Stream(address, tuple(exchange.opening(self._view, now)), self._config.stream_timeout_s))

@@ -1,0 +1,26 @@
+"""How well this process itself does, judged by what it misses (Lifeguard 4.1: local health awareness, LHA-Probe).
+
+One that is short of CPU or cut off gets no answers and would accuse everybody. So each sign of that makes it more
+patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine.
+"""
+
+
+class Awareness:
+    """The local health multiplier: 0 is healthy."""
+
+    def __init__(self, score_max: int) -> None:
+        self.score = 0
+        self._score_max = score_max
+
+    @property
+    def factor(self) -> int:
+        """What probe timeouts and periods are multiplied by."""
+        return 1 + self.score
+
+    def worsen(self, by: int) -> None:
+        """By 1 for a probe that failed, each helper that said nothing, a suspicion of us, and a call that came late."""
+        self.score = min(self.score + by, self._score_max)
+
+    def improve(self) -> None:
+        """A probe was answered."""
+        self.score = max(self.score - 1, 0)

@@ -1,0 +1,83 @@
+"""The news that this member sends on: at most one claim about each member, each a bounded number of times (SWIM 4.1).
+
+What was sent least goes first, so that new news overtakes old; a newer claim about a member replaces the older. Sizes
+are those of the encoded claims: `take` never gives more bytes than there is room for. Bounded: past `items_max` the
+most often sent is dropped (the exchange of digests brings what gossip did not). Called by the machine.
+"""
+
+from typing import Final, NamedTuple
+
+from raftlog.membership.encoding import claim_bytes
+from raftlog.membership.member import Claim
+from raftlog.types import NodeId
+
+SMALLEST_BYTES: Final = 32
+"""No claim takes less: with less room nothing need be looked for."""
+MISFITS_MAX: Final = 8
+"""After so many that did not fit, the datagram is full enough."""
+
+
+class _Item(NamedTuple):
+    claim: Claim
+    size: int
+
+
+class Broadcasts:
+    """Level i holds what was sent i times."""
+
+    def __init__(self, items_max: int) -> None:
+        self._items_max = items_max
+        self._levels: list[dict[NodeId, _Item]] = [{}]
+        self._level_of: dict[NodeId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._level_of)
+
+    def add(self, claim: Claim) -> None:
+        """Send this on; what was said before about the same member is not sent any more."""
+        self.drop(claim.node_id)
+        if len(self._level_of) >= self._items_max:
+            self.drop(self._most_sent())
+        self._levels[0][claim.node_id] = _Item(claim, claim_bytes(claim))
+        self._level_of[claim.node_id] = 0
+
+    def drop(self, node_id: NodeId) -> None:
+        level = self._level_of.pop(node_id, None)
+        if level is not None:
+            del self._levels[level][node_id]
+
+    def take(self, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
+        """Claims for one datagram with `room` bytes, each counted as sent once more; after `times_max` it is over.
+
+        `besides` names a member whose news the datagram carries already.
+        """
+        taken: list[tuple[int, _Item]] = []
+        misfits = 0
+        for level, items in enumerate(self._levels):
+            for node_id, item in items.items():
+                if room < SMALLEST_BYTES or misfits >= MISFITS_MAX:
+                    break
+                if node_id == besides:
+                    continue
+                if item.size > room:
+                    misfits += 1
+                    continue
+                room -= item.size
+                taken.append((level, item))
+        for level, item in taken:
+            self._sent(level, item, times_max)
+        return [item.claim for _, item in taken]
+
+    def _sent(self, level: int, item: _Item, times_max: int) -> None:
+        node_id = item.claim.node_id
+        del self._levels[level][node_id]
+        if level + 1 >= times_max:
+            del self._level_of[node_id]
+            return
+        if level + 1 == len(self._levels):
+            self._levels.append({})
+        self._levels[level + 1][node_id] = item
+        self._level_of[node_id] = level + 1
+
+    def _most_sent(self) -> NodeId:
+        return next(next(iter(level)) for level in reversed(self._levels) if level)

@@ -1,0 +1,77 @@
+"""Who knows what, compared by hashes, so that two who know the same say next to nothing (anti-entropy; SWIM 5).
+
+    here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
+    there → here   DigestBuckets                  64 hashes, by node id modulo 64
+    here → there   DigestEntries                  the members of the buckets that differ: id, incarnation, state
+    there → here   claims, Wanted                 what is news here, and what would be news there
+    here → there   claims
+
+A hash covers a member's node id, disk, incarnation, state and the incarnation of its description, and is kept up to
+date by each change, so that a digest costs nothing to make. Called by the machine's exchanges.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from raftlog.membership.member import Member
+from raftlog.membership.messages import Entry
+from raftlog.types import NodeId
+
+BUCKETS: Final = 64
+_HASHED: Final = struct.Struct("<IQBQQ")
+
+
+def entry_of(member: Member) -> Entry:
+    disk = int.from_bytes(hashlib.blake2b(member.disk_uuid, digest_size=8).digest())
+    return Entry(member.node_id, member.incarnation, int(member.state), member.about.incarnation, disk)
+
+
+def _hash(entry: Entry) -> int:
+    return int.from_bytes(hashlib.blake2b(_HASHED.pack(*entry), digest_size=8).digest())
+
+
+def bucket_of(node_id: NodeId) -> int:
+    return node_id % BUCKETS
+
+
+class Digest:
+    """The hashes of everything that is known; each the exclusive or of its members' hashes."""
+
+    def __init__(self) -> None:
+        self.root = 0
+        self._buckets = [0] * BUCKETS
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        return tuple(self._buckets)
+
+    def replace(self, before: Member | None, after: Member | None) -> None:
+        """A member is known, changed, or forgotten."""
+        for member in (before, after):
+            if member is not None:
+                hashed = _hash(entry_of(member))
+                self.root ^= hashed
+                self._buckets[bucket_of(member.node_id)] ^= hashed
+
+    def differing(self, theirs: tuple[int, ...]) -> tuple[int, ...]:
+        """The buckets that are not the same."""
+        pairs = enumerate(zip(self._buckets, theirs, strict=True))
+        return tuple(number for number, (mine, other) in pairs if mine != other)
+
+
+def news(mine: Iterable[Member], theirs: Iterable[Entry]) -> tuple[list[NodeId], list[NodeId]]:
+    """Of which members we know more, and of which they do; of some both (an older state, a newer description)."""
+    ours = {member.node_id: entry_of(member) for member in mine}
+    other = {entry.node_id: entry for entry in theirs}
+    tell = [node_id for node_id, entry in ours.items() if _says_more(entry, other.get(node_id))]
+    ask = [node_id for node_id, entry in other.items() if _says_more(entry, ours.get(node_id))]
+    return tell, ask
+
+
+def _says_more(entry: Entry, other: Entry | None) -> bool:
+    if other is None or entry.disk != other.disk:
+        return True
+    newer = (entry.incarnation, entry.state) > (other.incarnation, other.state)
+    return newer or entry.about_incarnation > other.about_incarnation

@@ -1,0 +1,65 @@
+"""One side of an exchange of digests; both sides are the same code, for each answer follows from what was asked.
+
+What the messages mean is in `membership.digest`. Bounded by the size of a frame: what does not fit comes with the next
+exchange. Called by the machine with the messages of one frame.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from raftlog.membership.digest import entry_of, news
+from raftlog.membership.encoding import claim_bytes
+from raftlog.membership.member import Claim, Member
+from raftlog.membership.messages import DigestBuckets, DigestEntries, DigestRoot, Message, Wanted
+from raftlog.membership.view import View
+from raftlog.types import NodeId
+
+CLAIMS_BYTES_MAX: Final = 200_000
+"""Of one answer: less than a frame takes."""
+
+
+def opening(view: View, now: float) -> list[Message]:
+    """What begins an exchange: who we are, and a hash of what we know."""
+    return [view.claim_about(view.roster.myself, now, with_about=True), DigestRoot(view.roster.digest.root)]
+
+
+def answer(message: Message, view: View, now: float) -> list[Message]:
+    """To one message of an exchange, once the claims beside it have been heard; nothing is the end."""
+    digest = view.roster.digest
+    match message:
+        case DigestRoot(root) if root != digest.root:
+            return [DigestBuckets(digest.buckets)]
+        case DigestBuckets(buckets):
+            return _entries(view, digest.differing(buckets))
+        case DigestEntries(buckets, entries):
+            tell, ask = news(view.roster.in_buckets(buckets), entries)
+            wanted: list[Message] = [Wanted(tuple(ask))] if ask else []
+            return [*_claims(view, tell, now), *wanted]
+        case Wanted(node_ids):
+            return _claims(view, node_ids, now)
+    return []
+
+
+def _entries(view: View, buckets: Sequence[int]) -> list[Message]:
+    if not buckets:
+        return []  # it came to the same meanwhile
+    members = view.roster.in_buckets(tuple(buckets))
+    return [DigestEntries(tuple(buckets), tuple(map(entry_of, members)))]
+
+
+def _claims(view: View, node_ids: Iterable[NodeId], now: float) -> list[Message]:
+    members = (view.roster.get(node_id) for node_id in node_ids)
+    return list(_fitting(view.claim_about(member, now, with_about=True) for member in _known(members)))
+
+
+def _known(members: Iterable[Member | None]) -> Iterable[Member]:
+    return (member for member in members if member is not None)
+
+
+def _fitting(claims: Iterable[Claim]) -> Iterable[Claim]:
+    room = CLAIMS_BYTES_MAX
+    for claim in claims:
+        room -= claim_bytes(claim)
+        if room < 0:
+            return
+        yield claim

@@ -1,0 +1,139 @@
+"""Probes under way, and pings that this member makes for others (SWIM 3.1; nacks: Lifeguard 4.1). For the machine.
+
+    0          the target is pinged
+    silent_at  no answer: helpers are asked to ping it, and it is pinged on a stream
+    failed_at  no answer by any way: it is suspected
+
+All of it later by as much as local health asks, and by as long as this process was stopped.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import Address, Member
+from raftlog.membership.messages import PingRequest
+from raftlog.types import NodeId
+
+PROBES_MAX: Final = 64
+RELAYS_MAX: Final = 256
+"""Pings for others at a time; further requests get no answer, as if the datagram had been lost."""
+
+
+@dataclass(slots=True)
+class Probe:
+    """`nacks ≤ asked`. `silent_at` is infinite once helpers were asked."""
+
+    sequence: int
+    target: NodeId
+    incarnation: int
+    """Of which it was to be seen whether it is there."""
+    silent_at: float
+    failed_at: float
+    asked: int = 0
+    nacks: int = 0
+
+    @property
+    def missed(self) -> int:
+        """Signs that it is this process that does not do well: helpers without an answer, or a failure without any."""
+        return self.asked - self.nacks if self.asked else 1
+
+
+class Probes:
+    """By the sequence number of their ping."""
+
+    def __init__(self, config: SwimConfig) -> None:
+        self._config = config
+        self._probes: dict[int, Probe] = {}
+
+    def begin(self, sequence: int, target: Member, now: float, factor: int) -> None:
+        if len(self._probes) < PROBES_MAX:
+            config = self._config
+            silent_at, failed_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
+            self._probes[sequence] = Probe(sequence, target.node_id, target.incarnation, silent_at, failed_at)
+
+    def answered(self, sequence: int) -> Probe | None:
+        """The probe that this is the answer to; it is over."""
+        return self._probes.pop(sequence, None)
+
+    def nacked(self, sequence: int) -> None:
+        probe = self._probes.get(sequence)
+        if probe is not None and probe.nacks < probe.asked:
+            probe.nacks += 1
+
+    def has(self, target: NodeId) -> bool:
+        return any(probe.target == target for probe in self._probes.values())
+
+    @property
+    def due(self) -> float:
+        if not self._probes:
+            return math.inf
+        return min(min(probe.silent_at, probe.failed_at) for probe in self._probes.values())
+
+    def take_silent(self, now: float) -> list[Probe]:
+        """Those that helpers have to be asked for, now and once."""
+        silent = [probe for probe in self._probes.values() if probe.silent_at <= now]
+        for probe in silent:
+            probe.silent_at = math.inf
+        return silent
+
+    def take_failed(self, now: float) -> list[Probe]:
+        failed = [probe for probe in self._probes.values() if probe.failed_at <= now]
+        for probe in failed:
+            del self._probes[probe.sequence]
+        return failed
+
+    def shift(self, by: float) -> None:
+        for probe in self._probes.values():
+            probe.silent_at += by
+            probe.failed_at += by
+
+
+@dataclass(slots=True)
+class Relay:
+    """A ping for somebody else. `nack_at` is infinite once it was said that there is no answer yet."""
+
+    origin: Address
+    origin_sequence: int
+    nack_at: float
+    over_at: float
+
+
+class Relays:
+    """By the sequence number of our own ping."""
+
+    def __init__(self, config: SwimConfig) -> None:
+        self._config = config
+        self._relays: dict[int, Relay] = {}
+
+    def maybe_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
+        """Whether there is room for one more."""
+        if len(self._relays) >= RELAYS_MAX:
+            return False
+        left_s = self._config.probe_deadline_s - self._config.probe_timeout_s
+        nack_at, over_at = now + left_s * self._config.nack_share, now + self._config.period_s
+        self._relays[sequence] = Relay(origin, request.sequence, nack_at, over_at)
+        return True
+
+    def answered(self, sequence: int) -> Relay | None:
+        return self._relays.pop(sequence, None)
+
+    @property
+    def due(self) -> float:
+        if not self._relays:
+            return math.inf
+        return min(min(relay.nack_at, relay.over_at) for relay in self._relays.values())
+
+    def take_unanswered(self, now: float) -> list[Relay]:
+        """Those whose asker has to hear that there is no answer yet; those that are over are forgotten."""
+        unanswered = [relay for relay in self._relays.values() if relay.nack_at <= now]
+        for relay in unanswered:
+            relay.nack_at = math.inf
+        self._relays = {sequence: relay for sequence, relay in self._relays.items() if relay.over_at > now}
+        return unanswered
+
+    def shift(self, by: float) -> None:
+        for relay in self._relays.values():
+            relay.nack_at += by
+            relay.over_at += by

@@ -1,0 +1,108 @@
+"""Everybody who is known, with what follows from it: who is up, in which order on the ring, and the digest of it all.
+
+The ring puts the members that are up in one order that all of them compute alike, by a hash of the node id; each
+watches the next one on it. Changed by the machine alone, one member at a time, through `put` and `forget`.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from random import Random
+
+from raftlog.membership.digest import Digest, bucket_of
+from raftlog.membership.member import Member, State
+from raftlog.types import NodeId
+
+
+def ring_position(node_id: NodeId) -> int:
+    """Spreads neighbouring ids, that one host's members do not follow each other."""
+    return (node_id * 0x9E3779B1) & 0xFFFFFFFF
+
+
+class Roster:
+    """This member is in it as well, and first; `up` counts it as long as it has not left."""
+
+    def __init__(self, me: Member) -> None:
+        self.me = me.node_id
+        self._members: dict[NodeId, Member] = {}
+        self._ring: list[tuple[int, NodeId]] = []
+        """The others that are up, in the order of the ring."""
+        self._suspects: set[NodeId] = set()
+        self.dead: dict[NodeId, None] = {}
+        """Those found dead and not forgotten, in the order in which they were."""
+        self.digest = Digest()
+        self.put(me)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def get(self, node_id: NodeId) -> Member | None:
+        return self._members.get(node_id)
+
+    @property
+    def myself(self) -> Member:
+        return self._members[self.me]
+
+    @property
+    def up(self) -> int:
+        """Members that are alive or suspected, this one included."""
+        return len(self._ring) + 1
+
+    @property
+    def alive(self) -> int:
+        """Of these, the ones that nobody suspects."""
+        return self.up - len(self._suspects)
+
+    def in_buckets(self, buckets: tuple[int, ...]) -> list[Member]:
+        wanted = frozenset(buckets)
+        return [member for member in self if bucket_of(member.node_id) in wanted]
+
+    def put(self, member: Member) -> None:
+        """Know this of a member from now on."""
+        before = self._members.get(member.node_id)
+        self._members[member.node_id] = member
+        self.digest.replace(before, member)
+        if member.node_id != self.me:
+            self._sort_in(member.node_id, None if before is None else before.state, member.state)
+
+    def forget(self, member: Member) -> None:
+        assert not member.state.is_up, f"{member} is up"
+        assert member.node_id != self.me, f"{member} is this process"
+        del self._members[member.node_id]
+        self.digest.replace(member, None)
+        self.dead.pop(member.node_id, None)
+
+    def _sort_in(self, node_id: NodeId, before: State | None, after: State) -> None:
+        was_up = before is not None and before.is_up
+        place = (ring_position(node_id), node_id)
+        if after.is_up and not was_up:
+            insort(self._ring, place)
+        if was_up and not after.is_up:
+            del self._ring[bisect_left(self._ring, place)]
+        self._suspects.discard(node_id)
+        self.dead.pop(node_id, None)
+        if after is State.SUSPECT:
+            self._suspects.add(node_id)
+        if after is State.DEAD:
+            self.dead[node_id] = None
+
+    def others_up(self) -> list[NodeId]:
+        return [node_id for _, node_id in self._ring]
+
+    def neighbour(self) -> NodeId | None:
+        """The next on the ring that nobody suspects: a suspect has others to confirm it, and hides nobody."""
+        start = bisect_left(self._ring, (ring_position(self.me), self.me))
+        for step in range(len(self._ring)):
+            node_id = self._ring[(start + step) % len(self._ring)][1]
+            if node_id not in self._suspects:
+                return node_id
+        return None
+
+    def draw(self, random: Random, count: int, besides: NodeId | None = None) -> list[NodeId]:
+        """Random others that are up."""
+        others = len(self._ring)
+        drawn = random.sample(range(others), min(count + 1, others))
+        chosen = [self._ring[each][1] for each in drawn]
+        return [node_id for node_id in chosen if node_id != besides][:count]

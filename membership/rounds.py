@@ -1,0 +1,34 @@
+"""Whom to probe next: everybody once in each round, in an order that is drawn anew (SWIM 4.3).
+
+So a member is probed at the latest 2n - 1 turns after it was before, and who probes whom when stays random. One who
+joins is put somewhere into the round that is under way. Called by the machine.
+"""
+
+from random import Random
+
+from raftlog.membership.roster import Roster
+from raftlog.types import NodeId
+
+
+class Rounds:
+    """`_left` is what is left of the round, the next one last; who is not up any more is passed by."""
+
+    def __init__(self, roster: Roster, random: Random) -> None:
+        self._roster = roster
+        self._random = random
+        self._left: list[NodeId] = []
+
+    def insert(self, node_id: NodeId) -> None:
+        """Somebody came up."""
+        self._left.insert(self._random.randint(0, len(self._left)), node_id)
+
+    def next(self) -> NodeId | None:
+        """None without others."""
+        for _ in range(2):
+            while self._left:
+                member = self._roster.get(self._left.pop())
+                if member is not None and member.state.is_up:
+                    return member.node_id
+            self._left = self._roster.others_up()
+            self._random.shuffle(self._left)
+        return None

@@ -1,0 +1,43 @@
+"""A member's time to speak up before it is declared dead (SWIM 4.2; Lifeguard 4.2: LHA-Suspicion).
+
+It begins long, because the accuser may be the one who is ill, and shrinks as others come to the same suspicion by
+themselves:
+
+    timeout = max(min_s, max_s - (max_s - min_s) · log(c + 1) / log(k + 1))
+
+with c of k confirmations. Called by the machine, for each suspect once.
+"""
+
+import math
+
+from raftlog.types import NodeId
+
+
+class Suspicion:
+    """`accusers` are distinct; the first began it."""
+
+    def __init__(self, first: NodeId, now: float) -> None:
+        self.first = first
+        self.began = now
+        self._accusers = {first}
+
+    @property
+    def confirmations(self) -> int:
+        return len(self._accusers) - 1
+
+    def maybe_confirm(self, by: NodeId, wanted: int) -> bool:
+        """Whether that is news, which others should hear: another accuser, and not more of them than wanted."""
+        if by in self._accusers or self.confirmations >= wanted:
+            return False
+        self._accusers.add(by)
+        return True
+
+    def deadline(self, min_s: float, max_s: float, wanted: int) -> float:
+        """When it ends, with `wanted` confirmations (k) making it shortest; with none to be had it is."""
+        return self.began + timeout_s(min_s, max_s, self.confirmations, wanted)
+
+
+def timeout_s(min_s: float, max_s: float, confirmations: int, wanted: int) -> float:
+    if confirmations >= wanted:
+        return min_s
+    return max(min_s, max_s - (max_s - min_s) * math.log(confirmations + 1) / math.log(wanted + 1))

@@ -1,0 +1,264 @@
+"""What this member believes of all: claims go in, the newest hold, and what is news is sent on.
+
+Nothing here sends or waits: the machine (`membership.swim`) calls it with claims from messages, from failed probes and
+from suspicions whose time is up, and all of them go the same way through the table in `membership.states`. Only a
+member itself raises its incarnation: own incarnation ≥ every incarnation heard of it, once it has answered.
+"""
+
+import math
+from collections.abc import Collection
+from random import Random
+from typing import Final
+
+from raftlog.membership.awareness import Awareness
+from raftlog.membership.broadcasts import Broadcasts
+from raftlog.membership.changes import Conflict, Conflicts, MemberChange
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import INCARNATION_MAX, About, Claim, Identity, Member, State
+from raftlog.membership.roster import Roster
+from raftlog.membership.rounds import Rounds
+from raftlog.membership.states import Effect, judge
+from raftlog.membership.suspicion import Suspicion
+from raftlog.types import NodeId
+
+BURIAL_INTERVAL_S: Final = 0.05
+"""Between two looks at all suspicions, of which a cut in the network makes many."""
+
+
+class View:
+    """`suspicions` has exactly the members in state suspect, this one aside."""
+
+    def __init__(self, me: Identity, description: bytes, config: SwimConfig, random: Random) -> None:
+        self._me = me
+        self._config = config
+        about = About(me.first_incarnation, me.address, description)
+        self.roster = Roster(Member(me.node_id, me.disk_uuid, me.first_incarnation, State.ALIVE, about, 0.0))
+        self.rounds = Rounds(self.roster, random)
+        self.awareness = Awareness(config.awareness_max)
+        self.broadcasts = Broadcasts(config.broadcasts_max)
+        self.suspicions: dict[NodeId, Suspicion] = {}
+        self.suspicion_due = math.inf
+        """When the first may be over; looked at again then."""
+        self._wanted = 0
+        """Confirmations that `suspicion_due` reckons with."""
+        self.newly_suspected: list[NodeId] = []
+        """By others, since the machine looked: it may want to see for itself."""
+        self.changes: list[MemberChange] = []
+        self.conflicts = Conflicts()
+        self.suspected_count = 0
+        self.refuted_count = 0
+        self._may_contest_at = -math.inf
+
+    # what is said
+
+    def hear(self, claim: Claim, now: float) -> None:
+        """Somebody claims something, perhaps we ourselves."""
+        if claim.node_id == self._me.node_id:
+            self._hear_of_me(claim, now)
+        else:
+            self._hear_of_other(claim, now)
+
+    def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
+        """It did not answer us at that incarnation: it is suspected, or one more suspects it."""
+        member = self.roster.get(node_id)
+        if member is not None and member.incarnation == incarnation:
+            self._bad_news(node_id, State.SUSPECT, now)
+
+    def bury(self, now: float) -> None:
+        """Those whose time to speak up is over are dead."""
+        if now < self.suspicion_due:
+            return
+        ends = self._suspicion_ends()
+        for node_id in [node_id for node_id, end in ends.items() if end <= now]:
+            self._bad_news(node_id, State.DEAD, now)
+        self.suspicion_due = max(min(self._suspicion_ends().values(), default=math.inf), now + BURIAL_INTERVAL_S)
+
+    def _bad_news(self, node_id: NodeId, state: State, now: float) -> None:
+        member = self.roster.get(node_id)
+        if member is not None and member.state.is_up:
+            self.hear(Claim(node_id, member.disk_uuid, member.incarnation, state, self._me.node_id, 0, None), now)
+
+    def forgive(self, late_s: float) -> None:
+        """This process was stopped for so long: suspects have that much more time to be heard."""
+        for suspicion in self.suspicions.values():
+            suspicion.began += late_s
+        self._set_suspicion_due()
+
+    @property
+    def retransmits_max(self) -> int:
+        return self._config.retransmits_max(self.roster.up)
+
+    def claim_about(self, member: Member, now: float, *, with_about: bool) -> Claim:
+        """What we know of a member, to be told to others."""
+        suspicion = self.suspicions.get(member.node_id)
+        by = self._me.node_id if suspicion is None else suspicion.first
+        age_s = 0 if member.state.is_up else max(0, int(now - member.since))
+        about = member.about if with_about or member.state is State.ALIVE else None
+        return Claim(member.node_id, member.disk_uuid, member.incarnation, member.state, by, age_s, about)
+
+    # about others
+
+    def _hear_of_other(self, claim: Claim, now: float) -> None:
+        known = self.roster.get(claim.node_id)
+        verdict = judge(known, claim)
+        if known is not None and verdict is Effect.CONFLICT:
+            self.conflicts.note(Conflict(known, claim), now)
+        elif known is not None and verdict is Effect.CONFIRM:
+            self._confirm(claim)
+            self._maybe_learn_about(known, claim)
+        elif known is not None and verdict is Effect.KEEP:
+            if known.state is State.ALIVE and claim.state is State.ALIVE and _is_twin(known, claim):
+                self.conflicts.note(Conflict(known, claim), now)
+            self._maybe_learn_about(known, claim)
+        elif isinstance(verdict, State):
+            self._maybe_take(known, claim, verdict, now)
+
+    def _maybe_take(self, known: Member | None, claim: Claim, state: State, now: float) -> None:
+        about = _newer_about(known, claim)
+        if about is None or (known is None and not self._may_come(claim)):
+            return  # not enough is said to know a new one by: an exchange of digests will
+        since = now - claim.age_s if known is None or known.state is not state else known.since
+        after = Member(claim.node_id, claim.disk_uuid, claim.incarnation, state, about, since)
+        self._put(known, after)
+        if state is State.SUSPECT:
+            self._begin_suspicion(claim, now)
+        self.broadcasts.add(claim)
+
+    def _may_come(self, claim: Claim) -> bool:
+        """The dead are taken up only while others would not have forgotten them already."""
+        return len(self.roster) < self._config.members_max and claim.age_s < 0.9 * self._config.reap_s
+
+    def _maybe_learn_about(self, known: Member, claim: Claim) -> None:
+        """What it said of itself may come later than what is said of it."""
+        about = _newer_about(known, claim)
+        if about is not None and about is not known.about and known.disk_uuid == claim.disk_uuid:
+            self._put(known, known._replace(about=about))
+            self.broadcasts.add(claim._replace(incarnation=known.incarnation, state=known.state))
+
+    def _put(self, before: Member | None, after: Member) -> None:
+        was = None if before is None else before.state
+        self.roster.put(after)
+        if before is not None and was is State.SUSPECT and (after.state is not was or _is_newer(after, before)):
+            del self.suspicions[after.node_id]
+        if after.state.is_up and (was is None or not was.is_up):
+            self.rounds.insert(after.node_id)
+        self.changes.append(MemberChange(after.node_id, was, after.state, after))
+        if self._wanted != self._confirmations_wanted():
+            self._set_suspicion_due()
+
+    # suspicion
+
+    def _begin_suspicion(self, claim: Claim, now: float) -> None:
+        self.suspicions[claim.node_id] = Suspicion(claim.by, now)
+        self.suspected_count += 1
+        if claim.by != self._me.node_id:
+            self.newly_suspected.append(claim.node_id)
+        self._expect_end(claim.node_id)
+
+    def _confirm(self, claim: Claim) -> None:
+        if self.suspicions[claim.node_id].maybe_confirm(claim.by, self._confirmations_wanted()):
+            self.broadcasts.add(claim)
+            self._expect_end(claim.node_id)
+
+    def _confirmations_wanted(self) -> int:
+        """Only who is alive can confirm; of these one is the first accuser."""
+        return min(self._config.confirmations, self.roster.alive - 1)
+
+    def _expect_end(self, node_id: NodeId) -> None:
+        self.suspicion_due = min(self.suspicion_due, self._suspicion_ends((node_id,))[node_id])
+
+    def _set_suspicion_due(self) -> None:
+        self._wanted = self._confirmations_wanted()
+        self.suspicion_due = min(self._suspicion_ends().values(), default=math.inf)
+
+    def _suspicion_ends(self, of: Collection[NodeId] | None = None) -> dict[NodeId, float]:
+        n, wanted = self.roster.up, self._confirmations_wanted()
+        min_s, max_s = self._config.suspicion_min_s(n), self._config.suspicion_max_s(n)
+        suspects = self.suspicions if of is None else of
+        return {each: self.suspicions[each].deadline(min_s, max_s, wanted) for each in suspects}
+
+    # about this member
+
+    def _hear_of_me(self, claim: Claim, now: float) -> None:
+        me = self.roster.myself
+        if me.state is State.LEFT:
+            return
+        if claim.disk_uuid != me.disk_uuid:
+            self._hear_of_namesake(me, claim, now)
+        elif claim.incarnation > me.incarnation and claim.state is State.ALIVE:
+            self._contest(me, claim, now)
+        elif claim.incarnation >= me.incarnation and claim.state is not State.ALIVE:
+            self.awareness.worsen(1)
+            self.refuted_count += 1
+            self._rise(claim.incarnation)
+
+    def _hear_of_namesake(self, me: Member, claim: Claim, now: float) -> None:
+        """Another disk of our node id: while it is up it has the name; after that we outdo what it said."""
+        if claim.state.is_up:
+            self.conflicts.note(Conflict(me, claim), now)
+        elif claim.incarnation >= me.incarnation:
+            self._rise(claim.incarnation)
+
+    def _contest(self, me: Member, claim: Claim, now: float) -> None:
+        """We never said that. An earlier start of this disk may have, or a copy of it does: answered rarely, lest two
+        outbid each other without end."""
+        if claim.about is not None and claim.about.address != me.address:
+            self.conflicts.note(Conflict(me, claim), now)
+        if now >= self._may_contest_at:
+            self._may_contest_at = now + self._config.period_s
+            self._rise(claim.incarnation)
+
+    def _rise(self, above: int) -> None:
+        """Alive, under a higher incarnation than was heard of (SWIM 4.2)."""
+        me = self.roster.myself
+        incarnation = max(above, me.incarnation) + 1
+        if incarnation <= INCARNATION_MAX:
+            about = me.about._replace(incarnation=incarnation)
+            self._say_of_me(me._replace(incarnation=incarnation, state=State.ALIVE, about=about))
+
+    def appear(self, now: float) -> None:
+        """Begin: tell that we are here."""
+        self._say_of_me(self.roster.myself._replace(since=now))
+
+    def describe(self, description: bytes) -> None:
+        me = self.roster.myself
+        if description != me.description and me.state is not State.LEFT:
+            about = About(me.incarnation + 1, me.address, description)
+            self._say_of_me(me._replace(incarnation=about.incarnation, about=about))
+
+    def leave(self, now: float) -> None:
+        self._say_of_me(self.roster.myself._replace(state=State.LEFT, since=now))
+
+    def _say_of_me(self, me: Member) -> None:
+        self.roster.put(me)
+        self.broadcasts.add(Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about))
+
+    # after a time
+
+    def reap(self, now: float) -> None:
+        """Forget who has been dead or away for long."""
+        gone = [member for member in self.roster if member.node_id != self._me.node_id and not member.state.is_up]
+        for member in gone:
+            if now - member.since >= self._config.reap_s:
+                self.roster.forget(member)
+                self.broadcasts.drop(member.node_id)
+                self.changes.append(MemberChange(member.node_id, member.state, None, member))
+
+
+def _newer_about(known: Member | None, claim: Claim) -> About | None:
+    """What holds of what the member said of itself; another disk's words do not count."""
+    if known is None or known.disk_uuid != claim.disk_uuid:
+        return claim.about
+    if claim.about is None or claim.about.incarnation <= known.about.incarnation:
+        return known.about
+    return claim.about
+
+
+def _is_newer(after: Member, before: Member) -> bool:
+    return (after.incarnation, after.disk_uuid) != (before.incarnation, before.disk_uuid)
+
+
+def _is_twin(known: Member, claim: Claim) -> bool:
+    """Two processes on copies of one disk: the same incarnation at two addresses."""
+    same = known.incarnation == claim.incarnation and known.disk_uuid == claim.disk_uuid
+    return same and claim.about is not None and claim.about.address != known.address
