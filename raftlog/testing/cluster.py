@@ -10,6 +10,7 @@ program that runs it is killed. A cut is between brokers only: clients reach eve
 """
 
 import contextlib
+import itertools
 import shutil
 import sys
 import tempfile
@@ -44,12 +45,13 @@ class Cluster:
         with_cuts: bool = True,
         ready_timeout_s: float = READY_SECONDS_MAX,
         python: str = sys.executable,
+        with_gossip: bool = True,
     ) -> None:
         """`data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
 
         `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
         cluster flag: it has no RPC address, and nobody can join it. `python` is the interpreter that runs them, with
-        the raftlog that is installed there.
+        the raftlog that is installed there. `with_gossip=False` switches gossip off.
         """
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -61,6 +63,9 @@ class Cluster:
         self._python = python
         self._network: Network | None = None
         self._cut: set[tuple[int, int]] = set()
+        self._gossip_cut: set[tuple[int, int]] = set()
+        self._gossip_loss = 0.0
+        self._with_gossip = with_gossip
         self._seeds: list[str] = []
         self.directory: Path
         """Data of node *n* is in `n/`, its log in `n.log`. Known from the start on."""
@@ -123,8 +128,16 @@ class Cluster:
         return node
 
     def _new_node(self, number: int) -> ClusterNode:
-        advertise = self._network.add if self._network is not None else None
-        return ClusterNode(number, self.directory, advertise, self._note_processes, self._count > 1)
+        network = self._network
+        return ClusterNode(
+            number,
+            self.directory,
+            network.add if network is not None else None,
+            self._note_processes,
+            self._count > 1,
+            self._with_gossip,
+            network.add_gossip if network is not None else None,
+        )
 
     def _note_processes(self) -> None:
         if self._network is not None:
@@ -229,14 +242,25 @@ class Cluster:
     # faults between nodes
 
     def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """What `some` send to `others` is lost from now on, and unless `one_way` what these send back. Cuts add up."""
-        others = list(others)
-        for one in some:
-            for other in others:
-                assert one != other, f"node {one} cannot be cut off from itself"
-                self._cut.add((one, other))
-                if not one_way:
-                    self._cut.add((other, one))
+        """What `some` send to `others` is lost from now on, and unless `one_way` what these send back; gossip is a part
+        of it. Cuts add up."""
+        some, others = list(some), list(others)
+        self.cut_rpc(some, others, one_way=one_way)
+        self.cut_gossip(some, others, one_way=one_way)
+
+    def cut_rpc(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
+        """The same for everything but gossip."""
+        self._cut |= _ways(some, others, one_way)
+        self._apply_cuts()
+
+    def cut_gossip(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
+        """The same for gossip alone."""
+        self._gossip_cut |= _ways(some, others, one_way)
+        self._apply_cuts()
+
+    def lose_gossip(self, share: float) -> None:
+        """That share of all datagrams of gossip is lost from now on, wherever they go."""
+        self._gossip_loss = share
         self._apply_cuts()
 
     def isolate(self, node: int) -> None:
@@ -244,11 +268,21 @@ class Cluster:
         self.cut([node], [other for other in self.nodes if other != node])
 
     def heal(self) -> None:
-        """No way is cut any more."""
+        """No way is cut any more, and nothing is lost."""
         self._cut.clear()
+        self._gossip_cut.clear()
+        self._gossip_loss = 0.0
         self._apply_cuts()
 
     def _apply_cuts(self) -> None:
         if self._network is None:
             raise BrokerFailed("nothing can be cut here: the cluster was started with one node, or without cuts")
         self._network.cut(self._cut)
+        self._network.set_gossip(self._gossip_cut, self._gossip_loss)
+
+
+def _ways(some: Iterable[int], others: Iterable[int], one_way: bool) -> set[tuple[int, int]]:
+    """From sender to receiver."""
+    forth = set(itertools.product(some, others))
+    assert all(one != other for one, other in forth), "a node cannot be cut off from itself"
+    return forth if one_way else forth | {(other, one) for one, other in forth}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from raftlog.testing.errors import BrokerFailed
-from raftlog.testing.ports import HOST, address_of, listen
+from raftlog.testing.ports import HOST, address_of, hold_gossip_port, listen
 
 _ANSWER_SECONDS_MAX: Final = 15.0
 _END_SECONDS_MAX: Final = 5.0
@@ -37,10 +37,25 @@ class Network:
             self._tell({"listen": node, "target": [HOST, port]}, listening)
             return address_of(listening)
 
+    def add_gossip(self, node: int, port: int) -> str:
+        """A new address that leads to the gossip of the node, which is bound to a port of loopback."""
+        with hold_gossip_port() as held:
+            held.tcp.listen()
+            self._tell({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
+            return held.address
+
     def cut(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Exactly these ways (sender, receiver) are cut when this returns."""
+        self._order({"cut": sorted(pairs)})
+
+    def set_gossip(self, pairs: Iterable[tuple[int, int]], loss: float) -> None:
+        """Exactly these ways of gossip are cut when this returns, and that share of its datagrams is lost."""
+        self._order({"gossip_cut": sorted(pairs), "loss": loss})
+
+    def _order(self, order: dict[str, Any]) -> None:
+        """Tell it, and wait until it was done."""
         with self._lock:
-            self._tell({"cut": sorted(pairs)})
+            self._tell(order)
             try:
                 answer = self._control.recv(16)
             except TimeoutError:

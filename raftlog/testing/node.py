@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.testing.http import ask
-from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.ports import address_of, hold_gossip_port, hold_port
 from raftlog.testing.process import READY_SECONDS_MAX, STOP_SECONDS_MAX, BrokerProcess, wait_ready
 
 
@@ -20,8 +20,11 @@ class ClusterNode:
         advertise: Callable[[int, int], str] | None,
         launched: Callable[[], None],
         is_clustered: bool,
+        gossips: bool = False,
+        advertise_gossip: Callable[[int, int], str] | None = None,
     ) -> None:
-        """`advertise(node_id, port)` gives the address at which others reach the RPC port, when it is another one."""
+        """`advertise(node_id, port)` gives the address at which others reach the RPC port, when it is another one;
+        `advertise_gossip` the same for gossip."""
         self.node_id = node_id
         self.data_dir = directory / str(node_id)
         self.rpc: str | None = None
@@ -38,8 +41,25 @@ class ClusterNode:
             self.rpc = self.rpc_bound = address_of(held)
             if advertise is not None:
                 self.rpc = advertise(node_id, held.getsockname()[1])
+        self.gossip: str | None = None
+        """The gossip address that it advertises; None when it does not gossip."""
+        self.gossip_bound: str | None = None
+        """The one that it listens on, which no cut is in front of."""
+        self._environment = {"RAFTLOG_GOSSIP": "off"}
+        if is_clustered and gossips:
+            self._hold_gossip(advertise_gossip)
         self._log_path = directory / f"{node_id}.log"
         self._process: BrokerProcess
+
+    def _hold_gossip(self, advertise: Callable[[int, int], str] | None) -> None:
+        """By environment variables, which a release that knows no gossip leaves alone."""
+        held = hold_gossip_port()
+        held.udp.close()
+        self._held.append(held.tcp)
+        self.gossip = self.gossip_bound = held.address
+        if advertise is not None:
+            self.gossip = advertise(self.node_id, held.tcp.getsockname()[1])
+        self._environment = {"RAFTLOG_GOSSIP": self.gossip_bound, "RAFTLOG_ADVERTISE_GOSSIP": self.gossip}
 
     def configure(self, seeds: list[str], flags: tuple[str, ...], python: str = sys.executable) -> None:
         """What it is started with; called once, before the first start."""
@@ -51,6 +71,7 @@ class ClusterNode:
             log_path=self._log_path,
             name=f"node {self.node_id}",
             python=python,
+            environment=self._environment,
         )
 
     def _cluster_flags(self, seeds: list[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -40,8 +40,10 @@ class BrokerProcess:
         log_path: Path | None = None,
         name: str = "broker",
         python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`log_path` gets the stderr of all its lives; without one it goes to a temporary file."""
+        """`environment` is added to that of this process, of which `RAFTLOG_…` is left out. `log_path` gets the stderr
+        of all its lives; without one it goes to a temporary file."""
         self.name = name
         self.python = python
         """The interpreter of its next start, which brings the raftlog that is installed there."""
@@ -50,7 +52,7 @@ class BrokerProcess:
         """Where it serves HTTP; from the first ready line on the address that it said."""
         self.ready: dict[str, Any] = {}
         """The ready line of its last start."""
-        self._flags = flags
+        self._flags, self._environment = flags, dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
@@ -117,6 +119,7 @@ class BrokerProcess:
         self.ready = {}
         self._life_began_at = self._words.seek(0, os.SEEK_END)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+        environment |= self._environment
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             self.command,
             env=environment,

@@ -6,6 +6,8 @@ other way round. The descriptor is a Unix socket with one JSON object a message:
 
     {"listen": node, "target": [host, port]}  with a listening socket   connections to it go to that node
     {"cut": [[sender, receiver], …]}          these ways are cut, all others open; answered with {}
+    {"gossip": node, "target": [host, port]}  with a UDP and a listening socket: the same for gossip
+    {"gossip_cut": […], "loss": share}        these ways of gossip are cut, that share of datagrams is lost; answered
     {"guard": [pid, …]}                       these processes are killed, each with its group, when the test is gone
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 import orjson
 import uvloop
 
+from raftlog.testing.gossip_ways import GossipWays
 from raftlog.testing.link import Link, Side
 
 _MESSAGE_BYTES_MAX = 1 << 16
@@ -33,6 +36,7 @@ class Proxy:
         self._cut: frozenset[tuple[int, int]] = frozenset()
         self._links: dict[Link, None] = {}
         self._servers: list[asyncio.Server] = []
+        self._gossip = GossipWays()
         self._guarded: list[int] = []
         self._orders: asyncio.Queue[tuple[dict[str, Any], list[int]]] = asyncio.Queue()
 
@@ -51,7 +55,7 @@ class Proxy:
             await self._obey(order, descriptors)
 
     def _read(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES_MAX, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES_MAX, 2)
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
         self._orders.put_nowait((orjson.loads(message) if message else {}, descriptors))
@@ -60,6 +64,14 @@ class Proxy:
         if "listen" in order:
             host, port = order["target"]
             await self._listen(socket.socket(fileno=descriptors[0]), order["listen"], (host, port))
+        elif "gossip" in order:
+            host, port = order["target"]
+            udp, tcp = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+            await self._gossip.add(order["gossip"], (host, port), udp, tcp)
+        elif "gossip_cut" in order:
+            cut = frozenset((sender, receiver) for sender, receiver in order["gossip_cut"])
+            self._gossip.set_faults(cut, order["loss"])
+            self._control.send(b"{}")
         elif "cut" in order:
             self._cut = frozenset((sender, receiver) for sender, receiver in order["cut"])
             for link in list(self._links):
