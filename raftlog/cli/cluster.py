@@ -7,6 +7,9 @@ from raftlog.cli.lazy import LazyGroup, Verb
 VERBS = {
     "info": Verb("raftlog.cli.cluster_info", "info", "Show the cluster's id and its brokers."),
     "health": Verb("raftlog.cli.cluster_health", "health", "Show whether the cluster is healthy, and if not, why."),
+    "rolling-restart": Verb(
+        "raftlog.cli.rolling", "rolling_restart", "Restart the brokers one after another, while the cluster is used."
+    ),
 }
 
 

@@ -1,0 +1,212 @@
+"""`raftlog cluster rolling-restart`: every broker is restarted, one after another, while the cluster is written to."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.status import Status
+
+from raftlog.cli.dev import DATA_DIR_DEFAULT
+from raftlog.cli.dev_control import give_order
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling_cluster import RollingCluster
+from raftlog.cli.rolling_record import RollingRecord
+from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
+from raftlog.cli.rolling_steps import Restarter, RollingRestart, Step, Unit
+from raftlog.cli.tables import times
+from raftlog.errors import RaftlogError
+
+
+@click.command("rolling-restart")
+@option(
+    "--data-dir",
+    type=click.Path(),
+    default=DATA_DIR_DEFAULT,
+    help="That of a `raftlog dev` which runs: its nodes are restarted.",
+)
+@option(
+    "--command",
+    metavar="WORDS",
+    help="For brokers that something else supervises: run this for each, with {node_id}, {host} and {http} filled in, "
+    "such as 'ssh {host} systemctl restart raftlog'; it ends once the broker was started again.",
+)
+@option("--python", metavar="PATH", help="Nodes of `raftlog dev` go on with this interpreter, and the release in it.")
+@option("--only", metavar="ID,…", help="Restart these nodes, and no others.")
+@option("--from-start", is_flag=True, help="Begin with all nodes, also where an earlier run has left some to be done.")
+@option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Seconds that each wait may take.")
+@option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@json_option("Print each step as a line of JSON.")
+@bootstrap_option
+def rolling_restart(
+    data_dir: str,
+    command: str | None,
+    python: str | None,
+    only: str | None,
+    from_start: bool,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    bootstrap: list[str],
+) -> None:
+    """Restart the brokers one after another; every partition with three replicas stays writable.
+
+    For each: wait until the cluster is healthy, let others lead what it leads, stop it, start it, wait until all its
+    replicas are in sync. The leader of the controller comes last. When something does not come in time the run ends and
+    says what; the same command goes on from there. The addresses in --bootstrap are used with --command alone.
+    """
+    if command is not None and python is not None:
+        raise click.UsageError("--python is for nodes of raftlog dev; a --command chooses the release by itself")
+    chosen = _numbers(only)
+    wanted_python = None if python is None else _interpreter(python)
+    voice = _Voice(as_json)
+    if command is None:
+        directory = Path(data_dir).absolute()
+        asyncio.run(_dev(directory, wanted_python, chosen, from_start, timeout_s, dry_run, voice))
+    else:
+        asyncio.run(_commanded(command, bootstrap, chosen, timeout_s, dry_run, voice))
+
+
+async def _dev(
+    directory: Path,
+    python: str | None,
+    only: list[int] | None,
+    from_start: bool,
+    timeout_s: float,
+    dry_run: bool,
+    voice: "_Voice",
+) -> None:
+    nodes = (await give_order(directory, {"order": "nodes"}))["nodes"]
+    restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
+    async with RollingCluster(restarter.addresses) as cluster:
+        units = restarter.units((await cluster.look()).brokers)
+        if only is not None:
+            units = _chosen(units, only)
+        elif not from_start:
+            units = record.go_on(units) or units
+        if not dry_run and (from_start or len(units) == len(nodes)):
+            record.begin()
+        await _roll(cluster, restarter, units, timeout_s, dry_run, voice, record if only is None else None)
+
+
+async def _commanded(
+    command: str, bootstrap: Sequence[str], only: list[int] | None, timeout_s: float, dry_run: bool, voice: "_Voice"
+) -> None:
+    async with RollingCluster(bootstrap) as cluster:
+        restarter = CommandRestarter(command, (await cluster.look()).brokers, timeout_s)
+        units = restarter.units()
+        await _roll(cluster, restarter, _chosen(units, only), timeout_s, dry_run, voice, None)
+
+
+async def _roll(
+    cluster: RollingCluster,
+    restarter: Restarter,
+    units: Sequence[Unit],
+    timeout_s: float,
+    dry_run: bool,
+    voice: "_Voice",
+    record: RollingRecord | None,
+) -> None:
+    left = list(units)
+
+    def done(unit: Unit) -> None:
+        left.remove(unit)
+        if record is not None:
+            record.done(unit)
+
+    began = time.monotonic()
+    with voice:
+        rolling = RollingRestart(
+            cluster, restarter, timeout_s=timeout_s, tell=voice.tell, waiting=voice.wait_for, done=done
+        )
+        if dry_run:
+            for step in await rolling.plan(units):
+                voice.tell(step)
+            return
+        try:
+            await rolling.run(units)
+        except (CommandFailed, RaftlogError) as failed:
+            raise CommandFailed(f"{failed}. {_how_to_go_on(left, record)}") from None
+    if record is not None:
+        record.end()
+    voice.end(len(units), time.monotonic() - began)
+
+
+def _how_to_go_on(left: Sequence[Unit], record: RollingRecord | None) -> str:
+    if not left:
+        return "All nodes were restarted; see `raftlog cluster health`"
+    names = ",".join(str(unit.node_id) for unit in left)
+    again = "give the same command again" if record is not None else f"give the same command with --only {names}"
+    return f"Left to be restarted: {names}; look at `raftlog cluster health`, and then {again}"
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise click.UsageError(f"--only {text!r} is not a list of node ids, such as 1,3")
+    return list(map(int, parts))
+
+
+def _chosen(units: Sequence[Unit], only: list[int] | None) -> list[Unit]:
+    if only is None:
+        return list(units)
+    known = {unit.node_id: unit for unit in units}
+    strange = [node for node in only if node not in known]
+    if strange:
+        raise click.UsageError(
+            f"there is no node {', '.join(map(str, strange))}; the nodes are {', '.join(map(str, known))}"
+        )
+    return [known[node] for node in dict.fromkeys(only)]
+
+
+def _interpreter(path: str) -> str:
+    found = shutil.which(path)
+    if found is None:
+        raise click.UsageError(f"--python {path} is no program that can be run")
+    return str(Path(found).absolute())
+
+
+class _Voice:
+    """Steps on stdout; on a terminal what is waited for, on stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console = Console(stderr=True, highlight=False)
+        is_shown = self._console.is_terminal and not as_json
+        self._status: Status | nullcontext[None] = self._console.status("") if is_shown else nullcontext()
+
+    def __enter__(self) -> None:
+        self._status.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._status.__exit__(*raised)
+
+    def tell(self, step: Step) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps({"event": step.event, "node_id": step.node_id, **step.more}))
+            return
+        figures = {name: value for name, value in step.more.items() if isinstance(value, float)}
+        shown = ", ".join(f"{_NAMES.get(name, name)} {value:.1f} s" for name, value in figures.items())
+        click.echo(f"node {step.node_id} {step.text}{f' ({shown})' if shown else ''}")
+
+    def wait_for(self, what: str) -> None:
+        if isinstance(self._status, Status):
+            self._status.update(what)
+
+    def end(self, count: int, seconds: float) -> None:
+        if self._as_json:
+            click.echo(orjson.dumps({"event": "finished", "restarted": count, "seconds": round(seconds, 3)}))
+        else:
+            click.echo(f"{times(count, 'node')} restarted in {seconds:.1f} s; the cluster is healthy")
+
+
+_NAMES = {"stopped_s": "stopped in", "ready_s": "serves after", "seconds": "after"}

@@ -1,0 +1,112 @@
+"""A cluster as a rolling restart sees it: asked over HTTP, whatever release its brokers run.
+
+0.1.0 knows neither maintenance nor feature levels over HTTP: while some broker runs it the level is 2, and nobody is
+put into maintenance. Used by the procedure in `rolling_steps`, and by `upgrade`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
+from raftlog.errors import RaftlogError, RequestError, Unavailable
+
+LEVEL_BEFORE_FEATURES: Final = 2
+"""What a broker that cannot be asked for feature levels is at."""
+MAINTENANCE_LEVEL: Final = 3
+
+
+class Seen(NamedTuple):
+    """One look at the cluster. `boot_epochs`: how often a broker was started, as far as it is told."""
+
+    brokers: tuple[BrokerDescription, ...]
+    health: ClusterHealth
+    in_maintenance: frozenset[int]
+    boot_epochs: Mapping[int, int]
+
+    def is_alive(self, node: int) -> bool:
+        return any(broker.node_id == node and broker.is_alive for broker in self.brokers)
+
+
+class Leaders(NamedTuple):
+    """Of all topics that clients see: partitions by who leads them, and by who is preferred to."""
+
+    led: Counter[int]
+    preferred: Counter[int]
+    at_home: Counter[int]
+    """Led by who is preferred to."""
+
+
+class RollingCluster:
+    """`async with RollingCluster(["127.0.0.1:8082"]) as cluster`. Every call raises `RaftlogError`."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._client = BrokerClient(addresses)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def ask_others_than(self, nodes: Sequence[int]) -> None:
+        """From now on ask these last: they are about to stop."""
+        brokers = await self._client.brokers()
+        known = sorted(brokers, key=lambda broker: (broker.node_id in nodes, not broker.is_alive))
+        addresses = [broker.http for broker in known if broker.http]
+        if addresses:
+            await self._client.close()
+            self._client = BrokerClient(addresses)
+
+    async def look(self) -> Seen:
+        rows = await self._client.admin.brokers()
+        in_maintenance = (row["node_id"] for row in rows if _is_on(row))
+        epochs = {row["node_id"]: row["boot_epoch"] for row in rows if isinstance(row.get("boot_epoch"), int)}
+        brokers = tuple(await self._client.brokers())
+        return Seen(brokers, await self._client.health(), frozenset(in_maintenance), epochs)
+
+    async def feature_level(self) -> int:
+        """Of the cluster. A broker that cannot be asked for it runs a release before levels could be asked for, and
+        with one of these the level has not been raised."""
+        try:
+            return int((await self._client.admin.features())["feature_level"])
+        except Unavailable:
+            raise
+        except RequestError:
+            return LEVEL_BEFORE_FEATURES
+
+    async def set_maintenance(self, node: int, is_on: bool) -> None:
+        await self._client.admin.set_maintenance(node, is_on)
+
+    async def why_leading(self, node: int) -> str | None:
+        """Why a broker in maintenance still leads what others could lead; None: it does not."""
+        found = await self._client.admin.maintenance(node)
+        if found["finished"]:
+            return None
+        return "; ".join(found["reasons"]) or f"it leads {found['partitions']} partitions"
+
+    async def leaders(self) -> Leaders:
+        found = Leaders(Counter(), Counter(), Counter())
+        for name in await self._client.topics():
+            for partition in (await self._client.describe_topic(name)).replicas:
+                first = partition.replicas[0] if partition.replicas else None
+                if partition.leader is not None:
+                    found.led[partition.leader] += 1
+                if first is not None:
+                    found.preferred[first] += 1
+                    found.at_home[first] += partition.leader == first
+        return found
+
+
+def _is_on(row: Mapping[str, Any]) -> bool:
+    """Of a broker's row; 0.1.0 does not say."""
+    status = row.get("maintenance_status")
+    return isinstance(status, dict) and bool(status.get("draining"))
+
+
+def words_of(error: RaftlogError) -> str:
+    """Why nothing is known at the moment."""
+    return f"the brokers cannot be asked: {error}"

@@ -1,0 +1,257 @@
+"""The procedure of a rolling restart: one unit after another, each only once the cluster is healthy.
+
+    until healthy → maintenance → leads nothing → restart → alive, all in sync → maintenance ends → leads again
+
+A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
+for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Below
+feature level 3 there is no maintenance, and the orderly stop hands leaderships over. A step that takes too long ends
+the run: nothing is undone then, and another run begins where this one ended. Called by `rolling`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling_cluster import MAINTENANCE_LEVEL, Leaders, Seen, words_of
+from raftlog.errors import RaftlogError, UnknownTopic
+
+LOOK_S: Final = 0.2
+"""Between two looks at the cluster."""
+LEADERS_BACK_S: Final = 30.0
+"""Leaders that are not back by then are told of; the restart goes on, for they change nothing about what is safe."""
+
+
+class Unit(NamedTuple):
+    """What is restarted at once: a node, and the brokers that it runs."""
+
+    node_id: int
+    brokers: tuple[int, ...]
+
+
+class Restarter(Protocol):
+    """Stops and starts a unit."""
+
+    async def restart(self, unit: Unit) -> dict[str, Any]:
+        """Until it serves; figures of it. Raises `CommandFailed`."""
+
+    def how(self, unit: Unit) -> str:
+        """What it would do, in words."""
+
+
+class Cluster(Protocol):
+    """As `rolling_cluster` has it."""
+
+    async def look(self) -> Seen: ...
+    async def feature_level(self) -> int: ...
+    async def set_maintenance(self, node: int, is_on: bool) -> None: ...
+    async def why_leading(self, node: int) -> str | None: ...
+    async def leaders(self) -> Leaders: ...
+    async def ask_others_than(self, nodes: Sequence[int]) -> None: ...
+
+
+class Step(NamedTuple):
+    """Something that was done. `event` is its stable name, `text` for people."""
+
+    event: str
+    node_id: int
+    text: str
+    more: dict[str, Any]
+
+
+T = TypeVar("T")
+Tell = Callable[[Step], None]
+Waiting = Callable[[str], None]
+"""What is waited for right now; empty: nothing."""
+
+
+class RollingRestart:
+    """`timeout_s` bounds each wait, not the run."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        restarter: Restarter,
+        *,
+        timeout_s: float,
+        tell: Tell,
+        waiting: Waiting,
+        done: Callable[[Unit], None],
+    ) -> None:
+        self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
+        self._tell, self._waiting, self._done = tell, waiting, done
+
+    async def run(self, units: Sequence[Unit]) -> None:
+        """Restart all of these. Raises `CommandFailed` with what was waited for in vain."""
+        left = list(units)
+        while left:
+            unit = next_unit(left, await self._answer(self._cluster.look))
+            await self._one(unit)
+            left.remove(unit)
+            self._done(unit)
+        await self._until("the cluster is healthy", self._why_unhealthy)
+
+    async def plan(self, units: Sequence[Unit]) -> list[Step]:
+        """What `run` would do, as the cluster is now."""
+        seen, leaders, level = (
+            await self._cluster.look(),
+            await self._cluster.leaders(),
+            await self._cluster.feature_level(),
+        )
+        left, steps = list(units), []
+        while left:
+            unit = next_unit(left, seen)
+            left.remove(unit)
+            led = sum(leaders.led[node] for node in unit.brokers)
+            drain = "maintenance on and off around it, " if level >= MAINTENANCE_LEVEL else ""
+            state = f"leads {led} partitions" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            how = self._restarter.how(unit)
+            steps.append(
+                Step("would_restart", unit.node_id, f"{state}; {drain}restart: {how}", {"leaders": led, "how": how})
+            )
+        return steps
+
+    async def _one(self, unit: Unit) -> None:
+        began = time.monotonic()
+        await self._answer(partial(self._cluster.ask_others_than, unit.brokers))
+        before = await self._answer(self._cluster.look)
+        is_up = all(map(before.is_alive, unit.brokers))
+        leaders = await self._answer(self._cluster.leaders)
+        if is_up:
+            await self._until("the cluster is healthy", lambda: self._why_unhealthy(unit))
+            await self._drain(unit, leaders)
+        self._waiting(f"node {unit.node_id} restarts")
+        figures = await self._restarter.restart(unit)
+        self._say(unit, "restarted", "restarted", **figures)
+        await self._until(
+            f"node {unit.node_id} is back and every partition in sync", lambda: self._why_not_back(unit, before)
+        )
+        if await self._answer(self._cluster.feature_level) >= MAINTENANCE_LEVEL:
+            for node in unit.brokers:
+                await self._ordered(node, is_on=False)
+        self._say(unit, "in_sync", "is in sync", seconds=_since(began))
+        await self._leaders_back(unit)
+
+    async def _drain(self, unit: Unit, leaders: Leaders) -> None:
+        led = sum(leaders.led[node] for node in unit.brokers)
+        if await self._answer(self._cluster.feature_level) < MAINTENANCE_LEVEL:
+            self._say(unit, "begins", f"leads {led} partitions; its stop hands them over", leaders=led)
+            return
+        self._say(unit, "begins", f"leads {led} partitions; maintenance begins", leaders=led)
+        began = time.monotonic()
+        for node in unit.brokers:
+            await self._ordered(node, is_on=True)
+        for node in unit.brokers:
+            await self._until(f"node {node} leads nothing any more", partial(self._cluster.why_leading, node))
+        self._say(unit, "drained", "leads nothing any more", seconds=_since(began))
+
+    async def _ordered(self, node: int, *, is_on: bool) -> None:
+        """The same order again does no harm, so one that got lost is given again."""
+
+        async def ordered() -> str | None:
+            await self._cluster.set_maintenance(node, is_on)
+            return None
+
+        await self._until(f"maintenance of node {node} {'begins' if is_on else 'ends'}", ordered)
+
+    async def _leaders_back(self, unit: Unit) -> None:
+        """Until it leads what it is preferred for; not for ever."""
+        began = time.monotonic()
+
+        async def away() -> str | None:
+            leaders = await self._cluster.leaders()
+            missing = sum(leaders.preferred[node] - leaders.at_home[node] for node in unit.brokers)
+            return f"{missing} partitions are led by others" if missing else None
+
+        try:
+            await self._until("leaders are back", away, min(LEADERS_BACK_S, self._timeout_s))
+        except CommandFailed as late:
+            self._say(unit, "leaders_late", f"goes on without all of its leaders: {late}")
+        else:
+            self._say(unit, "done", "leads again", seconds=_since(began))
+
+    async def _why_unhealthy(self, unit: Unit | None = None) -> str | None:
+        """Maintenance of the unit that is about to stop is no reason to wait."""
+        seen = await self._cluster.look()
+        if seen.health.is_healthy:
+            return None
+        if unit is not None and seen.in_maintenance & set(unit.brokers):
+            return _why_not_whole(seen)
+        return "; ".join(seen.health.unhealthy_reasons)
+
+    async def _why_not_back(self, unit: Unit, before: Seen) -> str | None:
+        seen = await self._cluster.look()
+        for node in unit.brokers:
+            if not seen.is_alive(node):
+                return f"node {node} does not answer yet"
+            epoch = seen.boot_epochs.get(node)
+            if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
+                return f"node {node} was not started again: it is in the same life as before"
+        return _why_not_whole(seen)
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the cluster says, once it says something."""
+        answers: list[T] = []
+
+        async def asked() -> None:
+            answers.append(await ask())
+
+        await self._until("the brokers answer", asked)
+        return answers[0]
+
+    async def _until(self, what: str, why_not: Callable[[], Awaitable[str | None]], timeout_s: float = 0.0) -> None:
+        """Until `why_not` says nothing. Raises `CommandFailed` with what it said last."""
+        timeout_s = timeout_s or self._timeout_s
+        until, why = time.monotonic() + timeout_s, ""
+        self._waiting(f"waiting until {what}")
+        while True:
+            try:
+                answer = await why_not()
+            except UnknownTopic:  # it was deleted between two questions
+                answer = "a topic went away just now"
+            except RaftlogError as error:
+                answer = words_of(error)
+            if answer is None:
+                self._waiting("")
+                return
+            why = answer
+            if time.monotonic() >= until:
+                raise CommandFailed(f"waited {timeout_s:g} s in vain until {what}: {why}")
+            self._waiting(f"waiting until {what}: {why}")
+            await asyncio.sleep(LOOK_S)
+
+    def _say(self, unit: Unit, event: str, text: str, **more: Any) -> None:
+        self._tell(Step(event, unit.node_id, text, more))
+
+
+def next_unit(left: Sequence[Unit], seen: Seen) -> Unit:
+    """Whose turn it is."""
+
+    def rank(unit: Unit) -> tuple[bool, bool, bool, int]:
+        return (
+            all(map(seen.is_alive, unit.brokers)),
+            not seen.in_maintenance & set(unit.brokers),
+            seen.health.controller_id in unit.brokers,
+            unit.node_id,
+        )
+
+    return min(left, key=rank)
+
+
+def _why_not_whole(seen: Seen) -> str | None:
+    """What keeps another broker from being stopped without harm."""
+    health = seen.health
+    if health.nodes_down:
+        return f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}"
+    if health.leaderless_count or health.under_replicated_count:
+        return (
+            f"{health.leaderless_count} partitions have no leader, "
+            f"{health.under_replicated_count} lack replicas in sync"
+        )
+    return None
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)
