@@ -10,6 +10,7 @@ VERBS = {
     "rolling-restart": Verb(
         "raftlog.cli.rolling", "rolling_restart", "Restart the brokers one after another, while the cluster is used."
     ),
+    "upgrade": Verb("raftlog.cli.upgrade", "upgrade", "Show how far an upgrade is, and finish it."),
 }
 
 

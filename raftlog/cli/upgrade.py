@@ -1,0 +1,110 @@
+"""`raftlog cluster upgrade`: which releases the brokers run, what they know, and the step that ends an upgrade."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import orjson
+from rich.table import Table
+
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling_cluster import LEVEL_BEFORE_FEATURES
+from raftlog.cli.tables import or_dash, show
+from raftlog.client import BrokerClient, BrokerDescription
+from raftlog.errors import RequestError, Unavailable
+
+Levels = dict[str, Any]
+
+
+@click.command()
+@option("--finish", is_flag=True, help="Raise the feature level: there is no way back to the release before.")
+@json_option("Print the levels as JSON.")
+@bootstrap_option
+def upgrade(finish: bool, as_json: bool, bootstrap: list[str]) -> None:
+    """Show how far an upgrade is, and finish it once all brokers run the new release.
+
+    Brokers of two releases work together, and any broker can go back to the one before, until the feature level is
+    raised. What the new release does with files and between brokers that the old one cannot read begins only then.
+    """
+    levels = asyncio.run(_finished(bootstrap) if finish else _levels(bootstrap))
+    if as_json:
+        click.echo(orjson.dumps(levels))
+        return
+    table = Table("node", "version", "knows levels", box=None, header_style="bold")
+    for broker in levels["brokers"]:
+        known = f"{broker['level_min']} – {broker['level_max']}" if broker["level_max"] is not None else "-"
+        table.add_row(str(broker["node_id"]), or_dash(broker["version"]), known)
+    show(table)
+    click.echo(f"\nfeature level {levels['feature_level']}: {next_step(levels)}")
+
+
+async def _levels(bootstrap: Sequence[str]) -> Levels:
+    """From the first broker that knows of levels."""
+    async with BrokerClient(bootstrap) as client:
+        brokers = await client.brokers()
+    for broker in brokers:
+        if broker.http and broker.is_alive:
+            try:
+                async with BrokerClient([broker.http]) as client:
+                    return await client.admin.features()
+            except (RequestError, Unavailable):  # the release before has no such path; one that just stops is no help
+                continue
+    return _before(brokers)
+
+
+def _before(brokers: Sequence[BrokerDescription]) -> Levels:
+    """Of a cluster in which nobody can be asked for levels."""
+    rows = [
+        {"node_id": broker.node_id, "level_min": None, "level_max": None, "version": broker.version or None}
+        for broker in brokers
+    ]
+    level = LEVEL_BEFORE_FEATURES
+    return {"feature_level": level, "highest_known_by_all": level, "is_finished": False, "brokers": rows}
+
+
+async def _finished(bootstrap: Sequence[str]) -> Levels:
+    """Raise the level. Raises `CommandFailed` with what has to be done before."""
+    levels = await _levels(bootstrap)
+    if all(broker["level_max"] is None for broker in levels["brokers"]):
+        raise CommandFailed(next_step(levels))
+    if levels["is_finished"] and (behind := _behind(levels)):
+        raise CommandFailed(_not_yet(levels, behind))
+    if levels["is_finished"]:
+        return levels
+    asked = [broker["node_id"] for broker in levels["brokers"] if broker["level_max"] > levels["feature_level"]]
+    async with BrokerClient(bootstrap) as client:
+        addresses = [broker.http for broker in await client.brokers() if broker.node_id in asked and broker.http]
+    async with BrokerClient(addresses) as client:
+        return await client.admin.finish_upgrade()
+
+
+def next_step(levels: Levels) -> str:
+    """What is to be done now, in a sentence."""
+    if all(broker["level_max"] is None for broker in levels["brokers"]):
+        return "no broker could be asked for levels; restart each with the new release: raftlog cluster rolling-restart"
+    if behind := _behind(levels):
+        return _not_yet(levels, behind)
+    if levels["feature_level"] < levels["highest_known_by_all"]:
+        return (
+            f"all brokers know {levels['highest_known_by_all']}. Finish the upgrade with raftlog cluster upgrade "
+            "--finish; from then on no broker can go back to the release before"
+        )
+    if levels.get("absent_seeds"):
+        return f"brokers that never came: {', '.join(map(str, levels['absent_seeds']))}"
+    return "the upgrade is finished"
+
+
+def _behind(levels: Levels) -> list[Any]:
+    """Brokers that know less than others."""
+    highest = max(broker["level_max"] or 0 for broker in levels["brokers"])
+    return [broker for broker in levels["brokers"] if (broker["level_max"] or 0) < highest]
+
+
+def _not_yet(levels: Levels, behind: Sequence[Any]) -> str:
+    names = ", ".join(f"node {broker['node_id']} ({broker['version'] or 'does not answer'})" for broker in behind)
+    return (
+        f"{names} must run the new release before the level can rise above {levels['highest_known_by_all']}: "
+        "restart with it, for example by raftlog cluster rolling-restart --only ID"
+    )

@@ -1,0 +1,301 @@
+"""`raftlog cluster rolling-restart`: the procedure on a cluster that is made up, and all of it on a real one."""
+
+import asyncio
+import json
+import os
+import stat
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from raftlog.cli import rolling_steps
+from raftlog.cli.dev_control import SOCKET_NAME, DevControl, give_order
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling_cluster import Leaders, Seen
+from raftlog.cli.rolling_record import RollingRecord
+from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
+from raftlog.cli.rolling_steps import RollingRestart, Step, Unit
+from raftlog.client import BrokerDescription, ClusterHealth
+from raftlog.errors import Unavailable
+from tests.cli.test_dev import free_base_port
+
+UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling_steps, "LOOK_S", 0.001)
+
+
+class FakeCluster:
+    """Three brokers; what is done to them is in `journal`."""
+
+    def __init__(self, *, level: int = 3, controller: int = 1) -> None:
+        self.level, self.controller = level, controller
+        self.journal: list[str] = []
+        self.down: set[int] = set()
+        self.in_maintenance: set[int] = set()
+        self.epochs = {1: 1, 2: 1, 3: 1}
+        self.behind = 0
+        self.failures = 0
+        """So many questions end without an answer."""
+
+    async def look(self) -> Seen:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("nobody answers")
+        reasons = [f"node {node} does not answer" for node in sorted(self.down)]
+        if self.behind:
+            reasons.append(f"{self.behind} partitions lack replicas in sync")
+        brokers = tuple(broker(node, is_alive=node not in self.down) for node in self.epochs)
+        health = ClusterHealth(
+            not reasons, reasons, self.controller, [1, 2, 3], sorted(self.down), [], 0, [], self.behind
+        )
+        return Seen(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
+
+    async def feature_level(self) -> int:
+        return self.level
+
+    async def set_maintenance(self, node: int, is_on: bool) -> None:
+        (self.in_maintenance.add if is_on else self.in_maintenance.discard)(node)
+        self.journal.append(f"maintenance of {node} {'on' if is_on else 'off'}")
+
+    async def why_leading(self, node: int) -> str | None:
+        return None
+
+    async def leaders(self) -> Leaders:
+        return Leaders(Counter({2: 4}), Counter(), Counter())
+
+    async def ask_others_than(self, nodes: Sequence[int]) -> None:
+        pass
+
+    # the restarter
+
+    async def restart(self, unit: Unit) -> dict[str, Any]:
+        self.journal.append(f"restart {unit.node_id}")
+        self.down.discard(unit.node_id)
+        self.epochs[unit.node_id] += 1
+        return {}
+
+    def how(self, unit: Unit) -> str:
+        return f"start {unit.node_id}"
+
+
+def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescription:
+    return BrokerDescription(
+        node, is_alive, "active", "0.2.0", f"127.0.0.1:{8000 + node}", None, host or f"host-{node}"
+    )
+
+
+async def roll(cluster: FakeCluster, units: Sequence[Unit] = UNITS, timeout_s: float = 5.0) -> list[Step]:
+    steps: list[Step] = []
+    done: list[Unit] = []
+    rolling = RollingRestart(
+        cluster, cluster, timeout_s=timeout_s, tell=steps.append, waiting=lambda what: None, done=done.append
+    )
+    await rolling.run(units)
+    assert sorted(done) == sorted(units)
+    return steps
+
+
+async def test_one_after_another_and_the_controller_last() -> None:
+    cluster = FakeCluster(controller=1)
+    steps = await roll(cluster)
+    assert cluster.journal == [
+        action
+        for node in (2, 3, 1)
+        for action in (f"maintenance of {node} on", f"restart {node}", f"maintenance of {node} off")
+    ]
+    assert [step.event for step in steps if step.node_id == 2] == ["begins", "drained", "restarted", "in_sync", "done"]
+    assert steps[0].more == {"leaders": 4}
+
+
+async def test_without_maintenance_below_its_level() -> None:
+    cluster = FakeCluster(level=2, controller=3)
+    await roll(cluster)
+    assert cluster.journal == ["restart 1", "restart 2", "restart 3"]
+
+
+async def test_it_goes_on_where_an_earlier_run_ended() -> None:
+    cluster = FakeCluster(controller=1)
+    cluster.down, cluster.in_maintenance = {3}, {3}
+    await roll(cluster)
+    # What is down is not drained, and is what keeps the cluster from being healthy.
+    assert cluster.journal[:2] == ["restart 3", "maintenance of 3 off"]
+    cluster = FakeCluster(controller=1)
+    cluster.in_maintenance = {3}
+    await roll(cluster)
+    assert cluster.journal[0] == "maintenance of 3 on"
+    assert not cluster.in_maintenance
+
+
+async def test_nobody_is_stopped_while_replicas_are_missing() -> None:
+    cluster = FakeCluster()
+    cluster.behind = 2
+    with pytest.raises(CommandFailed, match=r"until the cluster is healthy: 2 partitions lack replicas in sync"):
+        await roll(cluster, timeout_s=0.02)
+    assert cluster.journal == []
+
+
+async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
+    class Lost(FakeCluster):
+        async def restart(self, unit: Unit) -> dict[str, Any]:
+            await super().restart(unit)
+            self.down.add(unit.node_id)
+            return {}
+
+    cluster = Lost(controller=1)
+    with pytest.raises(CommandFailed, match="node 2 is back and every partition in sync: node 2 does not answer yet"):
+        await roll(cluster, timeout_s=0.02)
+    assert [action for action in cluster.journal if action.startswith("restart")] == ["restart 2"]
+    assert cluster.in_maintenance == {2}
+
+
+async def test_a_command_that_restarts_nothing_is_noticed() -> None:
+    class Idle(FakeCluster):
+        async def restart(self, unit: Unit) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(CommandFailed, match="node 2 was not started again: it is in the same life as before"):
+        await roll(Idle(), timeout_s=0.02)
+
+
+async def test_questions_without_an_answer_are_asked_again() -> None:
+    cluster = FakeCluster()
+    cluster.failures = 3
+    await roll(cluster)
+    assert cluster.epochs == {1: 2, 2: 2, 3: 2}
+
+
+async def test_a_plan_changes_nothing() -> None:
+    cluster = FakeCluster(controller=2)
+    rolling = RollingRestart(
+        cluster, cluster, timeout_s=1, tell=lambda step: None, waiting=lambda what: None, done=lambda unit: None
+    )
+    steps = await rolling.plan(UNITS)
+    assert [(step.node_id, step.more["leaders"], step.more["how"]) for step in steps] == [
+        (1, 0, "start 1"),
+        (3, 0, "start 3"),
+        (2, 4, "start 2"),
+    ]
+    assert cluster.journal == []
+
+
+def test_what_is_done_is_kept_until_all_is_done(tmp_path: Path) -> None:
+    record = RollingRecord(tmp_path, None)
+    assert record.go_on(UNITS) == UNITS
+    record.done(UNITS[1])
+    assert RollingRecord(tmp_path, None).go_on(UNITS) == [UNITS[0], UNITS[2]]
+    assert RollingRecord(tmp_path, "/another/python").go_on(UNITS) == UNITS
+    again = RollingRecord(tmp_path, None)
+    assert again.go_on(UNITS) == [UNITS[0], UNITS[2]]
+    again.done(UNITS[0])
+    assert RollingRecord(tmp_path, None).go_on(UNITS) == [UNITS[2]]
+    again.end()
+    assert RollingRecord(tmp_path, None).go_on(UNITS) == UNITS
+    (tmp_path / "rolling-restart.json").write_text("?")
+    assert RollingRecord(tmp_path, None).go_on(UNITS) == UNITS
+
+
+def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
+    nodes = [{"node_id": node, "http": "x", "command": ["python", "-m", "raftlog.cli"]} for node in (1, 2)]
+    restarter = DevRestarter(tmp_path, nodes, "/other/python")
+    brokers = [broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
+    assert restarter.units(brokers) == [Unit(1, (1, 1001)), Unit(2, (2, 1002))]
+    assert restarter.how(Unit(1, (1,))) == "/other/python -P -m raftlog.cli"
+
+
+async def test_a_command_for_each_broker(tmp_path: Path) -> None:
+    brokers = [broker(1), broker(2, host="-oProxyCommand=evil")]
+    there = tmp_path / "there"
+    restarter = CommandRestarter(f"sh -c 'echo {{node_id}} at {{http}} > {there}'", brokers, 5)
+    assert await restarter.restart(Unit(1, (1,))) == {}
+    assert there.read_text() == "1 at 127.0.0.1:8001\n"
+    restarter = CommandRestarter("sh -c 'echo no unit of this name; exit 5'", brokers, 5)
+    with pytest.raises(CommandFailed, match="exit code 5: no unit of this name"):
+        await restarter.restart(Unit(1, (1,)))
+    with pytest.raises(CommandFailed, match="did not end within"):
+        await CommandRestarter("sleep 60", brokers, 0.05).restart(Unit(1, (1,)))
+    with pytest.raises(CommandFailed, match=r"no \{host\} that a command could be given"):
+        CommandRestarter("ssh {host} true", brokers, 5).how(Unit(2, (2,)))
+    with pytest.raises(click.UsageError, match="cannot be read"):
+        CommandRestarter("ssh '", brokers, 5)
+
+
+async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["a-directory-with-a-long-name"] * 5)
+    deep.mkdir(parents=True)
+    with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
+        await give_order(deep, {"order": "nodes"})
+
+    async def obey(order: dict[str, Any]) -> dict[str, Any]:
+        if order["order"] == "refuse":
+            raise CommandFailed("not now")
+        return {"heard": order}
+
+    control = DevControl(deep, obey)
+    await control.start()
+    assert stat.S_IMODE(os.stat(deep / SOCKET_NAME).st_mode) == 0o600
+    assert await give_order(deep, {"order": "nodes"}) == {"heard": {"order": "nodes"}}
+    with pytest.raises(CommandFailed, match="not now"):
+        await give_order(deep, {"order": "refuse"})
+    control.stop()
+    with pytest.raises(CommandFailed, match="no raftlog dev runs on"):
+        await give_order(deep, {"order": "nodes"})
+    await asyncio.sleep(0)
+
+
+def test_usage(run: Any, tmp_path: Path) -> None:
+    verb = ("cluster", "rolling-restart", "--data-dir", str(tmp_path))
+    assert b"no raftlog dev runs on" in run(*verb, expect=1).stderr
+    assert b"is not a list of node ids" in run(*verb, "--only", "one", expect=2).stderr
+    assert b"is no program" in run(*verb, "--python", str(tmp_path / "none"), expect=2).stderr
+    assert b"for nodes of raftlog dev" in run(*verb, "--python", "python3", "--command", "true", expect=2).stderr
+
+
+def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:
+    directory = str(tmp_path / "dev")
+    process = spawn("dev", "--data-dir", directory, "--base-port", str(free_base_port(34)), "--json")
+    nodes = json.loads(process.stdout.readline())["nodes"]
+    at = ("--bootstrap", ",".join(node["http"] for node in nodes))
+    run("topic", "create", "t", "--partitions", "3", *at)
+    over = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        while not over.is_set():
+            run("produce", "t", *at, stdin=b"%d\n" % len(written))
+            written.append(len(written))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        plan = run("cluster", "rolling-restart", "--data-dir", directory, "--dry-run")
+        assert len(plan.stdout.splitlines()) == 3
+        done = run("cluster", "rolling-restart", "--data-dir", directory, "--json", "--only", "1,2,3")
+    finally:
+        over.set()
+        writer.join()
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(step["node_id"] for step in steps if step["event"] == "restarted") == [1, 2, 3]
+    assert steps[-1]["event"] == "finished"
+    pids = {step["node_id"]: step["pid"] for step in steps if step["event"] == "restarted"}
+    assert not set(pids.values()) & {node["pid"] for node in nodes}
+    found = run("consume", "t", "--no-follow", *at).stdout.split()
+    assert sorted(map(int, found)) == written
+    os.kill(pids[2], 9)  # dev supervises those that it has restarted
+    said = b""
+    while b"killed by SIGKILL" not in said:
+        said = process.stderr.readline()
+        assert said, "dev has ended"
+    assert f"node 2 (pid {pids[2]}) ended, killed by SIGKILL" in said.decode()
+    again = asyncio.run(give_order(Path(directory), {"order": "restart", "node_id": 2, "python": None}))
+    assert again["pid"] not in pids.values()
+    process.send_signal(15)
+    assert process.wait(20) == 0
+    assert not (tmp_path / "dev" / SOCKET_NAME).exists()
