@@ -20,6 +20,7 @@ from bench import (
     reopen,
     repair,
     replication,
+    rolling_restart,
     slow_disk,
 )
 from bench.measure import Measure
@@ -39,6 +40,7 @@ MEASURES: tuple[Measure, ...] = (
     *slow_disk.MEASURES,
     *catch_up.MEASURES,
     *repair.MEASURES,
+    *rolling_restart.MEASURES,
     *ndjson_ingest.MEASURES,
     *http_produce.MEASURES,
     *http_batches.MEASURES,

@@ -217,7 +217,7 @@ def _idle(cluster: Cluster) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _dev(directory: Path) -> Iterator["subprocess.Popen[str]"]:
+def dev_process(directory: Path) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", "raftlog.cli", "dev", "--json", "--data-dir", str(directory)]
     process = subprocess.Popen(
         [*command, "--base-port", str(_base_port())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -240,7 +240,7 @@ def _base_port() -> int:
 def run_dev(workspace: Workspace) -> Values:
     with workspace.directory() as directory:
         begin = time.monotonic()
-        with _dev(directory / "dev") as process:
+        with dev_process(directory / "dev") as process:
             assert process.stdout is not None, "a child without stdout"
             said = process.stdout.readline()
             ready_s = time.monotonic() - begin
