@@ -14,12 +14,14 @@ from typing import Self
 
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.assignments.assignments import Assignments
+from raftlog.partitions.balancing.balancer import Balancer
 from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
-from raftlog.partitions.gossip.cluster_map import ClusterMap
+from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
 from raftlog.partitions.gossip.load import LoadMeter
+from raftlog.partitions.gossip.members import ClusterMember
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, CommittedOffsets
 from raftlog.partitions.groups.names import check_group
@@ -30,6 +32,7 @@ from raftlog.partitions.moves import Leaving, Moves
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.operations import Operations
+from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
 from raftlog.partitions.recovering import Recovered, Recovering
 from raftlog.partitions.results import (
     ALL,
@@ -82,10 +85,13 @@ class Broker:
         self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
         load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
-        self.map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
+        self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
         self.measuring = Measuring(node, self._router, self._moves, self._assignments.replicas, self._shared.budget)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
         self._recovering = Recovering(node, metadata, self._assignments)
+        self.balancer = Balancer(
+            node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
+        )
         self.operations = Operations(node, metadata, self._topics)
         self._groups = CommittedOffsets(
             node,
@@ -131,6 +137,7 @@ class Broker:
         self._assignments.start()
         self._moves.start()
         self._leaving.start()
+        self.balancer.start()
         await self.metadata.start(addresses)
         self.gossip.start(addresses)
         if await self._assignments.settled(deadline_in(_LEADERS_MS)):
@@ -147,6 +154,7 @@ class Broker:
         self.is_ready = False
         self.gossip.leave()
         await self._housekeeping.stop()
+        await self.balancer.stop()
         await self._leaving.stop()
         await self._moves.stop()
         await self._assignments.stop()
@@ -169,6 +177,8 @@ class Broker:
         self._assignments.state_changed()
         self._moves.state_changed()
         self._leaving.state_changed()
+        self.balancer.state_changed()
+        apply_throttle(self.node, self.metadata.state)
         self.gossip.state_changed()
 
     # ---- who we are
@@ -380,6 +390,16 @@ class Broker:
         """All brokers of the cluster, and whether they answer."""
         self._check_ready()
         return await self._view.brokers(deadline)
+
+    def members(self) -> list[ClusterMember]:
+        """All brokers that are registered or gossip, as gossip has them here."""
+        self._check_ready()
+        return self.gossip.members()
+
+    async def cluster_view(self) -> Picture:
+        """Which brokers are up and which partitions are where, as known here (`gossip.cluster_map`)."""
+        self._check_ready()
+        return await self._map.picture()
 
     async def health(self, *, deadline: Deadline) -> Health:
         """The whole cluster in one look, with reasons."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from raftlog.partitions.balancing.layout import Layout
 
-_SLICE: Final = 128
+_SLICE: Final = 32
 """Looks at partitions or topics in one step."""
 
 _Entry = tuple[int, int, Iterator[int]]

@@ -18,11 +18,11 @@ from raftlog.types import NodeId
 
 
 class Mode(StrEnum):
-    """How much is moved without an order; draining brokers are emptied in each of them."""
+    """How much is evened; draining brokers are emptied and lost replicas replaced in each of them."""
 
     OFF = "off"
     NODE_ADD = "node_add"
-    """Repairs, and fills brokers that a topic's creation did not know."""
+    """Brokers are filled with replicas of topics whose creation did not know them."""
     CONTINUOUS = "continuous"
 
 

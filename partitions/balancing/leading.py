@@ -12,7 +12,7 @@ from typing import Final
 
 from raftlog.partitions.balancing.layout import Layout
 
-_SLICE: Final = 128
+_SLICE: Final = 32
 
 _Hop = tuple[int, int]
 """A partition, and who leads it afterwards."""
@@ -70,7 +70,7 @@ class _Chains:
             row = layout.rows[number]
             if not layout.is_fixed[number] and row[0] in self._nodes:
                 for taker in row[1:]:
-                    if taker in self._nodes:
+                    if taker in self._nodes and self._is_allowed(number, row[0], taker):
                         self._ways[row[0]][taker].append(number)
             if at % _SLICE == _SLICE - 1:
                 yield []

@@ -27,7 +27,7 @@ from raftlog.partitions.balancing.leading import even_leaders
 from raftlog.partitions.control import GroupName
 from raftlog.raft import ReplicaId
 
-_SLICE: Final = 128
+_SLICE: Final = 32
 """Partitions looked at in one step."""
 FAILURES_MAX: Final = 1_000
 
@@ -46,6 +46,8 @@ class Wishes(NamedTuple):
     """What is to be planned: the operators' settings."""
 
     mode: Mode = Mode.CONTINUOUS
+    evens: bool = True
+    """Whether stages 3 to 5 are planned at all."""
     balances_leaders: bool = True
 
 
@@ -97,7 +99,7 @@ class Planner:
                 self._move(number, node, why)
                 if at % _SLICE == _SLICE - 1:
                     yield
-        if self._wishes.mode is Mode.OFF or self._is_full:
+        if not self._wishes.evens or self._is_full:
             return
         evening = Evening(layout, self._targets, only_new=self._wishes.mode is Mode.NODE_ADD)
         for moved in evening.moves():
@@ -138,11 +140,11 @@ class Planner:
                 is_drained = node in places and places[node].is_draining and node not in each.stuck
                 if is_drained:
                     drained.append((number, node))
-                elif self._wishes.mode is not Mode.OFF or node in each.stuck:
+                else:
                     repaired.append((number, node))
             return
         layout.is_fixed[number] = each.is_resting or not all(places[node].is_available for node in row)
-        if self._wishes.mode is Mode.OFF or each.is_resting:
+        if not self._wishes.evens or each.is_resting:
             return
         hosts = [places[node].host for node in row]
         if len(set(hosts)) < len(hosts):

@@ -43,7 +43,7 @@ from raftlog.partitions.multiraft import Node
 from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.group import Group
 from raftlog.runtime.replica_directory import CONTROLLER
-from raftlog.types import Index, NodeId
+from raftlog.types import Index, NodeId, Term
 
 _logger = logging.getLogger(__name__)
 
@@ -159,6 +159,21 @@ class Metadata:
     def group_id(self) -> UUID | None:
         """Of group 0, once this process has a replica of it."""
         return None if self._copy.group is None else self._copy.group.group_id
+
+    @property
+    def is_leading(self) -> bool:
+        """Group 0 is led here, and everything that was committed before is in the state."""
+        group = self._copy.group
+        return group is not None and group.core.has_own_term_commit and self._copy.is_level
+
+    @property
+    def term(self) -> Term:
+        """Of group 0, as far as it is known here."""
+        return Term(0) if self._copy.group is None else self._copy.group.core.term
+
+    def controller_voters(self) -> tuple[ReplicaId, ...]:
+        """Who votes in group 0, or may still have to; as far as it is known here."""
+        return () if self._copy.group is None else self._copy.group.core.configuration.all_voters()
 
     def freshness(self) -> Freshness:
         """How far the copy is, and when it last heard of a leader."""

@@ -71,9 +71,10 @@ def test_draining_comes_before_repair_before_hosts_before_evenness() -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_a_draining_broker_is_emptied_in_every_mode(mode: Mode) -> None:
     places = [place(1, is_draining=True), *FOUR[1:]]
-    end, failures, _ = settled(places, SMALL, Wishes(mode))
+    end, failures, _ = settled(places, SMALL, Wishes(mode, evens=False))
     assert not failures
     assert counts(end, [1]) == {1: 0}
+    assert planned(places, end, Wishes(mode, evens=False)) == ([], [])
 
 
 def test_what_a_drained_broker_led_goes_to_replicas_that_are_there_and_evenly() -> None:
@@ -107,11 +108,10 @@ def test_why_a_broker_takes_nothing(how: dict[str, bool], words: str) -> None:
     assert words in failures[0].reason
 
 
-def test_a_lost_broker_is_replaced_unless_nothing_is_to_be_moved() -> None:
+def test_a_lost_broker_is_replaced_also_when_nothing_is_evened() -> None:
     places = [place(1, is_lost=True, is_available=False), *FOUR[1:]]
-    end, _, _ = settled(places, SMALL, Wishes(Mode.NODE_ADD))
+    end, _, _ = settled(places, SMALL, Wishes(Mode.OFF, evens=False))
     assert counts(end, [1]) == {1: 0}
-    assert planned(places, SMALL, Wishes(Mode.OFF)) == ([], [])
 
 
 def test_a_broker_that_is_away_for_a_short_time_keeps_what_it_has() -> None:

@@ -21,8 +21,9 @@ DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_
 class Brokers:
     """By node id; those that are stopped keep directory and addresses."""
 
-    def __init__(self, directory: Path, ports: list[int], **settings: Any) -> None:
-        self._directory, self._settings = directory, settings
+    def __init__(self, directory: Path, ports: list[int], seeds: int | None, **settings: Any) -> None:
+        """The first `seeds` of them found the cluster, all by default; the others join it when they are started."""
+        self._directory, self._settings, self._seeds = directory, settings, seeds
         self._rpc = {number: ("127.0.0.1", port) for number, port in enumerate(ports, 1)}
         self.running: dict[int, Broker] = {}
 
@@ -34,7 +35,7 @@ class Brokers:
                 data_dir=str(self._directory / str(number)),
                 node_id=number,
                 rpc=self._rpc[number],
-                seeds=tuple(self._rpc.values()),
+                seeds=tuple(self._rpc.values())[: self._seeds],
                 driver=DRIVER,
                 **self._settings,
             )
@@ -64,9 +65,11 @@ class Brokers:
 
 
 @asynccontextmanager
-async def brokers_in(directory: Path, count: int = 3, **settings: Any) -> AsyncIterator[Brokers]:
+async def brokers_in(
+    directory: Path, count: int = 3, *, seeds: int | None = None, **settings: Any
+) -> AsyncIterator[Brokers]:
     held = [hold_port() for _ in range(count)]
-    brokers = Brokers(directory, [each.getsockname()[1] for each in held], **settings)
+    brokers = Brokers(directory, [each.getsockname()[1] for each in held], seeds, **settings)
     try:
         yield brokers
     finally:

@@ -331,6 +331,22 @@ async def test_bulk_is_throttled_and_the_rest_is_not() -> None:
 
 
 @on_both_loops
+async def test_the_throttle_of_bulk_can_be_changed() -> None:
+    found = EntriesFound((StoredEntry(Index(4), Term(1), bytes(200 * KIB)),))
+
+    async def serve(node: NodeId, request: object) -> object:
+        return found
+
+    one = Process(identity_of(1))
+    two = Process(identity_of(2), RpcConfig(bulk_bytes_per_s=64 * KIB, bulk_burst_bytes=KIB), serve=serve)
+    asked = EntriesAsked(GROUP, Index(4), Index(9), MIB)
+    async with cluster(one, two):
+        two.transport.limit_bulk(1 << 40)
+        async with asyncio.timeout(5):  # by the settings it would be a minute
+            await asyncio.gather(*(one.transport.request(two.node, asked) for _ in range(20)))
+
+
+@on_both_loops
 async def test_a_new_connection_of_a_peer_replaces_the_old_one() -> None:
     one = Process(identity_of(1))
     async with running(one):

@@ -58,6 +58,10 @@ class Endpoint:
         """What we say of ourselves now."""
         return Hello(PROTOCOL_VERSION, channel, self._life, self._identity())
 
+    def limit_bulk(self, bytes_per_s: int | None) -> None:
+        """What the bulk connections send a second, all together; None: what the settings say."""
+        self._bulk_budget.set_rate(bytes_per_s or self.config.bulk_bytes_per_s)
+
     def budget(self, channel: Channel) -> TokenBucket | None:
         """What limits a channel; None when nothing does."""
         return self._bulk_budget if channel is Channel.BULK else None

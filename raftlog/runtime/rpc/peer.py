@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
+from raftlog.events import event
 from raftlog.runtime.rpc.backoff import Backoff
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.connecting import Address, connect, new_outgoing
@@ -150,7 +151,8 @@ class Peer:
         self._outgoing = outgoing
         self._connections_made += 1
         self._last_error = None
-        _logger.info("connected to node %s for %s at %s:%s", self._node, self._channel.name, *self._address)
+        host, port = self._address
+        self._tell("node_connected", address=f"{host}:{port}")
         connected_at = loop.time()
         endpoint.on_connection(self._node, self._channel, True)
         try:
@@ -160,12 +162,23 @@ class Peer:
             self._dropped += outgoing.writer.messages_dropped
             endpoint.on_connection(self._node, self._channel, False)
         self._backoff.note_stood(loop.time() - connected_at)
-        raise outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
+        lost = outgoing.gone.result() or ConnectionResetError("the other side closed the connection")
+        self._last_error = _text(lost)
+        self._tell("node_lost", why=self._last_error)
+
+    def _tell(self, name: str, **fields: str) -> None:
+        """One event for a node, and not one for each channel."""
+        if self._channel is Channel.RAFT:
+            event(_logger, name, node=self._node, **fields)
 
     def _note_failure(self, error: OSError | RaftlogError) -> None:
         """Told once for as long as it stays the same."""
-        text = str(error) or type(error).__name__
+        text = _text(error)
         if text != self._last_error:
             level = logging.WARNING if isinstance(error, HandshakeRefused) else logging.INFO
             _logger.log(level, "no connection to node %s for %s: %s", self._node, self._channel.name, text)
         self._last_error = text
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -188,6 +188,10 @@ class TcpTransport(Transport):
                 if peer.hello is not None and not memory.is_let_in(peer.hello) and peer.connection is not None:
                     peer.connection.abort(None)
 
+    def limit_bulk(self, bytes_per_s: int | None) -> None:
+        """What is sent a second over all bulk connections together, from now on; None: what the settings say."""
+        self._endpoint.limit_bulk(bytes_per_s)
+
     async def close(self) -> None:
         """Write what waits, within `close_timeout_ms`, and end every connection. Requests being served end unknown."""
         endpoint = self._endpoint

@@ -21,6 +21,10 @@ class TokenBucket:
         self._filled_at = now
         return max(0.0, -self._tokens / self._bytes_per_s)
 
+    def set_rate(self, bytes_per_s: int) -> None:
+        """From now on; what was gained since the last look counts by the new rate."""
+        self._bytes_per_s = bytes_per_s
+
     def take(self, size: int) -> None:
         """So many bytes were written."""
         self._tokens -= size

@@ -1,0 +1,54 @@
+"""Which brokers are there, as whoever leads the controller has heard since it leads.
+
+    available   heard without a break for `SETTLE_S`: it can be given replicas and leaders
+    away_s      since it was heard last; 0 when the controller's leader began
+
+A new leader of the controller begins all clocks anew, so a fail-over never shortens anybody's time; nor does a pause of
+the process that looks. Pure; times are the loop's. Called by the balancer with every look.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+SETTLE_S: Final = 3.0
+_LOOKS_S_MAX: Final = 3.0
+"""Between two looks; what is longer was a pause of this process, in which nobody could be heard."""
+
+
+class Availability:
+    """From the beginning of a leadership to its end."""
+
+    def __init__(self) -> None:
+        self._heard_at: dict[int, float] = {}
+        self._since: dict[int, float] = {}
+        """Who was heard with the last look, and since when with every one."""
+        self._looked_at: float | None = None
+
+    def look(self, heard: Mapping[int, bool], now: float) -> None:
+        """All brokers, and whether they are heard now."""
+        pause_s = 0.0 if self._looked_at is None else now - self._looked_at
+        self._looked_at = now
+        if pause_s > _LOOKS_S_MAX:
+            self._heard_at = {node: at + pause_s for node, at in self._heard_at.items()}
+        for gone in self._heard_at.keys() - heard.keys():
+            del self._heard_at[gone]
+            self._since.pop(gone, None)
+        for node, is_heard in heard.items():
+            if is_heard:
+                self._heard_at[node] = now
+                self._since.setdefault(node, now)
+            else:
+                self._heard_at.setdefault(node, now)
+                self._since.pop(node, None)
+
+    def is_heard(self, node: int) -> bool:
+        return node in self._since
+
+    def is_available(self, node: int, now: float) -> bool:
+        since = self._since.get(node)
+        return since is not None and now - since >= SETTLE_S
+
+    def away_s(self, node: int, now: float) -> float:
+        """0 for a broker that nobody knows."""
+        heard_at = self._heard_at.get(node)
+        return 0.0 if heard_at is None or node in self._since else now - heard_at

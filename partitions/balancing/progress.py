@@ -1,0 +1,104 @@
+"""Which partitions are on their way: asked of all brokers at once, for only a partition's leader knows.
+
+    on its way: from its new assignment until its leader says that its committed members are just those
+
+A leader names the partitions that it leads and whose members are not what they shall be, and of those that it is asked
+about the ones that are. It says so by a copy of the controller's state that has everything the asker's has. What nobody
+who leads it has denied is still on its way. Asked by the balancer, served by every broker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Final, NamedTuple
+
+from raftlog.errors import InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.moves import Moves
+from raftlog.partitions.multiraft import Node, Request
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.rpc import Answer
+from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
+MOVING: Final = "balancing.moving"
+NAMED_MAX: Final = 4_000
+"""Partitions in one question or answer."""
+
+
+class Way(NamedTuple):
+    """A partition on its way: the brokers that do not vote yet, and those that vote still and shall not."""
+
+    missing: tuple[NodeId, ...]
+    former: tuple[NodeId, ...]
+
+
+class Told(NamedTuple):
+    """What a broker says: what it leads, and how many replicas it has, group 0 not counted."""
+
+    led: int
+    held: int
+    moving: dict[GroupKey, Way]
+    arrived: list[GroupKey]
+
+
+class Progress:
+    """Both sides of one process."""
+
+    def __init__(self, node: Node, metadata: Metadata, moves: Moves) -> None:
+        self._node, self._metadata, self._moves = node, metadata, moves
+        node.on_request(MOVING, self._serve)
+
+    async def ask(
+        self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline
+    ) -> dict[NodeId, Told | None]:
+        """What each says; None of one that does not answer, or not by the state of now."""
+        nodes = list(nodes)
+        some = list(asked)[:NAMED_MAX]
+        answers = await asyncio.gather(*(self._ask(node, some, deadline) for node in nodes))
+        return dict(zip(nodes, answers, strict=True))
+
+    async def _ask(self, node: NodeId, asked: list[GroupKey], deadline: Deadline) -> Told | None:
+        header = [int(self._metadata.state.applied_index), asked]
+        try:
+            if node == self._node.identity.node_id:
+                return self._tell(header)
+            return _told((await self._node.ask(node, MOVING, header, (), deadline)).value)
+        except RaftlogError as error:
+            _logger.debug("node %s does not say what moves: %s", node, error)
+            return None
+
+    async def _serve(self, request: Request) -> Answer:
+        told = self._tell(request.header)
+        return Answer([told.led, told.held, [[key, *way] for key, way in told.moving.items()], told.arrived])
+
+    def _tell(self, header: Any) -> Told:
+        match header:
+            case [int(index), [*keys]] if len(keys) <= NAMED_MAX and all(type(key) is bytes for key in keys):
+                pass
+            case _:
+                raise InvalidArgument(f"a request {MOVING!r} that cannot be read")
+        if self._metadata.state.applied_index < index or not self._moves.is_compared:
+            raise Unavailable(f"node {self._node.identity.node_id} does not know the newest assignments yet")
+        groups, differing = self._node.driver.groups, self._moves.differing()
+        moving = {}
+        for group, wanted in differing[:NAMED_MAX]:
+            voters = group.core.configuration.all_voters()
+            missing = tuple(replica.node_id for replica in wanted if replica not in voters)
+            moving[group.key] = Way(missing, tuple(voter.node_id for voter in voters if voter not in wanted))
+        differ = {group.key for group, _ in differing}
+        here = [(key, groups[key]) for key in keys if key in groups and key not in differ]
+        arrived = [key for key, group in here if group.core.has_own_term_commit]
+        controller = self._metadata.group_id
+        held = len(groups) - (controller is not None and controller.bytes in groups)
+        return Told(self._node.leaders.led_count, held, moving, arrived)
+
+
+def _told(value: Any) -> Told:
+    """Raises `Unavailable` for what cannot be read."""
+    try:
+        led, held, moving, arrived = value
+        return Told(led, held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived)
+    except (TypeError, ValueError):
+        raise Unavailable("an answer about moving partitions that cannot be read") from None

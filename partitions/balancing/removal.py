@@ -1,0 +1,34 @@
+"""When a broker that was decommissioned can be removed from the cluster. Pure; called by the balancer.
+
+nothing is assigned to it ∧ no group counts on it ∧ its replicas are gone, or it is away and nobody misses them
+"""
+
+from collections.abc import Collection, Mapping
+
+from raftlog.partitions.balancing.progress import Told
+from raftlog.partitions.control import Broker, ControllerState
+from raftlog.raft import ReplicaId
+from raftlog.types import NodeId
+
+
+def may_remove(
+    broker: Broker,
+    state: ControllerState,
+    ways: Collection[object],
+    told: Mapping[NodeId, Told | None],
+    controller_voters: Collection[ReplicaId],
+) -> bool:
+    """`ways` are the partitions on their way, `told` is what every broker that is heard has said just now.
+
+    Of a broker that is away nobody can say that its replicas are gone; but when all partitions are led and have just
+    the members that they shall have, none of them counts on it.
+    """
+    if state.load(broker.replica).replicas or broker.replica in controller_voters or len(state.brokers) < 2:
+        return False
+    if not told or any(each is None for each in told.values()):
+        return False
+    own = told.get(broker.node_id)
+    if own is not None:
+        return own.held == 0
+    led = sum(each.led for each in told.values() if each is not None)
+    return not ways and led == state.group_count() + 1  # group 0 is led as well

@@ -1,0 +1,24 @@
+"""What the cluster's settings change on a broker, as it hears of them. Called by the broker."""
+
+from raftlog.partitions.balancing.layout import Mode
+from raftlog.partitions.balancing.report import BalancerSettings
+from raftlog.partitions.control import Cluster
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.operations.cluster_settings import current
+
+
+def balancer_settings(state: Cluster) -> BalancerSettings:
+    """Those of them that concern the balancer."""
+    settings = current(state)
+    repair_after_ms = settings.repair_after_ms
+    return BalancerSettings(
+        Mode(settings.balancer_mode),
+        settings.balancer_moves_max,
+        None if repair_after_ms is None else repair_after_ms / 1000,
+        settings.leaders_balance,
+    )
+
+
+def apply_throttle(node: Node, state: Cluster) -> None:
+    """What this broker sends to replicas that catch up."""
+    node.transport.limit_bulk(current(state).catch_up_bytes_per_s)
