@@ -94,10 +94,10 @@ MEASURES = (
     Measure(
         "rolling-restart",
         f"three brokers of `raftlog dev`, {PARTITIONS} partitions: rolling restart under load",
-        f"{WRITERS} writers for each partition write a record every {INTERVAL_S * 1000:g} ms ({PER_S} writes/s in all), "
-        f"each tried again for {DEADLINE_S:g} s, while `raftlog cluster rolling-restart` restarts all brokers. A gap is "
-        "the longest time between two acknowledgements of one partition, the pace of its writers included. At the end "
-        "every acknowledged record has to be read back.",
+        f"{WRITERS} writers of each partition write a record every {INTERVAL_S * 1000:g} ms ({PER_S} writes/s in all), "
+        f"each tried again for {DEADLINE_S:g} s, while `raftlog cluster rolling-restart` restarts all brokers. A gap "
+        "is the longest time between two acknowledgements of one partition, the pace of its writers included. At the "
+        "end every acknowledged record has to be read back.",
         (
             Figure("failed", "writes that failed for good", "", at_most=0),
             Figure("gap_s", "longest gap of a partition", "s", at_most=1.0),
