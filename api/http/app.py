@@ -14,6 +14,7 @@ from raftlog.api.http.describing import DescribingHandlers
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import GroupHandlers
 from raftlog.api.http.measured import UNKNOWN, HttpMeasured
+from raftlog.api.http.members import MemberHandlers
 from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
@@ -63,6 +64,7 @@ class HttpApp:
             admin.MoveHandlers(broker, bodies),
             admin.SettingHandlers(broker, bodies),
             admin.LogLevelHandlers(),
+            MemberHandlers(broker),
             RecoveryHandlers(broker, bodies),
             MetricsHandlers(broker, self.measured, metrics_partitions_max),
             DescribingHandlers(),

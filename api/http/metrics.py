@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from raftlog.api.http.measured import HttpMeasured
 from raftlog.api.http.metrics_broker import broker_families, figures_families
+from raftlog.api.http.metrics_gossip import gossip_families
 from raftlog.api.http.metrics_http import http_families
 from raftlog.api.http.metrics_partitions import partition_families
 from raftlog.api.http.metrics_process import process_families
@@ -30,6 +31,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     broker_families,
     process_families,
     rpc_families,
+    gossip_families,
 )
 _SLICE: Final = 250
 """Samples that are written in one turn of the loop, about a millisecond's work."""

@@ -1,0 +1,76 @@
+"""Who is up and what is where: a broker alone, and two that gossip, over HTTP."""
+
+import asyncio
+
+import pytest
+
+from raftlog.partitions.gossip import GossipSettings
+
+WAIT_S = 20.0
+
+
+async def test_a_broker_alone_knows_itself_and_gossips_with_nobody(api):
+    status, told = await api.get("/v1/cluster/members")
+    assert status == 200
+    assert told["node_id"] == 1
+    assert told["gossip_address"] is None
+    (member,) = told["members"]
+    assert (member["node_id"], member["state"], member["is_registered"]) == (1, "unknown", True)
+    assert member["http_address"] == f"{api.address[0]}:{api.address[1]}"
+
+
+async def test_the_view_names_brokers_and_where_partitions_are(api):
+    await api.topic("orders", 2)
+    status, told = await api.get("/v1/cluster_view")
+    assert status == 200
+    assert told["cluster_id"] == api.broker.cluster_id
+    assert [(broker["node_id"], broker["state"]) for broker in told["brokers"]] == [(1, "alive")]
+    (topic,) = told["topics"]
+    assert topic["name"] == "orders"
+    assert topic["partitions"] == [{"partition": each, "replicas": [1], "leader_hint": 1} for each in (0, 1)]
+
+
+async def test_internal_topics_are_not_in_the_view(api):
+    await api.topic()
+    await api.post("/groups/g/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
+    api.broker._map._picture = None  # whatever was made before does not count
+    _, told = await api.get("/v1/cluster_view")
+    assert [topic["name"] for topic in told["topics"]] == ["t"]
+
+
+@pytest.mark.parametrize("known", ["{tag}", 'W/{tag}, "other"', "*"])
+async def test_who_has_the_view_already_is_not_sent_it_again(api, known):
+    async with api.session.get(f"{api.url}/v1/cluster_view") as first:
+        tag = first.headers["ETag"]
+    headers = {"If-None-Match": known.format(tag=tag)}
+    async with api.session.get(f"{api.url}/v1/cluster_view", headers=headers) as again:
+        assert again.status == 304
+        assert again.headers["ETag"] == tag
+        assert await again.read() == b""
+
+
+async def test_another_view_has_another_tag(api):
+    async with api.session.get(f"{api.url}/v1/cluster_view") as first:
+        tag = first.headers["ETag"]
+    await api.topic("new")
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            async with api.session.get(f"{api.url}/v1/cluster_view", headers={"If-None-Match": tag}) as again:
+                if again.status == 200:
+                    break
+    assert again.headers["ETag"] != tag
+
+
+async def test_metrics_and_members_of_a_broker_that_gossips(start_api):
+    api = await start_api({"rpc": ("127.0.0.1", 0), "gossip": GossipSettings(), "rack": "r1"})
+    _, told = await api.get("/v1/cluster/members")
+    assert told["gossip_address"] == api.broker.gossip.address
+    (member,) = told["members"]
+    assert (member["state"], member["rack"]) == ("alive", "r1")
+    assert member["load"]["replicas"] == 0
+    assert member["load"]["disk_free"] > 0
+    async with api.session.get(f"{api.url}/metrics") as answer:
+        text = await answer.text()
+    assert 'raftlog_gossip_members{state="alive"} 1.0' in text
+    assert 'raftlog_gossip_refused_total{reason="forged"} 0.0' in text
+    assert "raftlog_gossip_awareness 0.0" in text
