@@ -46,16 +46,22 @@ class Probes:
     def __init__(self, config: SwimConfig) -> None:
         self._config = config
         self._probes: dict[int, Probe] = {}
+        self.due = math.inf
+        """When the first of them has to be looked at."""
 
     def begin(self, sequence: int, target: Member, now: float, factor: int) -> None:
         if len(self._probes) < PROBES_MAX:
             config = self._config
             silent_at, failed_at = now + config.probe_timeout_s * factor, now + config.probe_deadline_s * factor
             self._probes[sequence] = Probe(sequence, target.node_id, target.incarnation, silent_at, failed_at)
+            self.due = min(self.due, silent_at)
 
     def answered(self, sequence: int) -> Probe | None:
         """The probe that this is the answer to; it is over."""
-        return self._probes.pop(sequence, None)
+        probe = self._probes.pop(sequence, None)
+        if probe is not None:
+            self._set_due()
+        return probe
 
     def nacked(self, sequence: int) -> None:
         probe = self._probes.get(sequence)
@@ -65,29 +71,29 @@ class Probes:
     def has(self, target: NodeId) -> bool:
         return any(probe.target == target for probe in self._probes.values())
 
-    @property
-    def due(self) -> float:
-        if not self._probes:
-            return math.inf
-        return min(min(probe.silent_at, probe.failed_at) for probe in self._probes.values())
+    def _set_due(self) -> None:
+        self.due = min((min(probe.silent_at, probe.failed_at) for probe in self._probes.values()), default=math.inf)
 
     def take_silent(self, now: float) -> list[Probe]:
         """Those that helpers have to be asked for, now and once."""
         silent = [probe for probe in self._probes.values() if probe.silent_at <= now]
         for probe in silent:
             probe.silent_at = math.inf
+        self._set_due()
         return silent
 
     def take_failed(self, now: float) -> list[Probe]:
         failed = [probe for probe in self._probes.values() if probe.failed_at <= now]
         for probe in failed:
             del self._probes[probe.sequence]
+        self._set_due()
         return failed
 
     def shift(self, by: float) -> None:
         for probe in self._probes.values():
             probe.silent_at += by
             probe.failed_at += by
+        self._set_due()
 
 
 @dataclass(slots=True)
@@ -106,6 +112,7 @@ class Relays:
     def __init__(self, config: SwimConfig) -> None:
         self._config = config
         self._relays: dict[int, Relay] = {}
+        self.due = math.inf
 
     def maybe_begin(self, sequence: int, request: PingRequest, origin: Address, now: float) -> bool:
         """Whether there is room for one more."""
@@ -114,16 +121,17 @@ class Relays:
         left_s = self._config.probe_deadline_s - self._config.probe_timeout_s
         nack_at, over_at = now + left_s * self._config.nack_share, now + self._config.period_s
         self._relays[sequence] = Relay(origin, request.sequence, nack_at, over_at)
+        self.due = min(self.due, nack_at)
         return True
 
     def answered(self, sequence: int) -> Relay | None:
-        return self._relays.pop(sequence, None)
+        relay = self._relays.pop(sequence, None)
+        if relay is not None:
+            self._set_due()
+        return relay
 
-    @property
-    def due(self) -> float:
-        if not self._relays:
-            return math.inf
-        return min(min(relay.nack_at, relay.over_at) for relay in self._relays.values())
+    def _set_due(self) -> None:
+        self.due = min((min(relay.nack_at, relay.over_at) for relay in self._relays.values()), default=math.inf)
 
     def take_unanswered(self, now: float) -> list[Relay]:
         """Those whose asker has to hear that there is no answer yet; those that are over are forgotten."""
@@ -131,9 +139,11 @@ class Relays:
         for relay in unanswered:
             relay.nack_at = math.inf
         self._relays = {sequence: relay for sequence, relay in self._relays.items() if relay.over_at > now}
+        self._set_due()
         return unanswered
 
     def shift(self, by: float) -> None:
         for relay in self._relays.values():
             relay.nack_at += by
             relay.over_at += by
+        self._set_due()

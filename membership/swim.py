@@ -90,7 +90,9 @@ class Swim:
         self._streams: list[Stream] = []
         self._addresses: list[Address] = []
         self._turns = 0
-        self._turn_at = self._gossip_at = self._sync_at = self._join_at = self._reap_at = math.inf
+        self._turn_at = self._gossip_at = math.inf
+        self._sync_at = self._join_at = self._reap_at = self._slow_at = math.inf
+        """The last is the first of the others."""
         self._strangers_at = -math.inf
         self._probe_count = self._failed_count = self._sync_count = 0
 
@@ -102,8 +104,8 @@ class Swim:
         self._turn_at = now + self._random.random() * self._config.period_s / 2
         self._gossip_at = now
         self._sync_at = now + self._random.random() * self._config.sync_interval_s
-        self._join_at = now
         self._reap_at = now + self._config.reap_s / 10
+        self._set_slow()
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
         """Addresses where members may be. Those of known members are passed by; the others are tried, one after
@@ -112,6 +114,7 @@ class Swim:
         self._random.shuffle(self._addresses)
         for _ in range(JOINS_AT_ONCE):
             self._join_next(now)
+        self._set_slow()
 
     def describe(self, description: bytes, now: float) -> None:
         """Tell everybody a new description (at most 400 bytes) under a new incarnation; nothing if it is the same."""
@@ -127,7 +130,7 @@ class Swim:
     def leave(self, now: float) -> None:
         """Tell everybody that this member goes. Let the machine run for a few `gossip_interval_s` before closing."""
         self._view.leave(now)
-        self._turn_at = self._sync_at = self._join_at = math.inf
+        self._turn_at = self._sync_at = self._join_at = self._reap_at = self._slow_at = math.inf
         self._probes = Probes(self._config)
         self._gossip(now, FAREWELLS)
         self._gossip_at = now + self._config.gossip_interval_s
@@ -153,6 +156,7 @@ class Swim:
                 self._handle_ack(message, now)
         if len(self._view.changes) > before:
             self._sync_at = min(self._sync_at, now + self._config.join_interval_s)  # there may be more
+            self._set_slow()
         self._follow_up(now)
         answers: list[Message] = []
         for message in messages:
@@ -165,17 +169,19 @@ class Swim:
         """Do what is due. Calling it too early is harmless."""
         if now > self.due() + self._config.late_s:
             self._resume(now)
-        for relay in self._relays.take_unanswered(now):
-            self._send(relay.origin, Nack(relay.origin_sequence))
-        for probe in self._probes.take_silent(now):
-            self._ask_helpers(probe)
-        for probe in self._probes.take_failed(now):
-            self._fail(probe, now)
-        self._view.bury(now)
+        if now >= self._relays.due:
+            for relay in self._relays.take_unanswered(now):
+                self._send(relay.origin, Nack(relay.origin_sequence))
+        if now >= self._probes.due:
+            self._tick_probes(now)
+        if now >= self._view.suspicion_due:
+            self._view.bury(now)
         if now >= self._turn_at:
             self._take_turn(now)
-        self._tick_slow(now)
-        self._follow_up(now)
+        if now >= self._slow_at:
+            self._tick_slow(now)
+        if self._broadcasts:
+            self._follow_up(now)
         if now >= self._gossip_at:
             self._gossip(now, self._config.gossip_fanout)
             has_more = self._broadcasts and self._roster.up > 1
@@ -183,8 +189,8 @@ class Swim:
 
     def due(self) -> float:
         """When to call `tick` next; changes with every call of anything else."""
-        fixed = min(self._turn_at, self._gossip_at, self._sync_at, self._join_at, self._reap_at)
-        return min(fixed, self._view.suspicion_due, self._probes.due, self._relays.due)
+        view_at, probes_at, relays_at = self._view.suspicion_due, self._probes.due, self._relays.due
+        return min(self._turn_at, self._gossip_at, self._slow_at, view_at, probes_at, relays_at)
 
     # what the caller takes
 
@@ -276,10 +282,10 @@ class Swim:
     # probes
 
     def _take_turn(self, now: float) -> None:
-        """By turns the next of the round and the neighbour on the ring, twice a period; rarer when we do not do well.
+        """By turns the next of the round and the neighbour on the ring; rarer when we do not do well.
 
-        Rounds alone leave a dead member without a probe for t periods with the probability e^-t; the neighbour is
-        certain to look within one.
+        Rounds alone leave a dead member without a probe for t periods with a probability of e^-t; its neighbour is
+        certain to look after two turns.
         """
         self._turns += 1
         target = self._roster.neighbour() if self._turns % 2 else self._view.rounds.next()
@@ -287,7 +293,7 @@ class Swim:
             self._probe(target, now)
         if self._roster.dead:
             self._maybe_look_for_the_dead(now)
-        self._turn_at = now + self._config.period_s / 2 * self._view.awareness.factor
+        self._turn_at = now + self._config.turn_s(self._roster.up) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
         member, sequence = self._known(node_id), self._next_sequence()
@@ -311,6 +317,12 @@ class Swim:
         ping = Ping(probe.sequence, probe.target, member.disk_uuid)
         self._streams.append(Stream(member.address, (ping,), left_s))
 
+    def _tick_probes(self, now: float) -> None:
+        for probe in self._probes.take_silent(now):
+            self._ask_helpers(probe)
+        for probe in self._probes.take_failed(now):
+            self._fail(probe, now)
+
     def _fail(self, probe: Probe, now: float) -> None:
         self._failed_count += 1
         self._view.awareness.worsen(probe.missed)
@@ -319,7 +331,7 @@ class Swim:
     def _maybe_look_for_the_dead(self, now: float) -> None:
         """A dead one is told so, about once a second by all together, in case it is there and nobody reached it."""
         dead, up = list(self._roster.dead), self._roster.up
-        if self._random.random() * 2 * up < len(dead):
+        if self._random.random() * up < len(dead):
             self._ping(self._next_sequence(), self._known(self._random.choice(dead)), now)
 
     def _look_again(self, now: float) -> None:
@@ -404,17 +416,20 @@ class Swim:
         if now >= self._reap_at:
             self._view.reap(now)
             self._reap_at = now + self._config.reap_s / 10
+        self._set_slow()
+
+    def _set_slow(self) -> None:
+        self._slow_at = min(self._sync_at, self._join_at, self._reap_at)
 
     def _join_next(self, now: float) -> None:
         """Try the next address at which nobody is known to be, or to have been: the dead are looked for anyway."""
         taken = {member.address for member in self._roster}
-        for _ in range(len(self._addresses)):
-            address = self._addresses.pop()
-            self._addresses.insert(0, address)
-            if address not in taken:
-                self._sync(address, now)
-                break
-        self._join_at = now + self._config.join_interval_s if self._addresses else math.inf
+        free = [address for address in self._addresses if address not in taken]
+        self._join_at = now + (self._config.join_interval_s if free else self._config.sync_interval_s)
+        if free:
+            self._addresses.remove(free[0])
+            self._addresses.append(free[0])
+            self._sync(free[0], now)
 
     def _sync(self, address: Address, now: float) -> None:
         self._sync_count += 1
