@@ -7,6 +7,7 @@ from raftlog.cli.lazy import LazyGroup, Verb
 VERBS = {
     "info": Verb("raftlog.cli.cluster_info", "info", "Show the cluster's id and its brokers."),
     "health": Verb("raftlog.cli.cluster_health", "health", "Show whether the cluster is healthy, and if not, why."),
+    "members": Verb("raftlog.cli.cluster_members", "members", "Show who is up, as gossip has it."),
     "rolling-restart": Verb(
         "raftlog.cli.rolling", "rolling_restart", "Restart the brokers one after another, while the cluster is used."
     ),

@@ -29,6 +29,10 @@ class AdminClient:
         rows: list[Json] = await self._calls.get("/v1/brokers")
         return sorted(rows, key=lambda row: row["node_id"])
 
+    async def members(self) -> Json:
+        """The brokers as gossip has them at the one that answers."""
+        return await self._got("/v1/cluster/members")
+
     async def broker(self, node: int) -> Json:
         """One of them; raises `UnknownBroker`."""
         return await self._got(f"/v1/brokers/{node}")
