@@ -1,0 +1,10 @@
+"""Gossip alone: many machines of `raftlog.membership.swim` on one virtual clock, without brokers and sockets.
+
+`world` is the clock and the network, `process` one member, `nemesis` what befalls them, `watch` what is demanded, `run`
+one seed. `jepsen.simulation.campaign` and `bench` come in by `run`.
+
+Messages travel as values, for speed: their size is what `membership.encoding` counts for them (exact for claims, an
+upper bound that is at most 6 bytes too high for pings and acks), and one datagram in 64 is really encoded, measured
+and decoded. The seal of `membership.authentication` counts with its bytes. A stream is two frames or more that each
+take one delay and are lost, without another try, when a segment or its acknowledgement would be: worse than TCP.
+"""

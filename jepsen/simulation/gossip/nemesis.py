@@ -1,0 +1,189 @@
+"""What befalls the members: in steady runs one event at a time, in others all that the seed drew, then healing."""
+
+from collections.abc import Callable
+
+from jepsen.simulation.gossip.options import Trouble
+from jepsen.simulation.gossip.process import Process
+from jepsen.simulation.gossip.watch import PERIODS_MAX, Watch
+from jepsen.simulation.options import generator
+
+SEEDS = 3
+"""Addresses that a process is told at its start."""
+EVENT_INTERVAL_S = 45.0
+"""Between two events of a steady run."""
+
+
+class Nemesis:
+    """Draws from one seed."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._world = watch.world
+        self._options = watch.world.options
+        self._random = generator(self._options.seed, "gossip nemesis")
+
+    def found(self) -> None:
+        """All start within two seconds; each knows a few addresses."""
+        for process in self._world.processes:
+            self._world.at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
+
+    def _begin(self, process: Process) -> None:
+        world = self._world
+        if process.is_up:
+            return
+        up = [other for other in world.processes if other.is_up] or world.processes
+        known = self._random.sample(up, min(SEEDS, len(up)))
+        world.begin(process, [world.processes[0], *known])
+
+    # steady runs
+
+    def plan_single_events(self, first: float, last: float) -> None:
+        """Deaths mostly; each alone, and each looked at ten periods later."""
+        when = first + self._random.random() * EVENT_INTERVAL_S
+        while when < last - PERIODS_MAX * self._world.config.period_s:
+            event = self._random.choice((self._die, self._die, self._leave, self._come_back, self._say_something))
+            self._world.at(when, event)
+            when += EVENT_INTERVAL_S * self._random.uniform(0.5, 1.5)
+
+    def _die(self) -> None:
+        process = self._someone()
+        if process is not None:
+            self._crash(process)
+            self._expect_known(process)
+
+    def _leave(self) -> None:
+        process = self._someone()
+        if process is not None:
+            self._go(process)
+            self._expect_known(process)
+
+    def _come_back(self) -> None:
+        away = [process for process in self._world.processes if not process.is_up]
+        if away:
+            process = self._random.choice(away)
+            self._begin(process)
+            self._expect_known(process)
+
+    def _say_something(self) -> None:
+        process = self._someone()
+        if process is not None:
+            self._describe(process)
+            self._expect_known(process)
+
+    def _expect_known(self, process: Process) -> None:
+        life = process.life
+        when = self._world.now + PERIODS_MAX * self._world.config.period_s
+        self._world.at(when, lambda: self._watch.demand_known(process, life))
+
+    def _someone(self) -> Process | None:
+        """One of those that are up, if two stay."""
+        up = [process for process in self._world.processes if process.runs and not process.has_left]
+        return self._random.choice(up) if len(up) > 2 else None
+
+    # everything at once
+
+    def plan_troubles(self, first: float, last: float) -> None:
+        when = first
+        while self._options.troubles and when < last:
+            self._world.at(when, self._trouble)
+            self._world.at(when, self._watch.demand_bounded)
+            when += self._random.expovariate(1 / 6.0)
+
+    def _trouble(self) -> None:
+        befall: dict[Trouble, Callable[[Process], None]] = {
+            Trouble.CRASH: self._crash_for_a_while,
+            Trouble.LEAVE: self._leave_for_a_while,
+            Trouble.PAUSE: lambda process: self._stop(process, self._random.uniform(1, 30)),
+            Trouble.STALL: lambda process: self._stop(process, self._random.uniform(0.1, 2)),
+            Trouble.HALVES: self._halve,
+            Trouble.ISOLATED: self._isolate,
+            Trouble.ONE_WAY: self._cut_one_way,
+            Trouble.LOSSY: self._lose_much,
+            Trouble.WIPE: self._wipe,
+            Trouble.DESCRIBE: self._describe,
+        }
+        process = self._someone()
+        if process is not None:
+            befall[self._random.choice(self._options.troubles)](process)
+
+    def _crash(self, process: Process) -> None:
+        self._world.note(process, "is killed")
+        process.end()
+
+    def _crash_for_a_while(self, process: Process) -> None:
+        self._crash(process)
+        if self._random.random() < 0.7:
+            self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
+
+    def _go(self, process: Process) -> None:
+        """It says good-bye, and is gone a second later."""
+        self._world.note(process, "leaves")
+        process.swim.leave(self._world.now)
+        process.has_left = True
+        self._world.carry_out(process)
+        life = process.life
+        self._world.at(self._world.now + 1, lambda: process.end() if process.life == life else None)
+
+    def _leave_for_a_while(self, process: Process) -> None:
+        self._go(process)
+        if self._random.random() < 0.7:
+            self._world.at(self._world.now + self._random.uniform(2, 20), lambda: self._begin(process))
+
+    def _stop(self, process: Process, seconds: float) -> None:
+        self._world.pause(process)
+        life = process.life
+        self._world.at(self._world.now + seconds, lambda: self._world.resume(process) if process.life == life else None)
+
+    def _halve(self, _process: Process) -> None:
+        members = list(self._world.processes)
+        self._random.shuffle(members)
+        middle = len(members) // 2
+        self._cut(members[:middle], members[middle:], both=True)
+
+    def _isolate(self, process: Process) -> None:
+        self._cut([process], [other for other in self._world.processes if other is not process], both=True)
+
+    def _cut_one_way(self, process: Process) -> None:
+        others = [other for other in self._world.processes if other is not process]
+        some = self._random.sample(others, self._random.randint(1, len(others)))
+        self._cut([process], some, both=False)
+
+    def _cut(self, one: list[Process], other: list[Process], *, both: bool) -> None:
+        names = ", ".join(process.name for process in one)
+        self._world.note(None, f"nothing gets from {names} to {len(other)} others{', nor back' if both else ''}")
+        self._world.cut(one, other)
+        if both:
+            self._world.cut(other, one)
+        self._world.at(self._world.now + self._random.uniform(1, 40), self._mend)
+
+    def _mend(self) -> None:
+        self._world.note(None, "all ways are open")
+        self._world.blocked.clear()
+
+    def _lose_much(self, _process: Process) -> None:
+        self._world.note(None, "a third of all datagrams is lost")
+        self._world.loss = 0.3
+        self._world.at(self._world.now + self._random.uniform(1, 20), self._lose_as_usual)
+
+    def _lose_as_usual(self) -> None:
+        self._world.loss = self._options.loss
+
+    def _wipe(self, process: Process) -> None:
+        self._crash(process)
+        process.wipe()
+        self._world.at(self._world.now + self._random.uniform(0.1, 20), lambda: self._begin(process))
+
+    def _describe(self, process: Process) -> None:
+        process.description = bytes([self._random.randrange(256)]) * self._options.description_bytes
+        process.swim.describe(process.description, self._world.now)
+        self._world.carry_out(process)
+
+    # the end
+
+    def heal(self) -> None:
+        """The network is perfect and nobody is stopped; the dead stay dead, most of them."""
+        self._world.note(None, "everything heals")
+        self._world.loss = 0.0
+        self._world.blocked.clear()
+        for process in self._world.processes:
+            self._world.resume(process)

@@ -1,0 +1,93 @@
+"""What one run of gossip is like; drawn from its seed unless the command says how many members and how much loss."""
+
+from dataclasses import dataclass, fields
+from enum import Enum
+from random import Random
+from typing import Final
+
+from jepsen.simulation.options import generator, shown
+
+CONTRACT_S: Final = 600.0
+MEMBERS: Final = (2, 3, 3, 4, 5, 5, 7, 10, 20, 40)
+
+
+class Trouble(Enum):
+    """Kinds of faults; `nemesis` says what each does."""
+
+    CRASH = "crash"
+    LEAVE = "leave"
+    PAUSE = "pause"
+    STALL = "stall"
+    HALVES = "halves"
+    ISOLATED = "isolated member"
+    ONE_WAY = "one-way cut"
+    LOSSY = "heavy loss"
+    WIPE = "wiped disk"
+    DESCRIBE = "new description"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GossipOptions:
+    """One run. Times in seconds."""
+
+    seed: int
+    members: int
+    loss: float
+    """Of each datagram, on its way."""
+    duplicate: float
+    delay_max_s: float
+    """Datagrams overtake each other within this."""
+    description_bytes: int
+    is_steady: bool
+    """Nothing but this loss, and now and then one member that dies, leaves, or comes back: nobody else may ever be
+    declared dead, and each such event is known to all within ten protocol periods."""
+    troubles: tuple[Trouble, ...]
+    safety_s: float
+    settling_s: float
+    """After healing, everybody agrees on everybody within this."""
+
+    def __str__(self) -> str:
+        """One option a line."""
+        return "\n".join(f"{field.name} = {shown(getattr(self, field.name))}" for field in fields(self))
+
+
+def draw(seed: int) -> GossipOptions:
+    """The options of a seed."""
+    random = generator(seed, "gossip options")
+    members = random.choice(MEMBERS)
+    if random.random() < 0.2:
+        return steady(seed, members=members, loss=random.choice((0.0, 0.05)), safety_s=200.0)
+    share = random.choice((0.2, 0.4, 0.8))
+    return GossipOptions(
+        seed=seed,
+        members=members,
+        loss=random.choice((0.0, 0.0, 0.05)),
+        duplicate=random.choice((0.0, 0.05)),
+        delay_max_s=_draw_delay(random),
+        description_bytes=random.choice((0, 120, 400)),
+        is_steady=False,
+        troubles=tuple(trouble for trouble in Trouble if random.random() < share),
+        safety_s=90.0,
+        settling_s=60.0,
+    )
+
+
+def steady(seed: int, *, members: int, loss: float, safety_s: float = CONTRACT_S) -> GossipOptions:
+    """A cluster that only loses datagrams, and of which now and then a member dies or leaves."""
+    random = generator(seed, "gossip options", members, loss)
+    return GossipOptions(
+        seed=seed,
+        members=members,
+        loss=loss,
+        duplicate=0.0,
+        delay_max_s=_draw_delay(random),
+        description_bytes=120,
+        is_steady=True,
+        troubles=(),
+        safety_s=safety_s,
+        settling_s=20.0,
+    )
+
+
+def _draw_delay(random: Random) -> float:
+    return random.choice((0.001, 0.005, 0.02))

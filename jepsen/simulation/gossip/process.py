@@ -1,0 +1,73 @@
+"""One member: its machine, and whether it runs. A new start keeps disk and address, and has a new life."""
+
+import math
+from random import Random
+from typing import NamedTuple
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import Address, Identity
+from raftlog.membership.messages import Message
+from raftlog.membership.swim import Sender, Swim
+from raftlog.types import NodeId
+
+PORT = 7946
+INBOX_MAX = 200
+"""Datagrams that wait while a process is stopped; further ones are lost."""
+
+
+class Datagram(NamedTuple):
+    messages: tuple[Message, ...]
+    sender: Sender
+
+
+class Process:
+    """`wake_at` is when the world calls `tick` next; `life` counts the starts."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self.node_id = node_id
+        self.address = Address(f"10.0.{node_id >> 8}.{node_id & 255}", PORT)
+        self.sender = Sender(node_id, self.address)
+        self.life = 0
+        self.disk = 0
+        self.boot_epoch = 0
+        self.description = b""
+        self.is_up = False
+        self.has_left = False
+        self.is_paused = False
+        self.inbox: list[Datagram] = []
+        self.wake_at = math.inf
+        self.swim: Swim
+
+    @property
+    def name(self) -> str:
+        return f"n{self.node_id}"
+
+    @property
+    def disk_uuid(self) -> bytes:
+        return self.node_id.to_bytes(8) + self.disk.to_bytes(8)
+
+    @property
+    def runs(self) -> bool:
+        return self.is_up and not self.is_paused
+
+    def begin(self, description: bytes, config: SwimConfig, random: Random) -> None:
+        """A new life, of which nothing is remembered but the disk's boot epoch."""
+        assert not self.is_up, f"{self.name} is up"
+        self.life += 1
+        self.boot_epoch += 1
+        self.description = description
+        identity = Identity(self.node_id, self.disk_uuid, self.address, self.boot_epoch)
+        self.swim = Swim(identity, description, config, random)
+        self.is_up, self.has_left, self.is_paused = True, False, False
+        self.inbox.clear()
+        self.wake_at = math.inf
+
+    def end(self) -> None:
+        self.is_up = self.is_paused = False
+        self.inbox.clear()
+        self.wake_at = math.inf
+
+    def wipe(self) -> None:
+        """The next life has another disk."""
+        self.disk += 1
+        self.boot_epoch = 0

@@ -1,0 +1,62 @@
+"""One seed of gossip: let things befall the members, heal, demand that all agree."""
+
+import gc
+import time
+import traceback
+
+from jepsen.simulation.gossip.nemesis import Nemesis
+from jepsen.simulation.gossip.options import GossipOptions, draw, steady
+from jepsen.simulation.gossip.watch import Watch
+from jepsen.simulation.outcome import TIMELINE_LINES, Failure, Outcome
+from jepsen.simulation.verdicts import PropertyBroken
+
+FOUNDING_S = 15.0
+"""Until then a new cluster of a hundred knows itself."""
+
+
+def simulate_gossip(seed: int, members: int | None = None, loss: float | None = None) -> Outcome:
+    """Run a seed to its end or to the first broken property.
+
+    With `members` or `loss` given it is a steady run of ten minutes with these (100 and 0.05 where one is missing).
+    """
+    if members is None and loss is None:
+        return simulate_options(draw(seed))
+    return simulate_options(steady(seed, members=members or 100, loss=0.05 if loss is None else loss))
+
+
+def simulate_options(options: GossipOptions) -> Outcome:
+    began = time.process_time()
+    gc.disable()  # a run is short, and what it leaves behind is collected at once
+    PropertyBroken.said.clear()
+    watch = Watch(options)
+    failure: Failure | None = None
+    try:
+        _run(watch, Nemesis(watch))
+    except PropertyBroken as broken:
+        failure = Failure(broken.name, str(broken), True, watch.world.trace.timeline(TIMELINE_LINES))
+    except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
+        text = "".join(traceback.format_exception(error))
+        failure = Failure(type(error).__name__, text, False, watch.world.trace.timeline(TIMELINE_LINES))
+    world = watch.world
+    gc.enable()
+    cpu_s = time.process_time() - began
+    return Outcome(
+        options.seed, failure, str(options), world.trace.digest(), world.now, cpu_s, world.datagrams, 0, "gossip"
+    )
+
+
+def _run(watch: Watch, nemesis: Nemesis) -> None:
+    options, world = watch.world.options, watch.world
+    nemesis.found()
+    world.run_until(FOUNDING_S)
+    before = world.bytes
+    if options.is_steady:
+        nemesis.plan_single_events(FOUNDING_S, options.safety_s)
+    else:
+        nemesis.plan_troubles(FOUNDING_S, options.safety_s)
+    world.run_until(options.safety_s)
+    if options.is_steady:
+        watch.demand_cheap(world.bytes - before, options.safety_s - FOUNDING_S)
+    nemesis.heal()
+    world.run_until(options.safety_s + options.settling_s)
+    watch.demand_agreement()

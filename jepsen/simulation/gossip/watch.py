@@ -1,0 +1,143 @@
+"""What gossip promises, seen from outside: the truth is what the harness did to the processes.
+
+healthy-declared-dead   with nothing but loss, nobody who is there is declared dead by anybody
+dead-not-known          one who died, left or came back alone is known as that to all within ten periods
+incarnation-back        what a member believes of another never gets older
+state-not-allowed       at one incarnation states only rise
+queue-not-empty         news ends: what waits to be sent on is bounded, and gone when nothing new happens
+datagram-too-large      (in `world`) a datagram fits
+gossip-cost             bytes per member and second, on the average of a steady run
+disagreement            after healing everybody believes the same of everybody, and it is true
+"""
+
+from collections import Counter
+from typing import Final, NoReturn
+
+from jepsen.simulation.gossip.options import GossipOptions
+from jepsen.simulation.gossip.process import Process
+from jepsen.simulation.gossip.world import World
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.membership.member import Member, State
+from raftlog.membership.swim import MemberChange
+from raftlog.types import NodeId
+
+PERIODS_MAX: Final = 10
+COST_BYTES_PER_S_MAX: Final = 3_000
+
+
+class Watch:
+    """Hears every change of every view, and looks at all of them when asked."""
+
+    def __init__(self, options: GossipOptions) -> None:
+        self.world = World(options, self.changed)
+        self.declared: Counter[State] = Counter()
+        """Changes to a state, over all views."""
+        self._newest: dict[tuple[NodeId, int, NodeId], Member] = {}
+        """What each life believes of each member."""
+
+    # every change
+
+    def changed(self, process: Process, change: MemberChange) -> None:
+        after, member = change.after, change.member
+        if after is None:
+            return
+        self._judge_order(process, member)
+        if change.before is not after:
+            self.declared[after] += 1
+            self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
+        if after is State.DEAD and self.world.options.is_steady and self._is_there(member):
+            self._condemn("healthy-declared-dead", process, member)
+
+    def _judge_order(self, process: Process, member: Member) -> None:
+        key = (process.node_id, process.life, member.node_id)
+        before = self._newest.get(key)
+        self._newest[key] = member
+        if before is None or before.disk_uuid != member.disk_uuid:
+            return
+        if member.incarnation < before.incarnation:
+            self._condemn("incarnation-back", process, member)
+        if member.incarnation == before.incarnation and member.state < before.state:
+            self._condemn("state-not-allowed", process, member)
+
+    def _is_there(self, member: Member) -> bool:
+        process = self._process(member.node_id)
+        of_this_life = member.incarnation >> 32 == process.boot_epoch and member.disk_uuid == process.disk_uuid
+        return process.runs and not process.has_left and of_this_life
+
+    # single events of steady runs
+
+    def demand_known(self, process: Process, life: int) -> None:
+        """Ten periods after something happened to a process: all know how it is now."""
+        if process.life != life:
+            return
+        for observer in self.observers():
+            if observer is not process:
+                self._demand_truth(observer, process, "dead-not-known")
+
+    def observers(self) -> list[Process]:
+        return [process for process in self.world.processes if process.runs and not process.has_left]
+
+    def _demand_truth(self, observer: Process, process: Process, name: str) -> None:
+        believed = observer.swim.member(process.node_id)
+        if believed is None or believed.state not in self._allowed(process, name):
+            self._condemn(name, observer, believed, truth=self._truth(process), about=process.node_id)
+        if process.runs and not process.has_left:
+            if not self._is_there(believed):
+                self._condemn(name, observer, believed, truth="another life", about=process.node_id)
+            if believed.description != process.description:
+                self._condemn(name, observer, believed, truth="another description", about=process.node_id)
+
+    def _allowed(self, process: Process, name: str) -> tuple[State, ...]:
+        if process.has_left:
+            # Nobody may have heard it say so, unless the network was good.
+            return (State.LEFT,) if self.world.options.is_steady else (State.LEFT, State.DEAD)
+        if not process.is_up:
+            return (State.DEAD,)
+        return (State.ALIVE,) if name == "disagreement" else (State.ALIVE, State.SUSPECT)
+
+    # at the end
+
+    def demand_agreement(self) -> None:
+        """Everybody believes of everybody what is true, with the same incarnation and words; nothing is left to say."""
+        observers = self.observers()
+        for observer in observers:
+            for process in self.world.processes:
+                if process is not observer and process.life:
+                    self._demand_truth(observer, process, "disagreement")
+            waiting = observer.swim.counters().broadcasts_waiting
+            if waiting:
+                raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting})
+        views = {observer.name: _view_of(observer) for observer in observers}
+        if len(set(views.values())) > 1:
+            raise PropertyBroken("disagreement", {name: sorted(view) for name, view in views.items()})
+
+    def demand_bounded(self) -> None:
+        """At any time: news about each member once."""
+        for observer in self.observers():
+            waiting, known = observer.swim.counters().broadcasts_waiting, len(self.world.processes)
+            if waiting > known:
+                raise PropertyBroken("queue-not-empty", {"member": observer.name, "waiting": waiting, "known": known})
+
+    def demand_cheap(self, bytes_sent: int, seconds: float) -> None:
+        """What each member sends, on the average."""
+        cost = bytes_sent / seconds / len(self.world.processes)
+        if cost > COST_BYTES_PER_S_MAX:
+            raise PropertyBroken("gossip-cost", {"bytes_per_s": round(cost), "most": COST_BYTES_PER_S_MAX})
+
+    def _process(self, node_id: NodeId) -> Process:
+        return self.world.processes[node_id - 1]
+
+    def _truth(self, process: Process) -> str:
+        if process.has_left:
+            return "left"
+        return f"up, life {process.life}" if process.is_up else "dead"
+
+    def _condemn(self, name: str, observer: Process, member: Member | None, **numbers: object) -> NoReturn:
+        raise PropertyBroken(
+            name, {"seen_by": observer.name, "at": round(self.world.now, 3), "member": member, **numbers}
+        )
+
+
+def _view_of(observer: Process) -> frozenset[tuple[int, bytes, int, State]]:
+    members = observer.swim.members()
+    return frozenset((each.node_id, each.disk_uuid, each.incarnation, each.state) for each in members)

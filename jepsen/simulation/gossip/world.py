@@ -1,0 +1,201 @@
+"""The clock and the network between the members: an event heap, and chance from one seed.
+
+Each datagram is lost, doubled and delayed by itself; cuts are one-way, by pairs of members. After every call to a
+machine the world takes what it gives, as the agent does.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, TypeAlias
+
+from jepsen.simulation.gossip.options import GossipOptions
+from jepsen.simulation.gossip.process import INBOX_MAX, Datagram, Process
+from jepsen.simulation.options import generator
+from jepsen.simulation.trace import Trace
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.encoding import decode, encode, fingerprint, payload_bytes_max
+from raftlog.membership.member import Address
+from raftlog.membership.messages import Message
+from raftlog.membership.swim import MemberChange, Send, Stream
+from raftlog.types import NodeId
+
+HEADERS_BYTES: Final = 28
+"""IP and UDP."""
+ENCODED_ONE_IN: Final = 64
+SEGMENTS_PER_FRAME: Final = 2
+"""A segment and its acknowledgement."""
+DELAY_MIN_S: Final = 0.0001
+
+Event: TypeAlias = tuple[float, int, "Process | None", "Datagram | Callable[[], None] | None"]
+"""When, in which order, to whom (None: the harness), and what (None: it is time to tick)."""
+
+
+class World:
+    """`watcher` hears every change that a machine tells of."""
+
+    def __init__(self, options: GossipOptions, watcher: Callable[[Process, MemberChange], None]) -> None:
+        self.options = options
+        self.now = 0.0
+        self.config = SwimConfig()
+        self.trace = Trace()
+        self.processes = [Process(NodeId(number)) for number in range(1, options.members + 1)]
+        self.loss = options.loss
+        self.blocked: set[tuple[NodeId, NodeId]] = set()
+        self.datagrams = self.bytes = self.streams = 0
+        """Sent, by all; bytes with headers and seal."""
+        self._watcher = watcher
+        self._by_address: dict[Address, Process] = {process.address: process for process in self.processes}
+        self._random = generator(options.seed, "gossip network")
+        self._heap: list[Event] = []
+        self._order = 0
+        self._cluster = fingerprint(f"cluster of seed {options.seed}")
+
+    # time
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        """The harness has something to do then."""
+        self._push(when, None, what)
+
+    def run_until(self, end: float) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            self.now, _, process, what = heappop(heap)
+            if process is None:
+                assert callable(what), what
+                what()
+            elif what is None:
+                self._wake(process)
+            elif process.is_up:
+                assert isinstance(what, Datagram), what
+                self._arrive(process, what)
+        self.now = end
+
+    def _push(self, when: float, process: Process | None, what: Datagram | Callable[[], None] | None) -> None:
+        self._order += 1
+        heappush(self._heap, (when, self._order, process, what))
+
+    def _wake(self, process: Process) -> None:
+        if process.wake_at != self.now or not process.runs:
+            return  # it was called meanwhile, or there is nobody to call
+        process.wake_at = inf
+        if process.swim.due() <= self.now:
+            process.swim.tick(self.now)
+        self.carry_out(process)
+
+    def carry_out(self, process: Process) -> None:
+        """Do what its machine asks for."""
+        swim = process.swim
+        for send in swim.take_sends():
+            self._send(process, send)
+        for stream in swim.take_streams():
+            self._open(process, stream)
+        for change in swim.take_changes():
+            self._watcher(process, change)
+        due = swim.due()
+        if due < process.wake_at:
+            process.wake_at = due if due > self.now else self.now
+            self._push(process.wake_at, process, None)
+
+    # processes
+
+    def begin(self, process: Process, seeds: Iterable[Process]) -> None:
+        """Start a process that knows the addresses of `seeds`."""
+        random = generator(self.options.seed, "gossip member", process.node_id, process.life)
+        process.begin(bytes(self.options.description_bytes), self.config, random)
+        self.note(process, f"starts its life {process.life} on disk {process.disk}")
+        process.swim.start(self.now)
+        process.swim.join([seed.address for seed in seeds if seed is not process], self.now)
+        self.carry_out(process)
+
+    def pause(self, process: Process) -> None:
+        self.note(process, "is stopped")
+        process.is_paused = True
+
+    def resume(self, process: Process) -> None:
+        """Its timer is late, and is looked at before its socket."""
+        if not process.is_paused:
+            return
+        self.note(process, "goes on")
+        process.is_paused = False
+        process.swim.tick(self.now)
+        process.wake_at = inf
+        self.carry_out(process)
+        inbox, process.inbox = process.inbox, []
+        for datagram in inbox:
+            self._arrive(process, datagram)
+
+    def note(self, process: Process | None, text: str) -> None:
+        self.trace.note(int(self.now * 1e9), "" if process is None else process.name, text)
+
+    # network
+
+    def can_reach(self, sender: NodeId, receiver: NodeId) -> bool:
+        return (sender, receiver) not in self.blocked
+
+    def cut(self, senders: Collection[Process], receivers: Collection[Process]) -> None:
+        """One way: nothing of these gets to those."""
+        self.blocked |= {(one.node_id, other.node_id) for one in senders for other in receivers}
+
+    def _send(self, process: Process, send: Send) -> None:
+        self._measure(send)
+        random, options = self._random.random, self.options
+        receiver = self._by_address[send.address]
+        if self.blocked and (process.node_id, receiver.node_id) in self.blocked:
+            return
+        if self.loss and random() < self.loss:
+            return
+        datagram = Datagram(send.messages, process.sender)
+        self._push(self.now + DELAY_MIN_S + random() * options.delay_max_s, receiver, datagram)
+        if options.duplicate and random() < options.duplicate:
+            self._push(self.now + DELAY_MIN_S + random() * options.delay_max_s, receiver, datagram)
+
+    def _measure(self, send: Send) -> None:
+        self.datagrams += 1
+        size = payload_bytes_max(send.messages)
+        self.bytes += size + self.config.envelope_bytes + HEADERS_BYTES
+        if size > self.config.payload_bytes_max:
+            raise PropertyBroken("datagram-too-large", {"bytes": size, "messages": send.messages})
+        if self.datagrams % ENCODED_ONE_IN == 0:
+            encoded = encode(self._cluster, send.messages)
+            if len(encoded) > size or tuple(decode(encoded, self._cluster)) != send.messages:
+                raise PropertyBroken("encoding", {"bytes": len(encoded), "counted": size, "messages": send.messages})
+
+    def _arrive(self, process: Process, datagram: Datagram) -> None:
+        if process.is_paused:
+            if len(process.inbox) < INBOX_MAX:
+                process.inbox.append(datagram)
+            return
+        process.swim.receive(datagram.messages, datagram.sender, self.now)
+        self.carry_out(process)
+
+    # streams
+
+    def _open(self, process: Process, stream: Stream) -> None:
+        self.streams += 1
+        other = self._by_address[stream.address]
+        over_at = self.now + stream.timeout_s
+        self._frame(process, process.life, other, other.life, stream.messages, over_at)
+
+    def _frame(
+        self, sender: Process, sent_in: int, to: Process, to_life: int, messages: tuple[Message, ...], over_at: float
+    ) -> None:
+        """One frame of a stream, if it gets through: both lives go on, both ways are open, and there is time."""
+        size = len(encode(self._cluster, messages)) + self.config.envelope_bytes
+        self.bytes += size + SEGMENTS_PER_FRAME * 40
+        kept = (1 - self.loss) ** SEGMENTS_PER_FRAME
+        pair = (sender.node_id, to.node_id)
+        if not self.can_reach(*pair) or not self.can_reach(*pair[::-1]) or self._random.random() >= kept:
+            return
+        arrival = self.now + DELAY_MIN_S + self._random.random() * self.options.delay_max_s
+
+        def deliver() -> None:
+            if not to.runs or to.life != to_life or sender.life != sent_in or self.now > over_at:
+                return
+            answer = to.swim.converse(messages, sender.sender, self.now)
+            self.carry_out(to)
+            if answer and sender.is_up:
+                self._frame(to, to_life, sender, sent_in, tuple(answer), over_at)
+
+        self.at(arrival, deliver)
