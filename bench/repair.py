@@ -1,6 +1,6 @@
 """One byte of a large partition rots at its leader while clients write: how long until that replica is whole again.
 
-    found (its log line "is quarantined") → whole (its log line "is repaired"), by the broker's own clock
+    found (its log line "replica_quarantined") → whole (its log line "replica_repaired"), by the broker's own clock
 
 A reader finds it, so the damaged replica leads: it hands over, gets the batch from another one, and reads all the rest.
 """
@@ -78,10 +78,10 @@ def _rot(cluster: Cluster, turn: int) -> tuple[float, float]:
     begin = time.perf_counter()
     _read(port_of(cluster, number), offset)
     until = begin + _WHOLE_S_MAX
-    while (whole_at := _said_at(node, "is repaired", since)) is None:
+    while (whole_at := _said_at(node, "replica_repaired", since)) is None:
         require(time.perf_counter() < until, f"node {number} is not whole after {_WHOLE_S_MAX:g} s")
         time.sleep(_POLL_S)
-    found_at = _said_at(node, "is quarantined", since)
+    found_at = _said_at(node, "replica_quarantined", since)
     assert found_at is not None, "it was repaired, so it was quarantined"
     return begin, whole_at - found_at
 

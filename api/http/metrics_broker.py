@@ -51,24 +51,28 @@ def _catch_up(broker: Broker) -> Iterator[Metric]:
 
 def _elections(broker: Broker) -> Iterator[Metric]:
     turnover, leaders = broker.node.turnover, broker.node.leaders
-    family = CounterMetricFamily(
-        "raftlog_elections", "Elections in which a replica here stood for leader.", labels=["outcome"]
+    yield CounterMetricFamily(
+        "raftlog_elections_started",
+        "Elections in which a replica here stood for leader.",
+        value=turnover.elections_started,
     )
-    family.add_metric(["started"], turnover.elections_started)
-    family.add_metric(["won"], turnover.elections_won)
-    family.add_metric(["lost"], turnover.elections_lost)
-    yield family
+    yield CounterMetricFamily("raftlog_elections_won", "Those that it won.", value=turnover.elections_won)
+    yield CounterMetricFamily("raftlog_elections_lost", "Those that it lost.", value=turnover.elections_lost)
     yield CounterMetricFamily(
         "raftlog_leader_changes",
         "Groups with a replica here that got another leader than before.",
         value=turnover.leader_changes,
     )
-    family = CounterMetricFamily(
-        "raftlog_leadership_transfers", "Hand-overs of leaderships from here to other brokers.", labels=["outcome"]
+    yield CounterMetricFamily(
+        "raftlog_leadership_transfers",
+        "Hand-overs of leaderships from here to other brokers that were begun.",
+        value=leaders.transfers_begun,
     )
-    family.add_metric(["begun"], leaders.transfers_begun)
-    family.add_metric(["failed"], leaders.transfers_failed)
-    yield family
+    yield CounterMetricFamily(
+        "raftlog_leadership_transfers_failed",
+        "Those that the other broker did not take in time.",
+        value=leaders.transfers_failed,
+    )
 
 
 def _cluster(broker: Broker) -> Iterator[Metric]:
@@ -113,7 +117,7 @@ _FIGURES: Final = {
     "partitions_unavailable": ("Partitions whose replica here is damaged or stopped.", "unavailable"),
     "pending_bytes": ("Bytes of records that wait for their append or sync.", "pending_bytes"),
     "waiting_fetches": ("Fetches that wait for records.", "waiting_fetches"),
-    "forwarded_requests": ("Requests to leaders on other brokers that have no answer yet.", "forwarding"),
+    "forwards_waiting": ("Requests to leaders on other brokers that have no answer yet.", "forwarding"),
 }
 
 
@@ -124,4 +128,4 @@ def figures_families(figures: Figures) -> Iterator[Metric]:
     replicas = figures.replicas
     yield GaugeMetricFamily("raftlog_partitions", "Partitions with a replica here.", value=len(replicas))
     yield GaugeMetricFamily("raftlog_log_bytes", "Bytes of all logs.", value=sum(each.log_bytes for each in replicas))
-    yield CounterMetricFamily("raftlog_forwarded", "Requests to leaders on other brokers.", value=figures.forwarded)
+    yield CounterMetricFamily("raftlog_forwards", "Requests to leaders on other brokers.", value=figures.forwarded)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, Unavailable
+from raftlog.events import event
 from raftlog.partitions.control import first_roll
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -182,13 +183,14 @@ class Assignments:
         count = 0
         for group in list(self._node.driver.groups.values()):
             if self._is_deleted(group):
-                self.remove(group)
+                self.remove(group, "its topic was deleted")
                 count += 1
                 if count % _REMOVED_TOGETHER == 0:
                     await asyncio.sleep(0)
 
-    def remove(self, group: Group) -> None:
+    def remove(self, group: Group, why: str) -> None:
         """A replica that is not wanted any more goes, with its directory."""
+        event(_logger, "replica_removed", group=group.name, why=why)
         self._forget(group)
         self._node.remove_group(group.group_id)
 
@@ -260,20 +262,22 @@ class Assignments:
         except FormatError:
             self._make_room(missing)
             await self._node.create_groups([each for each in creations if each[0].group_id.bytes not in groups])
+        for _, name in creations:
+            event(_logger, "replica_added", group=name, how="first")
 
     async def _join(self, missing: list[_Missing]) -> None:
         """Empty, for their leaders to fill."""
         joining: list[tuple[UUID, str | None]] = [
             (topic.partitions[number].group_id, f"{topic.name}/{number}") for topic, number, *_ in missing
         ]
-        if joining:
-            _logger.info("%d replicas begin empty here, to be filled by their leaders", len(joining))
         groups = self._node.driver.groups
         try:
             await self._node.join_groups(joining)
         except FormatError:
             self._make_room(missing)
             await self._node.join_groups([each for each in joining if each[0].bytes not in groups])
+        for _, name in joining:
+            event(_logger, "replica_added", group=name, how="empty")
 
     def _make_room(self, missing: list[_Missing]) -> None:
         """Move directories aside that hold what the journal does not know: of another disk, or of another topic."""

@@ -76,7 +76,7 @@ class Metadata:
         self._first_start = FirstStart(node, settings, self._file, self._picture)
         self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
         self._replacing = Replacing(node, self._copy, self._proposals, settings)
-        self._introductions = Introductions(node, settings, self._away, self._tell_peers)
+        self.introductions = Introductions(node, settings, self._away, self._tell_peers)
         self._heard_at: float | None = None
         """When a leader of group 0 was last heard, before the one of now."""
         self._told: Peers | None = None
@@ -257,7 +257,7 @@ class Metadata:
         if self._copy.group is None:
             await self._find_cluster(addresses)
         self._leading.start()
-        self._introductions.start()
+        self.introductions.start()
         record, me = self._file.record, self._node.identity.replica
         is_newcomer = not self._is_established() and not (record is not None and record.names(me))
         if is_newcomer or self._has_moved(addresses):
@@ -269,7 +269,7 @@ class Metadata:
                 await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
             await self._register(addresses)
         self.is_ready = True
-        _logger.info("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
+        _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
     def _has_moved(self, addresses: Addresses) -> bool:
         """Whether the others look for this broker at another address, and so cannot tell it anything."""
@@ -350,7 +350,7 @@ class Metadata:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._introductions.stop()
+        await self.introductions.stop()
         await self._leading.stop()
         self._copy.stop()
 
@@ -387,7 +387,7 @@ class Metadata:
         is_seed = record is not None and record.names(self._node.identity.replica)
         if is_seed and self._copy.group is None and not self._is_founded:
             return
-        told = peers_of(self.state, self._file, self._node.identity.replica, self._introductions.known)
+        told = peers_of(self.state, self._file, self._node.identity.replica, self.introductions.known)
         if told is not None and told != self._told:
             self._told = told
             self._node.set_peers(told.addresses, told.disks)

@@ -12,10 +12,11 @@ import contextlib
 import logging
 
 from raftlog.errors import InvalidArgument, NoLeader, RaftlogError
+from raftlog.events import event
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile
 from raftlog.partitions.metadata.local_copy import LocalCopy
-from raftlog.partitions.metadata.members import next_change
+from raftlog.partitions.metadata.members import heir_of, next_change
 from raftlog.partitions.metadata.proposals import Proposals
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.metadata.snapshots import is_due, write_snapshot
@@ -110,14 +111,16 @@ class Leading:
             await self._bootstrap()
             return
         change = next_change(group, state, settings.caught_up_entries)
+        heir = None if change is None else heir_of(group, change, self._node.identity.replica)
+        if heir is not None:
+            group.transfer_leadership(heir)
+            return
         if change is not None:
             async with asyncio.timeout(settings.attempt_ms / 1000):
                 await group.change_members(change)
-            _logger.info(
-                "the controller's group has the voters %s and the learners %s now",
-                [voter.node_id for voter in change.voters],
-                [learner.node_id for learner in change.learners],
-            )
+            voters = [voter.node_id for voter in change.voters]
+            learners = [learner.node_id for learner in change.learners]
+            event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
         if is_due(group, self._copy, settings.snapshot_log_bytes):
             async with asyncio.timeout(_SNAPSHOT_MS / 1000):
                 await write_snapshot(group, self._copy, deadline_in(_SNAPSHOT_MS))

@@ -19,6 +19,8 @@ from raftlog.errors import CorruptBatch, EntriesTrimmed, FormatError, InvalidBat
 from raftlog.partitions.control import Answer, ControllerState, Restoration, SnapshotReader, decode_request
 from raftlog.partitions.control.rows import AnsweredRequest
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata.telling import tell
+from raftlog.raft import Role
 from raftlog.records import ControlKind, read_records
 from raftlog.runtime.committed_entries import CommittedEntry
 from raftlog.runtime.group import Group
@@ -172,10 +174,17 @@ class LocalCopy:
         [record] = read_records(entry.batch)
         request = decode_request(record.value or b"")
         answer = self.state.apply(request, entry.index)
+        if answer.error is None and answer.value == entry.index and self._is_led(entry):
+            tell(request.command, self.state)
         for future in self._expected.pop(request.request_id, ()):
             if not future.done():
                 future.set_result(Decided(entry.index, answer))
         self._compare_hash()
+
+    def _is_led(self, entry: CommittedEntry) -> bool:
+        """The entry was committed by this process's replica, which still leads."""
+        core = None if self.group is None else self.group.core
+        return core is not None and core.role is Role.LEADER and core.term == entry.term
 
     def _restore_some(self, restoration: Restoration) -> None:
         state = restoration.step()

@@ -140,7 +140,6 @@ class Replacing:
         if said is not None:
             return said
         await self._proposals.submit(command, request.deadline)
-        _logger.warning("node %s comes with the disk %s in the place of %s, which is retired", *_names(command))
         return Answer([_Verdict.DONE.value, ""])
 
     def _is_done(self, command: RegisterBroker) -> bool:

@@ -36,7 +36,7 @@ UUID_BYTES: Final = 16
 class Leaving:
     """Runs from `start` to `stop`; `remove` takes a replica away for good."""
 
-    def __init__(self, node: Node, metadata: Metadata, remove: Callable[[Group], None]) -> None:
+    def __init__(self, node: Node, metadata: Metadata, remove: Callable[[Group, str], None]) -> None:
         self._node, self._metadata, self._remove = node, metadata, remove
         self._changed = asyncio.Event()
         self._compared = b""
@@ -91,8 +91,7 @@ class Leaving:
                 await self._node.pause(deadline_in(self._node.settings.driver.tick_ms))
             if group.is_closed or group.is_deaf or not self._is_unwanted(group) or not await self._is_let_go(group):
                 return group.is_closed
-            _logger.info("%s: the replica was moved to others, and goes", group.path)
-            self._remove(group)
+            self._remove(group, "it was moved to others")
             return True
         finally:
             group.is_leaving = False

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from raftlog.errors import RaftlogError
+from raftlog.events import event
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves.plan import is_reached, next_change
 from raftlog.partitions.moves.waiting import why_waiting
@@ -21,6 +22,7 @@ from raftlog.partitions.multiraft import Node
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
 from raftlog.runtime.group import Committed, Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 
@@ -242,7 +244,8 @@ class Moves:
         error = done.exception()
         if error is None:
             self._refused.pop(group.key, None)
-            _logger.info("%s: voters %s, learners %s", group.path, _text(after.voters), _text(after.learners))
+            voters, learners = _nodes(after.voters), _nodes(after.learners)
+            event(_logger, "members_changed", group=group.name, voters=voters, learners=learners)
             self._due[group.key] = group
             self._look.set()
         else:  # another leader looks at it anew, or this one at its next look: at once would be again and again
@@ -271,5 +274,5 @@ class Moves:
         ]
 
 
-def _text(replicas: Sequence[ReplicaId]) -> str:
-    return ", ".join(map(str, sorted(replicas))) or "none"
+def _nodes(replicas: Sequence[ReplicaId]) -> list[NodeId]:
+    return [replica.node_id for replica in sorted(replicas)]

@@ -23,6 +23,7 @@ from raftlog.errors import (
     StorageError,
     Unavailable,
 )
+from raftlog.events import event
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity
@@ -74,6 +75,8 @@ class Node:
         self.is_established: Callable[[], bool] = lambda: True
         """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
         self.surroundings, self._directory = surroundings, directory
+        self.on_lost: Callable[[NodeId], None] = _ignore
+        """Called when the connection to a node is gone."""
         self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
         self._heard_at: dict[NodeId, float] = {}
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
@@ -219,7 +222,7 @@ class Node:
         if self._failure is not None:
             return
         self._failure = failure
-        _logger.error("node %s stops: %s", self.identity.node_id, failure)
+        event(_logger, "process_failed", node=self.identity.node_id, why=str(failure))
         if self._end is None:
             self._end = self.loop.create_task(self._close(failure), name="stop after a failure")
 
@@ -288,6 +291,7 @@ class Node:
             self._begin()
         else:
             self.leaders.note_gone(node)
+            self.on_lost(node)
 
     # groups
 

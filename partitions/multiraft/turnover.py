@@ -7,13 +7,13 @@ every change of a role.
 """
 
 import logging
-from collections.abc import Hashable
 
 from raftlog.events import event
-from raftlog.raft import Role
+from raftlog.raft import ReplicaId, Role
 from raftlog.raft.ready import RoleState
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.replica_directory import CONTROLLER
 
 _logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Turnover:
         """A group with a replica here has another leader than the last that was known."""
         self._roles: dict[GroupKey, Role] = {}
         """Those that are not followers."""
-        self._leaders: dict[GroupKey, Hashable] = {}
+        self._leaders: dict[GroupKey, ReplicaId] = {}
         """The last that were known."""
 
     def note(self, group: Group, state: RoleState) -> None:
@@ -50,6 +50,8 @@ class Turnover:
         if state.leader is not None and self._leaders.get(group.key) != state.leader:
             self.leader_changes += group.key in self._leaders
             self._leaders[group.key] = state.leader
+            if group.name == CONTROLLER:
+                event(_logger, "controller_leader_changed", leader=state.leader.node_id, term=state.term)
 
     def forget(self, key: GroupKey) -> None:
         """The group is gone."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raftlog.errors import RaftlogError, Unavailable
+from raftlog.events import event
 from raftlog.raft.messages import InstallOffer
 from raftlog.runtime.fetching import Fetching
 from raftlog.runtime.group import Group
@@ -89,13 +90,17 @@ class CatchUp:
         return wait
 
     async def _fetch(self, group: Group, fetching: Fetching) -> None:
+        node = fetching.leader.node_id
         try:
             async with self._transfers:
+                event(_logger, "catch_up_begun", group=group.name, leader=node)
                 if group.core.wants_install(fetching.offer.boundary):
                     await self._install(group, fetching)
                 await fetching.run()
+                event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why="done")
         except (RaftlogError, OSError, TimeoutError) as error:
-            _logger.warning("%s stopped fetching from %s for now: %s", group.path, fetching.leader, error)
+            why = str(error) or type(error).__name__
+            event(_logger, "catch_up_ended", group=group.name, leader=node, bytes=fetching.bytes_taken, why=why)
             await asyncio.sleep(self._driver.config.retry_pause_ms / 1000)
         finally:
             self._bytes_fetched += fetching.bytes_taken
@@ -120,7 +125,7 @@ class CatchUp:
     def repair(self, group: Group) -> None:
         """Damage was found; when the log is being replaced, repair follows that."""
         if group.key not in self._failures:
-            _logger.error("%s is quarantined: %s", group.path, group.damage)
+            event(_logger, "replica_quarantined", group=group.name, why=str(group.damage))
         if not any(group.key in those for those in (self._tasks, self._installing, self._rebuilds)):
             self._begin(group, Repair(self._driver, group).run, "repair")
 

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
+from raftlog.events import event
 from raftlog.records import ControlKind, read_control
 from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
@@ -77,7 +78,7 @@ class Repair:
         group.log.note_repaired()
         known = configurations(group.log.segments, self._latest_configuration, group.core.committed_index)
         group.core.restore_configurations(known)
-        _logger.warning("%s is repaired, %d entries: %s", group.path, self._mended, group.damage)
+        event(_logger, "replica_repaired", group=group.name, entries=self._mended, why=str(group.damage))
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
         driver.persister.settle_cut(group)

@@ -50,8 +50,8 @@ def chosen(cluster: Cluster, topic: str, *, leads: bool) -> ClusterNode:
 
 
 def repaired(node: ClusterNode, file: Path, since: int) -> str:
-    wait_for_words(node, "is quarantined", str(file), since=since)
-    return wait_for_words(node, "is repaired", str(file), since=since)
+    wait_for_words(node, "replica_quarantined", str(file), since=since)
+    return wait_for_words(node, "replica_repaired", str(file), since=since)
 
 
 def untouched(ledger: Ledger) -> None:
@@ -159,7 +159,7 @@ def _peers(directory: Path) -> None:
     flip(directory / ".raftlog" / "peers", 20)
 
 
-_REPAIRED, _REWRITTEN = "is repaired", "is written again"
+_REPAIRED, _REWRITTEN = "replica_repaired", "is written again"
 _PARTITIONS: dict[str, tuple[Callable[[Path], None], str]] = {
     "batch": (_batch, _REPAIRED),
     "row": (_index_row, ""),
@@ -293,6 +293,6 @@ def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledg
     since = len(node.log_text())
     node.start()
     if size > 65_536:
-        wait_for_words(node, "is repaired", str(last.file), since=since)
+        wait_for_words(node, "replica_repaired", str(last.file), since=since)
     cluster.wait_healthy()
     assert last.header.crc in [each.header.crc for each in batches(partition_path(node, topic))]
