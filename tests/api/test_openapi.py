@@ -15,7 +15,7 @@ from raftlog.testing.http import ask
 async def test_every_route_is_described_and_no_other(api):
     status, document = await api.get("/openapi.json")
     assert status == 200
-    app = HttpApp(api.broker, BodyReader(1, 1, 1), Ends())
+    app = HttpApp(api.broker, BodyReader(1, 1, 1), Ends(), 1)
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert described == set(app.router.routes)
 

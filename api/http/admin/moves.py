@@ -39,10 +39,12 @@ class MoveHandlers:
         router.add("GET", "/v1/cluster/partition_balancer/status", self.balancer)
 
     async def local_replicas(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer([shapes.local_replica(each) for each in self._broker.operations.local_replicas()])
+        replicas = await self._broker.operations.local_replicas(deadline=deadline_of(target))
+        return json_answer([shapes.local_replica(each) for each in replicas])
 
     async def local_summary(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(self._broker.operations.local_summary()._asdict())
+        summary = await self._broker.operations.local_summary(deadline=deadline_of(target))
+        return json_answer(summary._asdict())
 
     async def reconfigurations(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         moves = await self._broker.operations.reconfigurations(deadline=deadline_of(target))

@@ -2,7 +2,8 @@
 
 import orjson
 
-from raftlog.api.http.openapi import operators, records, topics
+from raftlog.api.http.openapi import admin, members, operators, records, topics
+from raftlog.api.http.openapi.admin_schemas import ADMIN_SCHEMAS
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
 
@@ -18,7 +19,7 @@ happen and `unknown` when it may have. Errors that a path has are listed with it
 def build(version: str) -> Json:
     """The document of this release."""
     paths: dict[str, Json] = {}
-    for part in (topics.PATHS, records.PATHS, operators.PATHS):
+    for part in (topics.PATHS, records.PATHS, operators.PATHS, admin.PATHS, members.PATHS):
         for path, methods in part.items():
             known = paths.setdefault(path, {})
             assert not known.keys() & methods.keys(), f"{path} is there twice"
@@ -34,7 +35,7 @@ def build(version: str) -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in ("records", "topics", "groups", "operators")],
         "paths": paths,
-        "components": {"schemas": SCHEMAS},
+        "components": {"schemas": SCHEMAS | ADMIN_SCHEMAS | members.SCHEMAS},
     }
 
 

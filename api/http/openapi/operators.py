@@ -1,11 +1,9 @@
-"""Paths of groups' offsets and of operators."""
+"""Paths of groups' offsets, and what programs of operators look at. What operators order is in `admin`."""
 
 from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.openapi.parts import (
     NODE,
-    PARTITION,
     TIMEOUT,
-    TOPIC,
     Json,
     answer,
     array,
@@ -18,7 +16,6 @@ from raftlog.api.http.openapi.parts import (
 )
 
 _GROUP = in_path("group", string(minLength=1, maxLength=255), "Name of the group: no slash, no control characters.")
-_NAMESPACE = in_path("namespace", string(const="kafka"), "There is one.")
 _READ = errors(400, 404, 503, 504)
 
 
@@ -55,46 +52,10 @@ PATHS: Json = {
             },
         )
     },
-    "/v1/brokers": _get("operators", "All brokers of the cluster.", "brokers", array(ref("Broker")), TIMEOUT),
-    "/v1/brokers/{broker}": _get(
-        "operators", "One of them.", "broker", ref("Broker"), in_path("broker", NODE, "Node id."), TIMEOUT
-    ),
     "/v1/cluster/health_overview": _get("operators", "The cluster in one look.", "health", ref("Health"), TIMEOUT),
     "/v1/cluster/uuid": _get(
         "operators", "The cluster's id.", "clusterUuid", obj({"cluster_uuid": string(format="uuid")})
     ),
-    "/v1/partitions/{namespace}/{topic}": _get(
-        "operators",
-        "The partitions of a topic.",
-        "namespacePartitions",
-        array(ref("NamespacePartition")),
-        _NAMESPACE,
-        TOPIC,
-        TIMEOUT,
-    ),
-    "/v1/partitions/{namespace}/{topic}/{partition}": _get(
-        "operators",
-        "One of them.",
-        "namespacePartition",
-        ref("NamespacePartition"),
-        _NAMESPACE,
-        TOPIC,
-        PARTITION,
-        TIMEOUT,
-    ),
-    "/v1/partitions/{namespace}/{topic}/{partition}/recover": {
-        "post": operation(
-            "How the replicas stand of a partition that cannot go on; with accept_loss let it go on.",
-            "operators",
-            "recoverPartition",
-            {
-                "200": answer("What was found, planned and done.", ref("Recovery")),
-                **errors(400, 404, 408, 413, 415, 422, 429, 503, 504, 507),
-            },
-            [_NAMESPACE, TOPIC, PARTITION, TIMEOUT],
-            {JSON_TYPE: {"schema": ref("NewRecovery")}},
-        )
-    },
     "/metrics": {
         "get": operation(
             "Metrics for Prometheus.",

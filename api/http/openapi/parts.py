@@ -59,6 +59,12 @@ BOOLEAN: Json = {"type": "boolean"}
 OFFSET = integer()
 NODE = integer(0, (1 << 31) - 1)
 ANY: Json = {}
+OF_LOG: Json = {
+    "leader_epoch": nullable(integer()),
+    "high_watermark": nullable(OFFSET),
+    "log_start_offset": nullable(OFFSET),
+}
+"""Of a partition, as its leader knows it."""
 
 
 def in_path(name: str, schema: Json, text: str) -> Json:

@@ -4,6 +4,7 @@ from raftlog.api.http.openapi.parts import (
     ANY,
     BOOLEAN,
     NODE,
+    OF_LOG,
     OFFSET,
     Json,
     array,
@@ -76,11 +77,6 @@ _PRODUCED_MEMBERS: Json = {
     "key_schema_id": {"type": "null"},
     "value_schema_id": {"type": "null"},
 }
-_OF_LOG: Json = {
-    "leader_epoch": nullable(integer()),
-    "high_watermark": nullable(OFFSET),
-    "log_start_offset": nullable(OFFSET),
-}
 _METADATA = obj({"self": string(), "resource_name": string()})
 _RELATED = obj({"related": string()})
 
@@ -152,7 +148,7 @@ SCHEMAS: Json = {
             "partition": NODE,
             "leader": integer(-1),
             "replicas": array(obj({"broker": NODE, "leader": BOOLEAN, "in_sync": BOOLEAN})),
-            **_OF_LOG,
+            **OF_LOG,
             "problem": string(),
         },
         optional=["problem"],
@@ -246,109 +242,4 @@ SCHEMAS: Json = {
     ),
     "GroupOffsets": obj({"offsets": array(_GROUP_OFFSET)}),
     "NewGroupOffsets": lenient(obj({"offsets": array(lenient(_GROUP_OFFSET), 1)})),
-    "Broker": obj(
-        {
-            "node_id": NODE,
-            "host": string(),
-            "http_address": nullable(string()),
-            "internal_rpc_address": nullable(string()),
-            "internal_rpc_port": nullable(integer(0, 65_535)),
-            "version": nullable(string()),
-            "membership_status": string(),
-            "disk_uuid": nullable(string()),
-            "is_alive": BOOLEAN,
-            "disk_space": array(obj({"path": string(), "free": integer(-1)})),
-            "problem": nullable(string()),
-        },
-        optional=["disk_uuid"],
-    ),
-    "Health": obj(
-        {
-            "is_healthy": BOOLEAN,
-            "unhealthy_reasons": array(string()),
-            "controller_id": integer(-1),
-            "all_nodes": array(NODE),
-            "nodes_down": array(NODE),
-            "leaderless_partitions": array(string()),
-            "leaderless_count": integer(),
-            "under_replicated_partitions": array(string()),
-            "under_replicated_count": integer(),
-        }
-    ),
-    "NamespacePartition": obj(
-        {
-            "ns": string(const="kafka"),
-            "topic": string(),
-            "partition_id": NODE,
-            "status": string(enum=["done", "failed"]),
-            "leader_id": integer(-1),
-            "replicas": array(
-                obj(
-                    {
-                        "node_id": NODE,
-                        "core": integer(),
-                        "in_sync": BOOLEAN,
-                        "entries_behind": nullable(integer()),
-                        "bytes_behind": nullable(integer()),
-                        "catch_up_bytes_per_s": {"type": "number"},
-                        "problem": nullable(string()),
-                    },
-                    optional=["entries_behind", "bytes_behind", "catch_up_bytes_per_s"],
-                )
-            ),
-            **_OF_LOG,
-            "problem": nullable(string()),
-        }
-    ),
-    "NewRecovery": obj(
-        {"accept_loss": BOOLEAN, "survivor": nullable(NODE)},
-        optional=["survivor"],
-    ),
-    "Recovery": obj(
-        {
-            "topic": string(),
-            "partition_id": NODE,
-            "replicas": array(
-                obj(
-                    {
-                        "node_id": NODE,
-                        "reachable": BOOLEAN,
-                        "has_replica": BOOLEAN,
-                        "disk_uuid": string(format="uuid"),
-                        "is_leader": BOOLEAN,
-                        "term": integer(),
-                        "last_index": integer(),
-                        "last_term": integer(),
-                        "log_start_offset": integer(),
-                        "log_end_offset": integer(),
-                        "voters": array(NODE),
-                        "problem": nullable(string()),
-                        "damaged": array(
-                            obj({"first_offset": integer(), "end_offset": integer(), "problem": string()})
-                        ),
-                    },
-                    optional=[
-                        "has_replica",
-                        "disk_uuid",
-                        "is_leader",
-                        "term",
-                        "last_index",
-                        "last_term",
-                        "log_start_offset",
-                        "log_end_offset",
-                        "voters",
-                        "problem",
-                        "damaged",
-                    ],
-                )
-            ),
-            "replaced_disks": array(obj({"node_id": NODE, "disk_uuid": string(format="uuid")})),
-            "survivor": nullable(NODE),
-            "refusal": nullable(string()),
-            "loss": array(string()),
-            "done": BOOLEAN,
-            "lost_offsets": array(array(integer())),
-            "kept_in": array(string()),
-        }
-    ),
 }
