@@ -1,10 +1,12 @@
 """Who belongs to group 0: every registered broker, up to five as voters. Decided by its leader, again and again.
 
-    bootstrap's voters ≤ voters ≤ VOTERS_MAX      learners: all other brokers
+    min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
 
 What should be follows from the controller's state alone, so a new leader goes on where the old one ended. One change at
-a time; a learner becomes a voter once it holds nearly everything. A retired disk leaves: as a learner at once, as a
-voter when enough others are there or can take its place. Called by the host's timer while this process leads.
+a time; a learner becomes a voter once it holds nearly everything. A draining broker is to learn only, so that it hears
+of its removal and nobody misses it then. It and a retired disk cease to vote when enough others are there or can take
+their place; a retired learner leaves at once. Who leads hands over before it ceases to vote. Called by the host's timer
+while this process leads.
 """
 
 from raftlog.partitions.control import ControllerState
@@ -20,13 +22,15 @@ def next_change(group: Group, state: ControllerState, caught_up_entries: int) ->
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
         return None
     wanted = _wanted(state)
+    staying = [replica for replica in wanted if not _is_draining(state, replica)]
     near = [
         follower.member
         for follower in core.status().followers
         if (follower.is_active or core.is_asleep)
         and follower.match_index >= max(configuration.index, core.committed_index - caught_up_entries)
     ]
-    voters = _voters(configuration, wanted, near, min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX))
+    least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
+    voters = _voters(configuration, staying, near, least)
     learners = [replica for replica in wanted if replica not in voters]
     if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
         return None
@@ -38,13 +42,34 @@ def _wanted(state: ControllerState) -> list[ReplicaId]:
     return sorted({*(broker.replica for broker in state.all_brokers()), *state.absent_seeds()})
 
 
+def _is_draining(state: ControllerState, replica: ReplicaId) -> bool:
+    broker = state.broker_of(replica)
+    return broker is not None and broker.is_draining
+
+
+def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> ReplicaId | None:
+    """Who is to lead before a change by which this replica ceases to vote; None for any other change."""
+    core = group.core
+    if me in change.voters:
+        return None
+    heirs = [
+        each
+        for each in core.status().followers
+        if each.member in change.voters
+        and core.configuration.has_voter(each.member)
+        and (each.is_active or core.is_asleep)
+    ]
+    best = max(heirs, key=lambda each: each.match_index, default=None)
+    return None if best is None else best.member
+
+
 def _voters(
-    configuration: Configuration, wanted: list[ReplicaId], near: list[ReplicaId], least: int
+    configuration: Configuration, staying: list[ReplicaId], near: list[ReplicaId], least: int
 ) -> list[ReplicaId]:
     """At most one is added and at most one is taken away."""
     voters = list(configuration.voters)
-    retired = [voter for voter in voters if voter not in wanted]
-    new = [replica for replica in wanted if replica in near and replica in configuration.learners]
+    retired = [voter for voter in voters if voter not in staying]
+    new = [replica for replica in staying if replica in near and replica in configuration.learners]
     heir = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
     if heir is not None:
         retired.sort(key=lambda voter: voter.node_id != heir.node_id)  # no node votes with two disks
