@@ -92,7 +92,7 @@ class Broker:
         self.balancer = Balancer(
             node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
         )
-        self.operations = Operations(node, metadata, self._topics)
+        self.operations = Operations(node, metadata, self._topics, self._router, self._moves, self._view.brokers)
         self._groups = CommittedOffsets(
             node,
             self._router,

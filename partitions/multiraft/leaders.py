@@ -34,6 +34,8 @@ _logger = logging.getLogger(__name__)
 _DOUBLINGS_MAX = 6
 _EVIDENCE_S = 3.0
 """For so long a stall of the disk here, and a faster one elsewhere, are taken for what still is."""
+_SLICE = 64
+"""Groups judged in one turn of the loop."""
 _STOP_TRANSFERS_MAX = 256
 """Hand-overs at the same time when the process stops."""
 
@@ -244,18 +246,24 @@ class Leaders:
         self.transfers_begun += 1
         self._moving[group.key] = _Move(target, now + self.patience_s)
 
-    def handing_over(self, now: float) -> "HandingOver":
+    async def handing_over(self) -> "HandingOver":
         """How far this process is with leading nothing."""
+        led = len(self._led)
         shared = self._shared()
-        stuck = [group for group in shared if group.key not in self._moving and not self._has_heir(group, now)]
+        stuck = []
+        for number, group in enumerate(shared, 1):
+            if group.key not in self._moving and self.best_heir(group) is None:
+                stuck.append(group.group_id)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
         failed = sum(group.key in self._resting for group in shared)
-        return HandingOver(
-            len(self._led), len(shared) - len(stuck), len(self._moving), failed, [group.group_id for group in stuck]
-        )
+        return HandingOver(led, len(shared) - len(stuck), len(self._moving), failed, stuck)
 
-    def _has_heir(self, group: Group, now: float) -> bool:
+    def best_heir(self, group: Group) -> ReplicaId | None:
+        """Who could lead a group that is led here instead of this process, now and as well."""
+        now = asyncio.get_running_loop().time()
         heir = self._heir(group, now)
-        return heir is not None and self._fitness.is_fit(heir.node_id, now)
+        return heir if heir is not None and self._fitness.is_fit(heir.node_id, now) else None
 
     # the end
 

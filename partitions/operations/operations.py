@@ -14,10 +14,19 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from raftlog.errors import Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.moves import Moves
 from raftlog.partitions.multiraft import Node
+from raftlog.partitions.operations.brokers import BrokerOrders
+from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
+from raftlog.partitions.operations.cluster_settings import current
+from raftlog.partitions.operations.leading import LeadershipOrders
+from raftlog.partitions.operations.local import local_replicas, local_summary
+from raftlog.partitions.operations.partitions import PartitionOrders
 from raftlog.partitions.operations.results import (
     Balancer,
     BrokerConfig,
@@ -29,15 +38,37 @@ from raftlog.partitions.operations.results import (
     Maintenance,
     Move,
 )
+from raftlog.partitions.operations.telling import Telling
+from raftlog.partitions.operations.watching import Watching, bounded
+from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
+
+
+class Balancing(Protocol):
+    """Who plans moves. Asked on any broker; the balancer of the controller's leader answers."""
+
+    async def status(self, *, deadline: Deadline) -> Balancer: ...
+
+    async def rebalance(self, *, deadline: Deadline) -> int: ...
 
 
 class Operations:
     """See the module."""
 
-    def __init__(self, node: Node, metadata: Metadata, topics: Topics) -> None:
-        self._node, self._metadata, self._topics = node, metadata, topics
+    def __init__(
+        self, node: Node, metadata: Metadata, topics: Topics, router: Router, moves: Moves, brokers: Brokers
+    ) -> None:
+        self.balancing: Balancing | None = None
+        """Set by the broker."""
+        self._metadata, self._topics = metadata, topics
+        self._watching = Watching(node, metadata, moves)
+        telling = Telling(node, metadata)
+        self._brokers = BrokerOrders(metadata, telling, self._watching)
+        self._partitions = PartitionOrders(metadata, self._watching)
+        self._leading = LeadershipOrders(node, metadata, router)
+        self._cluster = ClusterOrders(metadata, telling, brokers)
+        node.leaders.gives_back = lambda: current(metadata.state).leaders_balance
 
     # brokers
 
@@ -49,26 +80,26 @@ class Operations:
         Refused in a cluster of one broker (`InvalidArgument`), and (`ChangeRefused`) for a second one at a time when
         some partition would not have a majority of its replicas outside.
         """
-        raise NotImplementedError
+        return await self._brokers.set_maintenance(node_id, is_on, expected_version, deadline)
 
     async def maintenance(self, node_id: int, *, deadline: Deadline) -> Maintenance:
         """How far it is."""
-        raise NotImplementedError
+        return await self._brokers.maintenance(node_id, deadline)
 
     async def decommission(self, node_id: int, *, deadline: Deadline) -> None:
         """The broker's replicas move to others, and once it holds nothing it is removed from the cluster for good.
 
         A broker that was removed by it already is done. `InvalidArgument` for the last broker that is not draining.
         """
-        raise NotImplementedError
+        await self._brokers.decommission(node_id, deadline)
 
     async def recommission(self, node_id: int, *, deadline: Deadline) -> None:
         """The broker stays after all; what has moved away stays where it is. A broker that was removed is unknown."""
-        raise NotImplementedError
+        await self._brokers.recommission(node_id, deadline)
 
     async def decommission_status(self, node_id: int, *, deadline: Deadline) -> Decommission:
         """How far it is. `InvalidArgument` for a broker that is not being decommissioned."""
-        raise NotImplementedError
+        return await self._brokers.decommission_status(node_id, deadline)
 
     # partitions
 
@@ -86,15 +117,15 @@ class Operations:
         On 1 to 15 brokers on distinct hosts, none of them draining or in maintenance unless it has a replica already.
         Another order for the same partition replaces it.
         """
-        raise NotImplementedError
+        return await self._partitions.set_replicas(topic, partition, node_ids, expected_version, deadline)
 
     async def cancel_reconfiguration(self, topic: str, partition: int, *, deadline: Deadline) -> int:
         """The partition shall be where its voters are now; the assignment's version. Nothing to do: its version."""
-        raise NotImplementedError
+        return await self._partitions.cancel(topic, partition, deadline)
 
     async def cancel_moves(self, node_id: int | None = None, *, deadline: Deadline) -> list[TopicPartition]:
         """The same for all that move, or that move from or to this broker; the partitions whose moves are cancelled."""
-        raise NotImplementedError
+        return await self._partitions.cancel_all(node_id, deadline)
 
     async def transfer_leadership(
         self, topic: str, partition: int, target: int | None = None, *, deadline: Deadline
@@ -104,35 +135,43 @@ class Operations:
         None: any other one that is fit. `InvalidArgument` for who is no voter; `ChangeRefused` when the target did not
         take over in time: then the one that led goes on.
         """
-        raise NotImplementedError
+        await self._metadata.barrier(deadline)
+        found = self._topics.find(topic).partition(partition)
+        return await self._leading.transfer(found, target, deadline)
 
     async def reconfigurations(self, *, deadline: Deadline) -> list[Move]:
         """All partitions whose members are not what they shall be, by topic and number; at most `MOVES_MAX`."""
-        raise NotImplementedError
+        await self._metadata.barrier(deadline)
+        return bounded((await self._watching.moves(deadline)).moves)
 
-    def local_replicas(self) -> list[LocalReplica]:
+    async def local_replicas(self, *, deadline: Deadline) -> list[LocalReplica]:
         """The replicas on this broker, by topic and number."""
-        raise NotImplementedError
+        return await local_replicas(self._topics)
 
-    def local_summary(self) -> LocalSummary:
+    async def local_summary(self, *, deadline: Deadline) -> LocalSummary:
         """The same in three numbers."""
-        raise NotImplementedError
+        return await local_summary(self._topics)
 
     # the balancer
 
     async def balancer_status(self, *, deadline: Deadline) -> Balancer:
         """What the balancer does, asked of the controller's leader."""
-        raise NotImplementedError
+        return await self._balancer().status(deadline=deadline)
 
     async def rebalance(self, *, deadline: Deadline) -> int:
         """Look at once, also in mode off; how many partitions will move."""
-        raise NotImplementedError
+        return await self._balancer().rebalance(deadline=deadline)
+
+    def _balancer(self) -> Balancing:
+        if self.balancing is None:
+            raise Unavailable("this broker has no balancer yet; ask again, or another one")
+        return self.balancing
 
     # the cluster's settings
 
     async def cluster_config(self, *, deadline: Deadline) -> ClusterConfig:
         """All settings, those that were never set with their defaults."""
-        raise NotImplementedError
+        return await self._cluster.config(deadline)
 
     async def alter_cluster_config(
         self,
@@ -147,21 +186,21 @@ class Operations:
 
         `dry_run`: only look whether it could be done. Brokers apply it as they hear of it, without a restart.
         """
-        raise NotImplementedError
+        return await self._cluster.alter_config(upsert, remove, expected_version, deadline, dry_run=dry_run)
 
     async def cluster_config_status(self, *, deadline: Deadline) -> list[BrokerConfig]:
         """Which version each broker has applied."""
-        raise NotImplementedError
+        return await self._cluster.config_status(deadline)
 
     # upgrades
 
     async def levels(self, *, deadline: Deadline) -> Levels:
         """The cluster's feature level, and which levels the brokers know."""
-        raise NotImplementedError
+        return await self._cluster.levels(deadline)
 
     async def finish_upgrade(self, *, deadline: Deadline) -> int:
         """Raise the feature level to the highest that all registered brokers know; the level afterwards.
 
         There is no way back to a release that does not know it.
         """
-        raise NotImplementedError
+        return await self._cluster.finish_upgrade(deadline)

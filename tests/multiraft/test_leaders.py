@@ -270,7 +270,7 @@ def test_a_group_that_comes_back_is_judged_anew(tmp_path: Path) -> None:
     assert not group.is_majority_full
 
 
-def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
+async def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_can_lead(tmp_path: Path) -> None:
     fitness = Fitness(ME.node_id, 60_000)
     unwanted = {ME.node_id}
     fitness.is_unwanted = unwanted.__contains__
@@ -280,11 +280,11 @@ def test_a_process_that_operators_want_to_lead_nothing_hands_over_what_others_ca
     leaders.note_connected(THIRD.node_id, 0.0)
     leaders.tick(0.1)
     assert [group.asked for group in groups] == [[THIRD]] * 5, "all at once, and no matter who is preferred"
-    assert leaders.handing_over(0.1) == (5, 5, 5, 0, [])
+    assert await leaders.handing_over() == (5, 5, 5, 0, [])
     unwanted.add(THIRD.node_id)
     leaders.tick(60.0)
     assert [len(group.asked) for group in groups] == [1] * 5, "to nobody who shall lead nothing either"
-    assert leaders.handing_over(60.0) == (5, 0, 0, 5, [group.group_id for group in groups])
+    assert await leaders.handing_over() == (5, 0, 0, 5, [group.group_id for group in groups])
     leaders.note_connected(OTHER.node_id, 60.0)
     leaders.tick(99.0)
     assert [group.asked for group in groups] == [[THIRD, OTHER]] * 5

@@ -1,0 +1,174 @@
+"""Orders about brokers: maintenance and decommission, and how far they are. Called by the façade `Operations`.
+
+maintenance    a row of the controller; the broker itself hands over what it leads (`multiraft.leaders`)
+decommission   draining; the balancer moves its replicas, and the controller's leader removes it once it is empty
+"""
+
+from collections.abc import Iterable, Sequence
+
+from raftlog.errors import InvalidArgument, UnknownBroker
+from raftlog.partitions.control import Broker, ControllerState, GroupName, RemoveBroker, SetMaintenance, UpdateBroker
+from raftlog.partitions.control.cluster import LEVEL_OF_OPERATIONS
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.operations.places import allocation_failures
+from raftlog.partitions.operations.results import MOVES_MAX, Decommission, Maintenance, Move
+from raftlog.partitions.operations.telling import Telling, Told
+from raftlog.partitions.operations.watching import Seen, Watching, bounded
+from raftlog.types import Index, NodeId
+
+
+class BrokerOrders:
+    """One for each process. The copy of the controller's state is brought up to date before every order."""
+
+    def __init__(self, metadata: Metadata, telling: Telling, watching: Watching) -> None:
+        self._metadata, self._telling, self._watching = metadata, telling, watching
+
+    # maintenance
+
+    async def set_maintenance(self, node_id: int, is_on: bool, expected: int | None, deadline: Deadline) -> int:
+        row = await self._row(node_id, deadline)
+        version = None if expected is None else Index(expected)
+        return await self._metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, is_on, version), deadline)
+
+    async def maintenance(self, node_id: int, deadline: Deadline) -> Maintenance:
+        row = await self._row(node_id, deadline)
+        kept = self._metadata.state.maintenance.get(row.node_id)
+        version = 0 if kept is None else kept.version
+        if kept is None or not kept.is_on:
+            return Maintenance(row.node_id, False, False, False, 0, 0, 0, 0, (), version)
+        told = await self._telling.ask(row.node_id, deadline)
+        if told is None:
+            why = f"node {row.node_id} does not answer; while it is away others lead what they can"
+            return Maintenance(row.node_id, True, False, False, 0, 0, 0, 0, (why,), version)
+        busy = told.eligible + told.transferring + told.stuck_count
+        return Maintenance(
+            row.node_id,
+            True,
+            told.is_reluctant and not busy,
+            bool(told.stuck_count or told.failed),
+            told.led,
+            told.eligible,
+            told.transferring,
+            told.failed,
+            _reasons(told),
+            version,
+        )
+
+    # decommission
+
+    async def decommission(self, node_id: int, deadline: Deadline) -> None:
+        await self._metadata.barrier(deadline)
+        state = self._metadata.state
+        row = state.brokers.get(node_id)
+        if row is None:
+            await self._remove_absent(NodeId(node_id), deadline)
+            return
+        _check_level(state)
+        if row.is_draining:
+            return
+        if not any(not other.is_draining for other in state.all_brokers() if other.node_id != node_id):
+            raise InvalidArgument(
+                f"broker {node_id} is the only one that is not being decommissioned: nobody could take its replicas"
+            )
+        await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, True), deadline)
+
+    async def _remove_absent(self, node_id: NodeId, deadline: Deadline) -> None:
+        """Done for a broker that was removed; a seed that never came holds nothing, and is removed at once."""
+        state = self._metadata.state
+        seed = next((seed for seed in state.absent_seeds() if seed.node_id == node_id), None)
+        if seed is not None:
+            await self._metadata.submit(RemoveBroker(seed.node_id, seed.disk_uuid), deadline)
+        elif not _was_removed(state, node_id):
+            raise UnknownBroker(f"there is no broker {node_id}")
+
+    async def recommission(self, node_id: int, deadline: Deadline) -> None:
+        row = await self._row(node_id, deadline)
+        if row.is_draining:
+            await self._metadata.submit(UpdateBroker(row.node_id, row.disk_uuid, False), deadline)
+
+    async def decommission_status(self, node_id: int, deadline: Deadline) -> Decommission:
+        await self._metadata.barrier(deadline)
+        state = self._metadata.state
+        row = state.brokers.get(node_id)
+        if row is None:
+            if not _was_removed(state, NodeId(node_id)):
+                raise UnknownBroker(f"there is no broker {node_id}")
+            return Decommission(node_id, True, 0, 0, (), (), None)
+        if not row.is_draining:
+            raise InvalidArgument(f"broker {node_id} is not being decommissioned")
+        told = await self._telling.ask(row.node_id, deadline)
+        return self._progress(row, told, await self._watching.moves(deadline))
+
+    def _progress(self, row: Broker, told: Told | None, seen: Seen) -> Decommission:
+        state, node = self._metadata.state, row.node_id
+        leaving = [move for move in seen.moves if node in move.from_nodes and node not in move.to_nodes]
+        assigned = state.groups_of(row.replica)
+        failures = allocation_failures(state, assigned)
+        gone = max(len(leaving), 0 if told is None else told.unassigned)
+        lefts = [move.bytes_left for move in leaving]
+        known = [left for left in lefts if left is not None]
+        is_known = len(known) == len(lefts) and told is not None
+        return Decommission(
+            node,
+            False,
+            len(assigned) + gone,
+            sum(known) + told.assigned_bytes if is_known and told is not None else None,
+            failures.names,
+            [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX],
+            failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent),
+        )
+
+    async def _row(self, node_id: int, deadline: Deadline) -> Broker:
+        """Raises `UnknownBroker`."""
+        await self._metadata.barrier(deadline)
+        return self._metadata.state.broker(NodeId(node_id))
+
+
+def _check_level(state: ControllerState) -> None:
+    if state.feature_level < LEVEL_OF_OPERATIONS:
+        raise InvalidArgument(
+            f"to empty a broker the cluster has to run at feature level {LEVEL_OF_OPERATIONS}, and it runs at "
+            f"{state.feature_level}: finish the upgrade first (`raftlog cluster upgrade --finish`)"
+        )
+
+
+def _was_removed(state: ControllerState, node_id: NodeId) -> bool:
+    return any(disk.node_id == node_id for disk in state.retired)
+
+
+def _reasons(told: Told) -> list[str]:
+    reasons = []
+    if not told.is_reluctant:
+        reasons.append("the broker has not heard of it yet")
+    if told.stuck_count:
+        named = ", ".join(told.stuck)
+        reasons.append(f"{told.stuck_count} partitions have no other voter that could lead them now: {named}")
+    if told.failed:
+        reasons.append(f"{told.failed} partitions were not taken over by others; it is tried again")
+    alone = told.led - told.eligible - told.stuck_count
+    if alone > 0:
+        reasons.append(f"{alone} partitions have their only replica here: they are away while the broker is")
+    return reasons
+
+
+def _not_begun(state: ControllerState, groups: Iterable[GroupName], reasons: Sequence[str | None]) -> Iterable[Move]:
+    for group, reason in zip(groups, reasons, strict=False):
+        assignment = state.assignment(group)
+        nodes = [replica.node_id for replica in assignment.replicas]
+        name = state.topic_by_id(group.topic_id).name
+        why = reason or "it waits for the balancer"
+        yield Move(name, group.partition, nodes, nodes, (), None, None, None, 0, why, assignment.version)
+
+
+def _reason(row: Broker, told: Told | None, leaving: Sequence[Move], left: int, silent: Sequence[int]) -> str | None:
+    """What keeps it from going on, if that is known here."""
+    stuck = [move for move in leaving if move.reason is not None]
+    if stuck:
+        return f"{len(stuck)} partitions wait: {stuck[0].topic}/{stuck[0].partition}: {stuck[0].reason}"
+    if told is None and not leaving:
+        return f"node {row.node_id} does not answer; its replicas are made anew on others from what those have"
+    if not left:
+        return "it holds nothing any more; the controller's leader is about to remove it"
+    others = [node for node in silent if node != row.node_id]
+    return f"the nodes {others} do not answer" if others else None

@@ -1,0 +1,104 @@
+"""Orders about the whole cluster: its settings and its feature level. Called by the façade `Operations`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import raftlog
+from raftlog.errors import InvalidArgument, VersionConflict
+from raftlog.partitions.control import (
+    FEATURE_LEVEL_KNOWN,
+    AlterClusterConfig,
+    ControllerState,
+    SetFeatureLevel,
+    check_level,
+    settings_of,
+)
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.operations import cluster_settings
+from raftlog.partitions.operations.results import BrokerConfig, BrokerLevels, ClusterConfig, Levels
+from raftlog.partitions.operations.telling import Telling
+from raftlog.partitions.results import BrokerDescription
+from raftlog.types import Index
+
+Brokers: TypeAlias = Callable[[Deadline], Awaitable[Sequence[BrokerDescription]]]
+
+
+class ClusterOrders:
+    """One for each process."""
+
+    def __init__(self, metadata: Metadata, telling: Telling, brokers: Brokers) -> None:
+        self._metadata, self._telling, self._brokers = metadata, telling, brokers
+
+    # settings
+
+    async def config(self, deadline: Deadline) -> ClusterConfig:
+        await self._metadata.barrier(deadline)
+        return cluster_settings.described(self._metadata.state)
+
+    async def alter_config(
+        self,
+        upsert: Mapping[str, object],
+        remove: Sequence[str],
+        expected: int | None,
+        deadline: Deadline,
+        *,
+        dry_run: bool,
+    ) -> int:
+        texts = cluster_settings.checked(upsert)
+        cluster_settings.check_names(tuple(remove))
+        if not texts and not remove:
+            raise InvalidArgument("no setting is named that shall change")
+        version = None if expected is None else Index(expected)
+        command = AlterClusterConfig(settings_of(texts), tuple(sorted({*remove})), version)
+        await self._metadata.barrier(deadline)
+        state = self._metadata.state
+        check_level(command, state.feature_level)
+        if not dry_run:
+            return await self._metadata.submit(command, deadline)
+        now = cluster_settings.described(state).version
+        if expected not in (None, now):
+            raise VersionConflict(f"the cluster's settings have version {now}, not {expected}: read them again")
+        return now
+
+    async def config_status(self, deadline: Deadline) -> list[BrokerConfig]:
+        await self._metadata.barrier(deadline)
+        nodes = [broker.node_id for broker in self._metadata.state.all_brokers()]
+        told = await asyncio.gather(*(self._telling.ask(node, deadline) for node in nodes))
+        return [
+            BrokerConfig(node, None if each is None else each.config_version)
+            for node, each in zip(nodes, told, strict=True)
+        ]
+
+    # feature level
+
+    async def levels(self, deadline: Deadline) -> Levels:
+        await self._metadata.barrier(deadline)
+        brokers = await self._brokers(deadline)
+        state = self._metadata.state
+        return Levels(
+            state.feature_level,
+            _highest(state),
+            [BrokerLevels(each.node_id, *each.feature_levels, each.version) for each in brokers],
+            sorted(seed.node_id for seed in state.absent_seeds()),
+        )
+
+    async def finish_upgrade(self, deadline: Deadline) -> int:
+        await self._metadata.barrier(deadline)
+        state = self._metadata.state
+        behind = [broker.node_id for broker in state.all_brokers() if broker.feature_level_max < FEATURE_LEVEL_KNOWN]
+        if behind and _highest(state) == state.feature_level:
+            raise InvalidArgument(
+                f"the brokers {behind} do not know feature level {FEATURE_LEVEL_KNOWN}, to which release "
+                f"{raftlog.__version__} can go: upgrade them first"
+            )
+        if _highest(state) > state.feature_level:
+            await self._metadata.submit(SetFeatureLevel(_highest(state)), deadline)
+        return self._metadata.state.feature_level
+
+
+def _highest(state: ControllerState) -> int:
+    """That all registered brokers know, and this release too."""
+    known = min((broker.feature_level_max for broker in state.all_brokers()), default=state.feature_level)
+    return max(state.feature_level, min(known, FEATURE_LEVEL_KNOWN))

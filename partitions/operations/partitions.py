@@ -1,0 +1,132 @@
+"""Orders about where the replicas of partitions shall be. Called by the façade `Operations`.
+
+An order is an assignment of the controller, compared and set; the partitions' leaders follow it (`moves`). To cancel is
+to assign a partition to its voters of now.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from raftlog.errors import InvalidArgument, UnknownTopic, VersionConflict
+from raftlog.partitions.control import Assignment, ControllerState, GroupName, SetAssignment
+from raftlog.partitions.control.schema import REPLICAS_MAX
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.operations.results import Move
+from raftlog.partitions.operations.watching import Watching, concerning
+from raftlog.raft import ReplicaId
+from raftlog.types import Index, NodeId, TopicPartition
+
+_ATTEMPTS_MAX: Final = 5
+"""An order without a version is given again when somebody else's came between."""
+_CANCELLED_AT_ONCE: Final = 16
+
+
+class PartitionOrders:
+    """One for each process."""
+
+    def __init__(self, metadata: Metadata, watching: Watching) -> None:
+        self._metadata, self._watching = metadata, watching
+
+    async def set_replicas(
+        self, topic: str, partition: int, node_ids: Sequence[int], expected: int | None, deadline: Deadline
+    ) -> int:
+        await self._metadata.barrier(deadline)
+        for attempt in range(_ATTEMPTS_MAX):
+            state = self._metadata.state
+            current = _assignment(state, topic, partition)
+            _check_version(topic, current, expected)
+            replicas = _replicas(state, topic, current, node_ids)
+            try:
+                return await self._assign(current, replicas, deadline)
+            except VersionConflict:
+                if expected is not None or attempt == _ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _assign(self, current: Assignment, replicas: tuple[ReplicaId, ...], deadline: Deadline) -> int:
+        if replicas == current.replicas:
+            return current.version
+        return await self._metadata.submit(SetAssignment(*current.group, replicas, current.version), deadline)
+
+    # cancelling
+
+    async def cancel(self, topic: str, partition: int, deadline: Deadline) -> int:
+        await self._metadata.barrier(deadline)
+        current = _assignment(self._metadata.state, topic, partition)
+        for move in (await self._watching.moves(deadline)).moves:
+            if (move.topic, move.partition) == (topic, partition):
+                return await self._cancel(move, deadline)
+        return current.version
+
+    async def cancel_all(self, node_id: int | None, deadline: Deadline) -> list[TopicPartition]:
+        await self._metadata.barrier(deadline)
+        if node_id is not None:
+            self._metadata.state.broker(NodeId(node_id))
+        moves = (await self._watching.moves(deadline)).moves
+        chosen = moves if node_id is None else list(concerning(moves, node_id))
+        limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
+
+        async def cancelled(move: Move) -> bool:
+            async with limit:
+                try:
+                    return await self._cancel(move, deadline) != move.version
+                except (VersionConflict, UnknownTopic):  # somebody ordered something else meanwhile
+                    return False
+
+        done = await asyncio.gather(*map(cancelled, chosen))
+        return [
+            TopicPartition(move.topic, move.partition) for move, is_done in zip(chosen, done, strict=True) if is_done
+        ]
+
+    async def _cancel(self, move: Move, deadline: Deadline) -> int:
+        """Its voters of now, those that are preferred still in their order; if there is none left, nothing changes."""
+        state = self._metadata.state
+        current = _assignment(state, move.topic, move.partition)
+        if current.version != move.version:
+            raise VersionConflict(f"{move.topic}/{move.partition} was given another assignment meanwhile")
+        voters = {state.brokers[node].replica for node in move.from_nodes if node in state.brokers}
+        kept = [replica for replica in current.replicas if replica in voters]
+        replicas = (*kept, *sorted(voters - {*kept}))
+        return await self._assign(current, replicas, deadline) if replicas else current.version
+
+
+def _assignment(state: ControllerState, topic: str, partition: int) -> Assignment:
+    """Raises `UnknownTopic`, `UnknownPartition`."""
+    return state.assignment(GroupName(state.topic(topic).topic_id, partition))
+
+
+def _check_version(topic: str, current: Assignment, expected: int | None) -> None:
+    if expected is not None and Index(expected) != current.version:
+        raise VersionConflict(
+            f"the assignment of {topic}/{current.partition} has version {current.version}, not {expected}: "
+            "read it again"
+        )
+
+
+def _replicas(
+    state: ControllerState, topic: str, current: Assignment, node_ids: Sequence[int]
+) -> tuple[ReplicaId, ...]:
+    """The replicas on these nodes; raises `InvalidArgument` for what cannot be."""
+    name = f"{topic}/{current.partition}"
+    if not 1 <= len(node_ids) <= REPLICAS_MAX or len(set(node_ids)) != len(node_ids):
+        raise InvalidArgument(
+            f"{name} can have 1 to {REPLICAS_MAX} replicas, each on another broker; not {[*node_ids]}"
+        )
+    unknown = [node for node in node_ids if node not in state.brokers]
+    if unknown:
+        there = ", ".join(str(broker.node_id) for broker in state.all_brokers())
+        raise InvalidArgument(f"{name}: there are no brokers {unknown}; there are {there}")
+    brokers = [state.brokers[node] for node in node_ids]
+    unfit = [
+        broker.node_id
+        for broker in brokers
+        if state.is_reluctant(broker.node_id) and broker.replica not in current.replicas
+    ]
+    if unfit:
+        raise InvalidArgument(f"{name}: the brokers {unfit} are in maintenance or draining and get no new replicas")
+    hosts = [broker.host for broker in brokers]
+    if len(set(hosts)) != len(hosts):
+        raise InvalidArgument(f"{name}: the replicas would be on {', '.join(hosts)}, and must be on different hosts")
+    return tuple(broker.replica for broker in brokers)

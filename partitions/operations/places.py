@@ -1,0 +1,46 @@
+"""Whether there are places for replicas that have to go. Pure; called by whoever tells how far a decommission is.
+
+hosts of the replicas that stay + hosts of brokers that take new ones ≥ replicas
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.partitions.control import Cluster, GroupName
+
+
+class Failures(NamedTuple):
+    """`names` are those of partitions without a place; `reasons` has one for each group that was asked for, or None."""
+
+    names: list[str]
+    reasons: list[str | None]
+    summary: str | None
+
+
+def allocation_failures(cluster: Cluster, groups: Sequence[GroupName]) -> Failures:
+    """Of groups with a replica on a draining broker: which cannot have as many replicas on distinct hosts elsewhere."""
+    free = {candidate.host for candidate in cluster.candidates()}
+    names, reasons = [], []
+    for group in groups:
+        reason = _why_no_place(cluster, group, free)
+        reasons.append(reason)
+        if reason is not None:
+            names.append(f"{cluster.topic_by_id(group.topic_id).name}/{group.partition}")
+    summary = None
+    if names:
+        first = next(reason for reason in reasons if reason is not None)
+        summary = (
+            f"{len(names)} partitions have no place for a replica ({names[0]} {first}): start brokers on other hosts, "
+            "let brokers come back from maintenance, or recommission"
+        )
+    return Failures(names, reasons, summary)
+
+
+def _why_no_place(cluster: Cluster, group: GroupName, free: set[str]) -> str | None:
+    replicas = cluster.assignment(group).replicas
+    brokers = [cluster.broker_of(replica) for replica in replicas]
+    staying = {broker.host for broker in brokers if broker is not None and not broker.is_draining}
+    hosts = staying | free
+    if len(hosts) >= len(replicas):
+        return None
+    return f"needs {len(replicas)} hosts, and {len(hosts)} {'is' if len(hosts) == 1 else 'are'} left"

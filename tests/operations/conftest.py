@@ -1,0 +1,69 @@
+"""Brokers of one cluster in this process, and what the tests of operators' orders have in common."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import GroupName
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.records import NewRecord
+from tests.brokers.conftest import Brokers, brokers_in
+
+WITHIN_S = 20.0
+
+
+def soon() -> Deadline:
+    return deadline_in(10_000)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for it; the brokers run on this loop, and what they do is what may make it true."""
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def until_told(condition: Callable[[], Awaitable[object]]) -> None:
+    """The same for what has to be asked."""
+    async with asyncio.timeout(WITHIN_S):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def write(broker: Broker, topic: str, value: bytes, partition: int = 0) -> None:
+    results = await broker.produce_records(topic, partition, [NewRecord(value, None, 1_000)], deadline=soon())
+    assert [result.error for result in results] == [None]
+
+
+def assigned(broker: Broker, topic: str, partition: int = 0) -> list[int]:
+    state = broker.metadata.state
+    name = GroupName(state.topic(topic).topic_id, partition)
+    return [replica.node_id for replica in state.assignment(name).replicas]
+
+
+def voters(broker: Broker, topic: str, partition: int = 0) -> set[int]:
+    """As the replica here knows them."""
+    name = GroupName(broker.metadata.state.topic(topic).topic_id, partition)
+    group = broker.node.group(name.group_id)
+    return set() if group is None else {voter.node_id for voter in group.core.configuration.all_members()}
+
+
+def led(broker: Broker) -> int:
+    return broker.node.leaders.led_count
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path) as brokers:
+        await brokers.start()
+        yield brokers
+
+
+@pytest.fixture
+async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path, 4) as brokers:
+        await brokers.start()
+        yield brokers
