@@ -197,12 +197,13 @@ class Balancer:
         """What all that are heard say of what moves, if there can be anything new."""
         state = self._metadata.state
         digest = state.moved.digest
-        is_draining = any(broker.is_draining for broker in state.brokers)
-        if not tenure.ways and not tenure.unanswered and digest == self._asked and not is_draining:
+        draining = [broker for broker in state.brokers if broker.is_draining]
+        if not tenure.ways and not tenure.unanswered and digest == self._asked and not draining:
             return {}
         heard = [broker.node_id for broker in state.all_brokers() if tenure.availability.is_heard(broker.node_id)]
         keys = [name.group_id.bytes for name in tenure.ways]
-        told = await self._progress.ask(heard, keys, deadline_in(_ASK_MS))
+        with_led = any(each.node_id not in heard and not state.load(each.replica).replicas for each in draining)
+        told = await self._progress.ask(heard, keys, deadline_in(_ASK_MS), with_led=with_led)
         if self._leads(tenure):
             tenure.note_told(told, self._metadata.state, self._node.loop.time())
             self._asked = b"" if tenure.unanswered else digest

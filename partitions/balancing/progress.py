@@ -35,12 +35,18 @@ class Way(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a broker says: what it leads, and how many replicas it has, group 0 not counted."""
+    """What a broker says. `held`: how many replicas it has, group 0 not counted."""
 
-    led: int
     held: int
     moving: dict[GroupKey, Way]
     arrived: list[GroupKey]
+    led: bytes
+    """`summed` over the groups that it leads, group 0 not counted; empty where that was not asked for."""
+
+
+def summed(keys: Iterable[GroupKey]) -> bytes:
+    """As good for comparing sets of groups as the groups: one that is there twice, or missing, makes another sum."""
+    return (sum(int.from_bytes(key) for key in keys) % (1 << 128)).to_bytes(16)
 
 
 class Progress:
@@ -51,16 +57,15 @@ class Progress:
         node.on_request(MOVING, self._serve)
 
     async def ask(
-        self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline
+        self, nodes: Iterable[NodeId], asked: Collection[GroupKey], deadline: Deadline, *, with_led: bool
     ) -> dict[NodeId, Told | None]:
         """What each says; None of one that does not answer, or not by the state of now."""
         nodes = list(nodes)
-        some = list(asked)[:NAMED_MAX]
-        answers = await asyncio.gather(*(self._ask(node, some, deadline) for node in nodes))
+        header = [int(self._metadata.state.applied_index), list(asked)[:NAMED_MAX], with_led]
+        answers = await asyncio.gather(*(self._ask(node, header, deadline) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
-    async def _ask(self, node: NodeId, asked: list[GroupKey], deadline: Deadline) -> Told | None:
-        header = [int(self._metadata.state.applied_index), asked]
+    async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> Told | None:
         try:
             if node == self._node.identity.node_id:
                 return self._tell(header)
@@ -71,11 +76,11 @@ class Progress:
 
     async def _serve(self, request: Request) -> Answer:
         told = self._tell(request.header)
-        return Answer([told.led, told.held, [[key, *way] for key, way in told.moving.items()], told.arrived])
+        return Answer([told.held, [[key, *way] for key, way in told.moving.items()], told.arrived, told.led])
 
     def _tell(self, header: Any) -> Told:
         match header:
-            case [int(index), [*keys]] if len(keys) <= NAMED_MAX and all(type(key) is bytes for key in keys):
+            case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass
             case _:
                 raise InvalidArgument(f"a request {MOVING!r} that cannot be read")
@@ -88,17 +93,19 @@ class Progress:
             missing = tuple(replica.node_id for replica in wanted if replica not in voters)
             moving[group.key] = Way(missing, tuple(voter.node_id for voter in voters if voter not in wanted))
         differ = {group.key for group, _ in differing}
-        here = [(key, groups[key]) for key in keys if key in groups and key not in differ]
+        here = [(key, groups[key]) for key in keys[:NAMED_MAX] if key in groups and key not in differ]
         arrived = [key for key, group in here if group.core.has_own_term_commit]
         controller = self._metadata.group_id
         held = len(groups) - (controller is not None and controller.bytes in groups)
-        return Told(self._node.leaders.led_count, held, moving, arrived)
+        led = [key for key, group in groups.items() if group.core.has_own_term_commit] if with_led else []
+        others = [key for key in led if controller is None or key != controller.bytes]
+        return Told(held, moving, arrived, summed(others) if with_led else b"")
 
 
 def _told(value: Any) -> Told:
     """Raises `Unavailable` for what cannot be read."""
     try:
-        led, held, moving, arrived = value
-        return Told(led, held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived)
+        held, moving, arrived, led = value
+        return Told(held, {key: Way(tuple(missing), tuple(former)) for key, missing, former in moving}, arrived, led)
     except (TypeError, ValueError):
         raise Unavailable("an answer about moving partitions that cannot be read") from None

@@ -5,7 +5,7 @@ nothing is assigned to it ∧ no group counts on it ∧ its replicas are gone, o
 
 from collections.abc import Collection, Mapping
 
-from raftlog.partitions.balancing.progress import Told
+from raftlog.partitions.balancing.progress import Told, summed
 from raftlog.partitions.control import Broker, ControllerState
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
@@ -20,8 +20,8 @@ def may_remove(
 ) -> bool:
     """`ways` are the partitions on their way, `told` is what every broker that is heard has said just now.
 
-    Of a broker that is away nobody can say that its replicas are gone; but when all partitions are led and have just
-    the members that they shall have, none of them counts on it.
+    Of a broker that is away nobody can say that its replicas are gone; but when every partition is led by somebody who
+    says that it has just the members that it shall have, none of them counts on it.
     """
     if state.load(broker.replica).replicas or broker.replica in controller_voters or len(state.brokers) < 2:
         return False
@@ -30,5 +30,5 @@ def may_remove(
     own = told.get(broker.node_id)
     if own is not None:
         return own.held == 0
-    led = sum(each.led for each in told.values() if each is not None)
-    return not ways and led == state.group_count() + 1  # group 0 is led as well
+    led = [each.led for each in told.values() if each is not None]
+    return not ways and all(led) and summed(led) == summed(state.group_keys())

@@ -11,7 +11,7 @@ the group's own log.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -190,6 +190,10 @@ class Cluster:
     def has_group(self, group: GroupName) -> bool:
         topic = self.topics.get(group.topic_id)
         return topic is not None and 0 <= group.partition < topic.partition_count
+
+    def group_keys(self) -> Iterable[bytes]:
+        """The ids of all groups but the controller's."""
+        return self._groups
 
     def group_count(self) -> int:
         return len(self._groups)

@@ -1,7 +1,6 @@
 """What the cluster's settings change on a broker, as it hears of them. Called by the broker."""
 
-from raftlog.partitions.balancing.layout import Mode
-from raftlog.partitions.balancing.report import BalancerSettings
+from raftlog.partitions.balancing import BalancerSettings, Mode
 from raftlog.partitions.control import Cluster
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.operations.cluster_settings import current
