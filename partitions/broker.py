@@ -14,7 +14,7 @@ from typing import Self
 
 from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.assignments.assignments import Assignments
-from raftlog.partitions.balancing.balancer import Balancer
+from raftlog.partitions.balancing import Balancer
 from raftlog.partitions.cluster_view import ClusterView
 from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
@@ -92,7 +92,9 @@ class Broker:
         self.balancer = Balancer(
             node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
         )
-        self.operations = Operations(node, metadata, self._topics, self._router, self._moves, self._view.brokers)
+        self.operations = Operations(
+            node, metadata, self._topics, self._router, self._moves, self.balancer, self._view.brokers
+        )
         self._groups = CommittedOffsets(
             node,
             self._router,

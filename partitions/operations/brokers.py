@@ -6,7 +6,8 @@ decommission   draining; the balancer moves its replicas, and the controller's l
 
 from collections.abc import Iterable, Sequence
 
-from raftlog.errors import InvalidArgument, UnknownBroker
+from raftlog.errors import InvalidArgument, Unavailable, UnknownBroker
+from raftlog.partitions.balancing.balancer import Balancer
 from raftlog.partitions.control import Broker, ControllerState, GroupName, RemoveBroker, SetMaintenance, UpdateBroker
 from raftlog.partitions.control.cluster import LEVEL_OF_OPERATIONS
 from raftlog.partitions.deadline import Deadline
@@ -21,8 +22,8 @@ from raftlog.types import Index, NodeId
 class BrokerOrders:
     """One for each process. The copy of the controller's state is brought up to date before every order."""
 
-    def __init__(self, metadata: Metadata, telling: Telling, watching: Watching) -> None:
-        self._metadata, self._telling, self._watching = metadata, telling, watching
+    def __init__(self, metadata: Metadata, telling: Telling, watching: Watching, balancer: Balancer) -> None:
+        self._metadata, self._telling, self._watching, self._balancer = metadata, telling, watching, balancer
 
     # maintenance
 
@@ -98,7 +99,18 @@ class BrokerOrders:
         if not row.is_draining:
             raise InvalidArgument(f"broker {node_id} is not being decommissioned")
         told = await self._telling.ask(row.node_id, deadline)
-        return self._progress(row, told, await self._watching.moves(deadline))
+        progress = self._progress(row, told, await self._watching.moves(deadline))
+        if progress.reason is not None or not progress.replicas_left:
+            return progress
+        return progress._replace(reason=await self._why_stalled(deadline))
+
+    async def _why_stalled(self, deadline: Deadline) -> str | None:
+        """What the balancer says that it waits for."""
+        try:
+            report = await self._balancer.report(deadline)
+        except Unavailable as error:
+            return str(error)
+        return "; ".join(report.reasons) or None if report.status == "stalled" else None
 
     def _progress(self, row: Broker, told: Told | None, seen: Seen) -> Decommission:
         state, node = self._metadata.state, row.node_id

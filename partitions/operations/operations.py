@@ -14,13 +14,14 @@ Every call raises `Unavailable` (mostly `NoLeader`) when the controller cannot b
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
-from raftlog.errors import Unavailable
+from raftlog.partitions.balancing.balancer import Balancer
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves import Moves
 from raftlog.partitions.multiraft import Node
+from raftlog.partitions.operations import results
+from raftlog.partitions.operations.balancing import BalancingOrders
 from raftlog.partitions.operations.brokers import BrokerOrders
 from raftlog.partitions.operations.cluster import Brokers, ClusterOrders
 from raftlog.partitions.operations.cluster_settings import current
@@ -28,7 +29,6 @@ from raftlog.partitions.operations.leading import LeadershipOrders
 from raftlog.partitions.operations.local import local_replicas, local_summary
 from raftlog.partitions.operations.partitions import PartitionOrders
 from raftlog.partitions.operations.results import (
-    Balancer,
     BrokerConfig,
     ClusterConfig,
     Decommission,
@@ -45,26 +45,24 @@ from raftlog.partitions.routing.topics import Topics
 from raftlog.types import TopicPartition
 
 
-class Balancing(Protocol):
-    """Who plans moves. Asked on any broker; the balancer of the controller's leader answers."""
-
-    async def status(self, *, deadline: Deadline) -> Balancer: ...
-
-    async def rebalance(self, *, deadline: Deadline) -> int: ...
-
-
 class Operations:
     """See the module."""
 
     def __init__(
-        self, node: Node, metadata: Metadata, topics: Topics, router: Router, moves: Moves, brokers: Brokers
+        self,
+        node: Node,
+        metadata: Metadata,
+        topics: Topics,
+        router: Router,
+        moves: Moves,
+        balancer: Balancer,
+        brokers: Brokers,
     ) -> None:
-        self.balancing: Balancing | None = None
-        """Set by the broker."""
         self._metadata, self._topics = metadata, topics
+        self._balancing = BalancingOrders(balancer)
         self._watching = Watching(node, metadata, moves)
         telling = Telling(node, metadata)
-        self._brokers = BrokerOrders(metadata, telling, self._watching)
+        self._brokers = BrokerOrders(metadata, telling, self._watching, balancer)
         self._partitions = PartitionOrders(metadata, self._watching)
         self._leading = LeadershipOrders(node, metadata, router)
         self._cluster = ClusterOrders(metadata, telling, brokers)
@@ -154,18 +152,13 @@ class Operations:
 
     # the balancer
 
-    async def balancer_status(self, *, deadline: Deadline) -> Balancer:
+    async def balancer_status(self, *, deadline: Deadline) -> results.Balancer:
         """What the balancer does, asked of the controller's leader."""
-        return await self._balancer().status(deadline=deadline)
+        return await self._balancing.status(deadline)
 
     async def rebalance(self, *, deadline: Deadline) -> int:
         """Look at once, also in mode off; how many partitions will move."""
-        return await self._balancer().rebalance(deadline=deadline)
-
-    def _balancer(self) -> Balancing:
-        if self.balancing is None:
-            raise Unavailable("this broker has no balancer yet; ask again, or another one")
-        return self.balancing
+        return await self._balancing.rebalance(deadline)
 
     # the cluster's settings
 
