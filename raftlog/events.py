@@ -9,7 +9,7 @@ written in a second is bounded where they are written (`raftlog.cli.event_limit`
 """
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
@@ -30,7 +30,7 @@ EVENTS: Final[dict[str, Kind]] = {
     # the process
     "process_started": _kind(INFO, "node version data_dir pid", "the broker opens its data directory"),
     "process_ready": _kind(INFO, "node cluster_id http rpc", "it serves"),
-    "process_stopping": _kind(INFO, "node why", "it was told to stop, and hands its leaderships over"),
+    "process_stopping": _kind(INFO, "node", "it was told to stop, and hands its leaderships over"),
     "process_stopped": _kind(INFO, "node", "everything it took is durable, and the directory is free"),
     "process_failed": _kind(ERROR, "node why", "it cannot go on; the process ends"),
     "disk_full": _kind(WARNING, "free_bytes min_free_bytes", "no records are taken for lack of room"),
@@ -73,9 +73,30 @@ EVENTS: Final[dict[str, Kind]] = {
 }
 
 
+class Gate(Protocol):
+    """Whoever bounds how many lines there are."""
+
+    def lets_through(self, name: str) -> bool:
+        """Whether one more event of this name is written at its level; otherwise only at level debug."""
+        ...
+
+
+_gates: list[Gate] = []
+"""At most one, set where lines are written."""
+
+
+def set_gate(gate: Gate | None) -> None:
+    """From now on events go through this one; for the composition root."""
+    _gates[:] = [] if gate is None else [gate]
+
+
 def event(logger: logging.Logger, name: str, /, **fields: object) -> None:
     """Write one event. `fields` are those of `EVENTS[name]`; all of them, or those that are known."""
-    kind = EVENTS[name]
-    if logger.isEnabledFor(kind.level):
-        assert fields.keys() <= kind.fields, f"{name} has no {sorted(fields.keys() - kind.fields)}"
-        logger.log(kind.level, name, extra={"event_name": name, **fields}, stacklevel=2)
+    level, known, _ = EVENTS[name]
+    assert fields.keys() <= known, f"{name} has no {sorted(fields.keys() - known)}"
+    if not logger.isEnabledFor(level):
+        return
+    if any(not gate.lets_through(name) for gate in _gates):
+        level = logging.DEBUG
+    if logger.isEnabledFor(level):
+        logger.log(level, name, extra=fields, stacklevel=2)

@@ -2,16 +2,25 @@
 
 import logging
 import sys
+from datetime import UTC, datetime
 
 import structlog
-from structlog.types import Processor
+from structlog.types import EventDict, Processor
+
+
+def _stamp(_: logging.Logger, __: str, line: EventDict) -> EventDict:
+    """When it was said, which may be a while before it is written; UTC."""
+    record: logging.LogRecord = line["_record"]
+    line["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+    return line
+
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    _stamp,
 )
 
 

@@ -17,6 +17,7 @@ import click
 import orjson
 import uvloop
 
+import raftlog
 from raftlog.api.http import server as http_server
 from raftlog.api.http.server import HttpServer
 from raftlog.cli import logs
@@ -27,6 +28,7 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.workers import supervise, workers_option
 from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, StorageError
+from raftlog.events import event
 from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
@@ -40,6 +42,8 @@ REQUESTS_GRACE_SECONDS = 1.25
 """Requests under way get this long to end; then their connections are closed."""
 LAST_ANSWERS_SECONDS = 0.25
 """Before that, connections that stand take requests for so long, and end with the answers."""
+LINES_HELD_SECONDS = 1.0
+"""Lines of the log wait for the ready line, but no longer than this."""
 STOP_SECONDS_MAX = 4.5
 """The whole stop takes at most this."""
 
@@ -225,6 +229,10 @@ async def _run(
 ) -> None:
     """One life of a broker. Raises `DiskRefused` when the next one is on another disk, as far as the cluster goes."""
     loop = asyncio.get_running_loop()
+    is_ready = asyncio.Event()
+    lines = asyncio.ensure_future(logs.let_out(is_ready, LINES_HELD_SECONDS))
+    start = {"node": settings.node_id, "version": raftlog.__version__, "data_dir": settings.data_dir}
+    event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
     server = HttpServer(broker, **http_settings)
@@ -232,9 +240,11 @@ async def _run(
         where = joined(*await server.start(host, port))
         if await _begin(broker, where, stop):
             _say_ready(broker, settings.advertise_http or where, line_format)
+            is_ready.set()
             await _until_the_end(broker, stop)
     finally:
         await _stop(broker, server)
+        lines.cancel()
 
 
 def _unforeseen(broker: Broker, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -283,10 +293,13 @@ def _check_alive(broker: Broker) -> None:
 
 
 async def _stop(broker: Broker, server: HttpServer) -> None:
+    if not broker.node.ended.done():
+        event(logger, "process_stopping", node=broker.node_id)
     try:
         async with asyncio.timeout(STOP_SECONDS_MAX):
             await server.stop(REQUESTS_GRACE_SECONDS, LAST_ANSWERS_SECONDS)
             await broker.close()
+        event(logger, "process_stopped", node=broker.node_id)
     except TimeoutError:
         raise CommandFailed(
             f"the broker did not stop within {STOP_SECONDS_MAX:g} s; what was acknowledged is safe, "
@@ -297,6 +310,7 @@ async def _stop(broker: Broker, server: HttpServer) -> None:
 def _say_ready(broker: Broker, where: str, line_format: str) -> None:
     listening = broker.node.transport.address
     rpc = None if listening is None else joined(*listening)
+    event(logger, "process_ready", node=broker.node_id, cluster_id=broker.cluster_id, http=where, rpc=rpc)
     if line_format == "json":
         line = orjson.dumps(
             {

@@ -1,0 +1,37 @@
+"""At most so many events of one name in a second: a thousand groups that lose their leader are not a thousand lines.
+
+    lines of one name in a second ≤ per_second, and one that counts the others
+
+A second begins with the first event after a quiet one. What is above the bound is still written at level debug, for
+whoever asked for that. Installed by `logs`, called by `raftlog.events`.
+"""
+
+import asyncio
+import logging
+
+from raftlog.events import Gate, event
+
+PER_SECOND = 10
+_logger = logging.getLogger(__name__)
+
+
+class EventLimit(Gate):
+    """Counts events by name; there are a few dozen names."""
+
+    def __init__(self, per_second: int = PER_SECOND) -> None:
+        self._per_second = per_second
+        self._counts: dict[str, int] = {}
+        """Of the second under way."""
+
+    def lets_through(self, name: str) -> bool:
+        if not self._counts:
+            asyncio.get_running_loop().call_later(1.0, self.end_second)
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return count <= self._per_second
+
+    def end_second(self) -> None:
+        """Say what was left out."""
+        counts, self._counts = self._counts, {}
+        for name, count in counts.items():
+            if count > self._per_second:
+                event(_logger, "events_left_out", what=name, count=count - self._per_second)
