@@ -1,0 +1,68 @@
+"""Clients that write steadily while a test goes on in another thread, and the comparison with what is there."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from raftlog.loadgen.steady import SteadyLoad, SteadyReport
+from raftlog.testing import Cluster
+from raftlog.types import TopicPartition
+from tests.integration.cluster_load import stored
+
+INTERVAL_S = 0.1
+DEADLINE_S = 10.0
+PATIENCE_S = 60.0
+
+
+class Writing:
+    """`with Writing(cluster, "t", 3) as writing:` one writer for each partition; `report` afterwards."""
+
+    report: SteadyReport
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        self._addresses = cluster.addresses
+        self._places = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="writers")
+        self._load: SteadyLoad
+
+    def __enter__(self) -> "Writing":
+        self._thread.start()
+        self._run(self._begin())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._run(self._end())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def more(self, count: int = 10) -> None:
+        """Until so many more are acknowledged."""
+        self._run(self._load.more(count, PATIENCE_S))
+
+    async def _begin(self) -> None:
+        load = SteadyLoad(self._addresses, self._places, interval_s=INTERVAL_S, deadline_s=DEADLINE_S)
+        self._load = await load.__aenter__()
+
+    async def _end(self) -> None:
+        await self._load.__aexit__(None, None, None)
+        self.report = self._load.report()
+
+    def _run(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * PATIENCE_S)
+
+
+def require_stored(cluster: Cluster, reports: Sequence[SteadyReport]) -> None:
+    """No write failed for good, and everything acknowledged is at its offset, as every broker that runs shows it."""
+    for report in reports:
+        assert report.failed == 0, report.reasons
+        for place in report.gaps_s:
+            acknowledged = {offset: value for (at, offset), value in report.acknowledged.items() if at == place}
+            for node in (each for each in cluster.nodes.values() if each.is_running):
+                kept = stored(node.http, place.topic, place.partition)
+                lost = {offset: value for offset, value in acknowledged.items() if kept[offset : offset + 1] != [value]}
+                assert not lost, f"of {place} node {node.node_id} does not show {lost}"
