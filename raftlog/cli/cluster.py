@@ -8,6 +8,10 @@ VERBS = {
     "info": Verb("raftlog.cli.cluster_info", "info", "Show the cluster's id and its brokers."),
     "health": Verb("raftlog.cli.cluster_health", "health", "Show whether the cluster is healthy, and if not, why."),
     "members": Verb("raftlog.cli.cluster_members", "members", "Show who is up, as gossip has it."),
+    "balancer": Verb("raftlog.cli.cluster_balancer", "balancer", "Show what the balancer does, and what stops it."),
+    "balance": Verb("raftlog.cli.cluster_balancer", "balance", "Spread replicas and leaders evenly now."),
+    "config": Verb("raftlog.cli.cluster_config", "config", "Show and change settings that all brokers follow."),
+    "log-level": Verb("raftlog.cli.cluster_log_level", "log_level", "Log more or less at a broker, for a while."),
     "rolling-restart": Verb(
         "raftlog.cli.rolling", "rolling_restart", "Restart the brokers one after another, while the cluster is used."
     ),

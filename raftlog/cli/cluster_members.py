@@ -9,7 +9,7 @@ import orjson
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import or_dash, show
+from raftlog.cli.tables import age, or_dash, show
 from raftlog.client import BrokerClient
 
 WATCH_SECONDS: Final = 1.0
@@ -70,7 +70,7 @@ def _row(one: dict[str, Any]) -> list[str]:
     return [
         str(one["node_id"]) if one["is_registered"] else f"{one['node_id']} (not registered)",
         one["state"],
-        "-" if one["state_s"] is None else _age(one["state_s"]),
+        "-" if one["state_s"] is None else age(one["state_s"]),
         *(or_dash(one[name]) for name in ("http_address", "gossip_address", "host", "rack", "version")),
         replicas,
         leaders,
@@ -82,9 +82,3 @@ def _load(load: dict[str, int]) -> tuple[str, str, str]:
     free, total = load["disk_free"], load["disk_total"]
     room = f"{free / _GIB:,.1f} of {total / _GIB:,.1f} GiB" if total > 0 else "-"
     return f"{load['replicas']:,}", f"{load['leaders']:,}", room
-
-
-def _age(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

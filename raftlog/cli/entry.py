@@ -24,6 +24,9 @@ VERBS = {
     "cluster": Verb(
         "raftlog.cli.cluster", "cluster", "Show a cluster and its health, and change what concerns all of it."
     ),
+    "broker": Verb(
+        "raftlog.cli.broker", "broker", "Show brokers, and take them out of the cluster: for a while, or for good."
+    ),
     "partition": Verb(
         "raftlog.cli.partition", "partition", "Show, move and recover partitions, and choose who leads them."
     ),

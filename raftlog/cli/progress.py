@@ -1,10 +1,22 @@
-"""The progress bar of `produce`: on a terminal, and only once the work has lasted a second."""
+"""Progress bars on a terminal: of `produce`, once the work has lasted a second; of orders that take their time."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from raftlog.cli.operating import HowFar
 
 SHOWN_AFTER_SECONDS = 1.0
 
@@ -49,3 +61,16 @@ class Bar:
         progress.add_task(self._what, total=self._total)
         progress.start()
         return progress
+
+
+@contextmanager
+def far_bar(what: str) -> Iterator[Callable[[HowFar], None]]:
+    """A bar on stderr that is told how far something is, and says it in words, too."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None, text="")
+
+        def update(found: HowFar) -> None:
+            progress.update(task, completed=found.done, total=found.total, text=found.text)
+
+        yield update

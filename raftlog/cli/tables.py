@@ -1,5 +1,7 @@
 """Tables for people."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -22,3 +24,33 @@ def times(number: int, noun: str) -> str:
 def or_dash(value: object) -> str:
     """What is not known is a dash."""
     return "-" if value is None else str(value)
+
+
+def age(seconds: float) -> str:
+    """A time that passed, in the unit that fits."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def size(count: int | None) -> str:
+    """Bytes, in the unit that fits."""
+    if count is None:
+        return "-"
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:,.1f} {unit}"
+    return f"{count} B"
+
+
+def nodes(numbers: Iterable[int]) -> str:
+    """Node ids in the order in which they come."""
+    return ", ".join(map(str, numbers)) or "-"
+
+
+def properties(rows: Iterable[tuple[str, object]]) -> Table:
+    """What is known of one thing: a name and a value a line."""
+    table = Table("", "", box=None, show_header=False)
+    for name, value in rows:
+        table.add_row(name, or_dash(value))
+    return table

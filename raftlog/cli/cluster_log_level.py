@@ -1,0 +1,47 @@
+"""`raftlog cluster log-level`: more or less in a broker's log, for a while."""
+
+from typing import Any
+
+import click
+import orjson
+
+from raftlog.cli.operating import operate
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.client import BrokerClient
+from raftlog.errors import Unavailable
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.argument("name", metavar="LOGGER")
+@click.argument("level", type=click.Choice(LEVELS))
+@option(
+    "--expires",
+    "expires_s",
+    type=click.IntRange(0, 604_800),
+    default=600,
+    metavar="SECONDS",
+    help="Then it is as before; 0: never, until the broker is started again.",
+)
+@option("--node", type=click.IntRange(min=0), help="At which broker; without it, at the one that is asked.")
+@json_option("Print what it is now as JSON.")
+@bootstrap_option
+def log_level(name: str, level: str, expires_s: int, node: int | None, as_json: bool, bootstrap: list[str]) -> None:
+    """Let a broker log LOGGER from LEVEL up for a while. Loggers are `raftlog` and those below it, by module."""
+    told = operate(bootstrap, lambda client: _set(client, name, level, expires_s, node))
+    if as_json:
+        click.echo(orjson.dumps(told))
+        return
+    until = f"for {expires_s} s" if expires_s else "until the broker is started again"
+    click.echo(f"{told['name']} is logged from {told['level']} up, {until}")
+
+
+async def _set(client: BrokerClient, name: str, level: str, expires_s: int, node: int | None) -> dict[str, Any]:
+    if node is None:
+        return await client.admin.set_log_level(name, level, expires_s)
+    address = (await client.admin.broker(node))["http_address"]
+    if address is None:
+        raise Unavailable(f"node {node} has not told where its HTTP is")
+    async with BrokerClient([address]) as there:
+        return await there.admin.set_log_level(name, level, expires_s)

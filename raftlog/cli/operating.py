@@ -1,0 +1,142 @@
+"""What operators' verbs have in common: one client for a verb, errors that name the next command, looking again.
+
+An order that was taken goes on by itself, so waiting for its end may break off at any time, and says where to look.
+"""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+from raftlog.cli.options import F, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.patience import is_passing
+from raftlog.client import BrokerClient, NotListening
+from raftlog.errors import (
+    OutcomeUnknown,
+    RaftlogError,
+    RequestError,
+    Unavailable,
+    UnknownBroker,
+    UnknownPartition,
+    UnknownTopic,
+    VersionConflict,
+)
+
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 30.0
+"""For so long whoever looks again puts up with brokers that do not answer."""
+WAIT_SECONDS: Final = 3_600
+_HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
+    (UnknownBroker, "`raftlog broker list` shows the brokers"),
+    (UnknownTopic, "`raftlog partition list` shows the partitions"),
+    (UnknownPartition, "`raftlog partition list` shows the partitions"),
+    (VersionConflict, "look again, and decide anew"),
+    (NotListening, "`--bootstrap` names others"),
+    (OutcomeUnknown, "look whether it happened (`raftlog cluster health`), or order it again: that does it only once"),
+    (Unavailable, "`raftlog cluster health` says what is wrong"),
+)
+
+
+def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T]]) -> T:
+    """Run `work` with a client. An error says which command helps on."""
+
+    async def with_client() -> T:
+        async with BrokerClient(bootstrap) as client:
+            return await work(client)
+
+    with _hinting():
+        return asyncio.run(with_client())
+
+
+@contextmanager
+def _hinting() -> Iterator[None]:
+    try:
+        yield
+    except RaftlogError as error:
+        hint = _hint(error)
+        if hint is not None:
+            error.args = (f"{error}; {hint}",)
+        raise
+
+
+def _hint(error: RaftlogError) -> str | None:
+    if type(error) is RequestError:  # no such path
+        return "`raftlog cluster info` shows whether a broker is of an older release"
+    return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
+
+
+def wait_options(what: str) -> Callable[[F], F]:
+    """`--wait/--no-wait` and `--timeout`."""
+
+    def decorated(function: F) -> F:
+        timeout = option(
+            "--timeout", "timeout_s", type=float, default=WAIT_SECONDS, metavar="SECONDS", help="How long --wait waits."
+        )
+        return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {what}.")(timeout(function))
+
+    return decorated
+
+
+class HowFar(NamedTuple):
+    """`done` of `total`, where that can be said; `text` is what a person wants to know."""
+
+    is_over: bool
+    text: str
+    done: float = 0
+    total: float | None = None
+
+
+async def watch(
+    ask: Callable[[], Awaitable[T]], show: Callable[[T], object], is_over: Callable[[T], bool] | None = None
+) -> T:
+    """Ask again and again, and show what is another than before, until it is over; without `is_over` until Ctrl-C."""
+    last: T | None = None
+    while True:
+        found = await _patiently(ask, PATIENCE_SECONDS)
+        if found != last:
+            show(found)
+        if is_over is not None and is_over(found):
+            return found
+        last = found
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float, look: str) -> None:
+    """Until it is over, with a bar on a terminal. Raises `CommandFailed`, which says how far it is, and that `look`
+    shows more."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
+    with _bar(what) as update:
+        while not (found := await _patiently(ask, min(PATIENCE_SECONDS, until - loop.time()))).is_over:
+            update(found)
+            if loop.time() >= until:
+                raise CommandFailed(
+                    f"{what}: not over after {timeout_s:g} s ({found.text}); it goes on, and `{look}` shows how far"
+                )
+            await asyncio.sleep(min(LOOK_SECONDS, max(0.0, until - loop.time())))
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while True:
+        try:
+            return await ask()
+        except Unavailable as error:
+            if not is_passing(error) or loop.time() >= until:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[HowFar], object]]:
+    if not sys.stderr.isatty():
+        yield lambda found: None
+        return
+    with importlib.import_module("raftlog.cli.progress").far_bar(what) as update:
+        yield update
