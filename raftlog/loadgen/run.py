@@ -70,6 +70,12 @@ class Run:
         self._gap = Gap(self._begin)
         self._seconds: list[Second] = []
         self._progress_at = self._begin
+        self._total = plan.offered
+
+    def end(self) -> None:
+        """Offer nothing more, although the plan would; what is under way still ends. For `on_progress` to call."""
+        self._until = min(self._until, self._wire.now())
+        self._total = None if self._total is None else self._issued
 
     def run(self) -> Result:
         """Until everything that was offered has ended, answered or not."""
@@ -85,7 +91,7 @@ class Run:
             self._tell()
         end = max(self._until, wire.now())
         self._gap.note(self._until)
-        unsent = max(0, (self._plan.offered or 0) - self._issued)
+        unsent = max(0, (self._total or 0) - self._issued)
         if unsent:
             self._reasons.counts["too late to begin"] = unsent
         return Result(
@@ -105,7 +111,7 @@ class Run:
         return self._issue_open() if self._plan.mode is Mode.OPEN else self._issue_closed()
 
     def _issue_open(self) -> float | None:
-        total, rate = self._plan.offered, self._plan.rate
+        total, rate = self._total, self._plan.rate
         assert total is not None, "an open loop has a rate"
         if self._wire.now() >= self._until + self._plan.timeout_ms / 1000:
             return None
