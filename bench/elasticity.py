@@ -52,14 +52,14 @@ def offer_until(addresses: list[str], topic: str, partitions: int, end_file: str
     samples: list[tuple[float, float]] = []
     end = Path(end_file)
     with SocketWire(_ANSWER_S_MAX) as wire:
-        run = Run(
+        load = Run(
             plan,
             wire,
             Work(plan, place),
-            on_progress=lambda progress: run.end() if end.exists() else None,
+            on_progress=lambda progress: load.end() if end.exists() else None,
             on_success=lambda due, at: samples.append((due, at - due)),
         )
-        result = run.run()
+        result = load.run()
     return {
         "samples": samples,
         "offered": result.offered,
