@@ -87,7 +87,8 @@ class Broker:
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
         self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
         self.measuring = Measuring(node, self._router, self._moves, self._assignments.replicas, self._shared.budget)
-        self._view = ClusterView(node, metadata, self._topics, self.disk_space, lambda: self._moves.moving_count)
+        moving = lambda: self._moves.moving_count  # noqa: E731
+        self._view = ClusterView(node, metadata, self._topics, self.disk_space, moving, self.gossip)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.balancer = Balancer(
             node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random

@@ -15,6 +15,7 @@ from raftlog.partitions.control import Broker as BrokerRow
 from raftlog.partitions.control import CreateTopic
 from raftlog.partitions.control.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.moves import lost_majority
 from raftlog.partitions.multiraft import Node
@@ -37,6 +38,8 @@ _DESCRIBE: Final = "view.partitions"
 _STATUS: Final = "view.broker"
 ASK_MS: Final = 1_500
 """How long a node may take before it counts as down."""
+DOUBTED_ASK_MS: Final = 500
+"""The same where gossip says that it is gone."""
 _ASKED_AT_ONCE: Final = 4_000
 _SLICE: Final = 64
 """Replicas described in one turn of the loop."""
@@ -49,10 +52,16 @@ class ClusterView:
     """One for each process."""
 
     def __init__(
-        self, node: Node, metadata: Metadata, topics: Topics, disk: Callable[[], Disk], moving: Callable[[], int]
+        self,
+        node: Node,
+        metadata: Metadata,
+        topics: Topics,
+        disk: Callable[[], Disk],
+        moving: Callable[[], int],
+        gossip: Gossip,
     ) -> None:
         self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
-        self._moving = moving
+        self._moving, self._gossip = moving, gossip
         self._me = node.identity.node_id
         self._began_at = asyncio.get_running_loop().time()
         node.on_request(_DESCRIBE, self._serve_partitions)
@@ -115,8 +124,9 @@ class ClusterView:
     async def _ask_leaders(self, partitions: Sequence[Partition], deadline: Deadline) -> dict[bytes, list[Any]]:
         """The leader's row of each group, by its id."""
         nodes = sorted({replica.node_id for partition in partitions for replica in partition.assigned})
-        deadline = Deadline(min(deadline, deadline_in(ASK_MS)))
-        answers = await asyncio.gather(*(self._ask_about(node, partitions, deadline) for node in nodes))
+        answers = await asyncio.gather(
+            *(self._ask_about(node, partitions, self._patience(node, deadline)) for node in nodes)
+        )
         best: dict[bytes, list[Any]] = {}
         damaged: dict[bytes, list[list[Any]]] = {}
         for node, rows in zip(nodes, answers, strict=True):
@@ -126,6 +136,11 @@ class ClusterView:
                 if damage is not None:
                     damaged.setdefault(key, []).append([node, damage])
         return {key: [*row, damaged.get(key, ())] for key, row in best.items()}
+
+    def _patience(self, node: NodeId, deadline: Deadline) -> Deadline:
+        """Until when to wait for a node; one that answers is there, whatever gossip says of it."""
+        patience_ms = DOUBTED_ASK_MS if self._gossip.is_doubtful(node) else ASK_MS
+        return Deadline(min(deadline, deadline_in(patience_ms)))
 
     async def _ask_about(
         self, node: NodeId, partitions: Sequence[Partition], deadline: Deadline
@@ -187,11 +202,11 @@ class ClusterView:
         """All that the controller knows, and how they are."""
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
-        return [_broker(row, statuses[row.node_id]) for row in rows]
+        racks = self._gossip.racks()
+        return [_broker(row, statuses[row.node_id])._replace(rack=racks.get(row.node_id)) for row in rows]
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
-        deadline = Deadline(min(deadline, deadline_in(ASK_MS)))
-        answers = await asyncio.gather(*(self._status_of(node, deadline) for node in nodes))
+        answers = await asyncio.gather(*(self._status_of(node, self._patience(node, deadline)) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
 
     async def _status_of(self, node: NodeId, deadline: Deadline) -> dict[str, Any] | None:

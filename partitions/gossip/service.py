@@ -59,6 +59,8 @@ class Gossip:
         self._introduced: list[Address] = []
         self._hinted_at: dict[NodeId, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        metadata.introductions.hint = self.rpc_of
+        node.on_lost = self._lost
         self.address = ""
         """HOST:PORT that others are told; empty while there is none."""
 
@@ -167,11 +169,18 @@ class Gossip:
         state = self.state_of(node)
         return state is not None and state is not State.ALIVE
 
-    def load_of(self, node: NodeId) -> Load | None:
-        """What a node said lately of its load."""
-        member = self._member(node)
-        told = None if member is None else description_of(member)
-        return None if told is None else told.load
+    def racks(self) -> dict[NodeId, str]:
+        """Where nodes that are there say that they stand."""
+        return {node: told.rack for node, told in self._told().items() if told.rack}
+
+    def loads(self) -> dict[NodeId, Load]:
+        """What nodes that are there said of their load, some seconds ago."""
+        return {node: told.load for node, told in self._told().items()}
+
+    def _told(self) -> dict[NodeId, Description]:
+        members = [] if self._agent is None else self._agent.members()
+        told = ((member.node_id, description_of(member)) for member in members if member.state.is_up)
+        return {node: description for node, description in told if description is not None}
 
     def rpc_of(self, replica: ReplicaId) -> Address | None:
         """Where the process with this disk says that it is reached by the others."""
@@ -208,6 +217,11 @@ class Gossip:
             self._hint(change.node_id)
         elif change.after is State.ALIVE:
             event(_logger, "member_alive", node=change.node_id, incarnation=change.member.incarnation)
+
+    def _lost(self, node: NodeId) -> None:
+        """A connection broke: the member is probed now, and not when it is its turn."""
+        if self._agent is not None:
+            self._agent.doubt(node)
 
     def _conflicts(self, conflict: Conflict) -> None:
         other = conflict.other.about

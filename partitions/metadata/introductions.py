@@ -61,6 +61,8 @@ class Introductions:
         learned: Callable[[], None],
     ) -> None:
         self.known: dict[NodeId, Introduction] = {}
+        self.hint: Callable[[ReplicaId], Address | None] = lambda replica: None
+        """Where a member may be as others whisper: one more address to look at."""
         self._node, self._settings = node, settings
         self._away, self._learned = away, learned
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +89,8 @@ class Introductions:
         peers = [peer.node for peer in self._node.transport.peers() if self._node.is_connected(peer.node)]
         told = [self._members_of(node) for node in peers]
         known = [parse_address(member.address) for member in self._away().values() if member is not None]
-        found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known))]
+        hinted = [address for replica in self._away() if (address := self.hint(replica)) is not None]
+        found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
         self._note(await asyncio.gather(*told, *found))
 
     async def _members_of(self, node: NodeId) -> _Heard:

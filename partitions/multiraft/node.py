@@ -75,8 +75,7 @@ class Node:
         self.is_established: Callable[[], bool] = lambda: True
         """Whether this process is a registered member of its cluster, as far as it knows (see `refusals`)."""
         self.surroundings, self._directory = surroundings, directory
-        self.on_lost: Callable[[NodeId], None] = _ignore
-        """Called when the connection to a node is gone."""
+        self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is gone
         self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
         self._heard_at: dict[NodeId, float] = {}
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
@@ -387,8 +386,7 @@ class Node:
 
     def is_alive(self, node: NodeId) -> bool:
         """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
-        heard_at = self._heard_at.get(node)
-        is_silent = heard_at is not None and self.loop.time() - heard_at > _SILENCE_S
+        is_silent = self.loop.time() - self._heard_at.get(node, float("inf")) > _SILENCE_S
         return self.leaders.is_connected(node) and not is_silent
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
