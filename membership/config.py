@@ -39,9 +39,10 @@ class SwimConfig:
     when it is its accuser who is ill."""
     confirmations: int = 3
     """Independent suspicions that bring it down to the minimum (Lifeguard's K), or as many as there are others up."""
-    retransmit_factor: int = 4
-    """A claim is sent on `factor · ⌈log₁₀(n + 1)⌉` times (SWIM's λ·log n) by each who heard it. More survives more
-    loss, and costs in proportion."""
+    retransmit_factor: float = 8.0
+    """A claim is sent on `⌈factor · log₁₀(n + 1)⌉` times (SWIM's λ·log n) by each who heard it: 5 times with 3 members,
+    17 times with 100. At a loss of p somebody hears of it only by an exchange of digests with a probability of about
+    `n · e^-((1 - p) · times)`: 10⁻⁵ for 100 members at 5 %. More survives more loss, and costs in proportion."""
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
     """While there is news, it also goes to so many random members at this interval, so that it spreads to all in about
@@ -90,4 +91,4 @@ class SwimConfig:
         return self.suspicion_factor_max * self.suspicion_min_s(n)
 
     def retransmits_max(self, n: int) -> int:
-        return self.retransmit_factor * math.ceil(math.log10(n + 1))
+        return math.ceil(self.retransmit_factor * math.log10(n + 1))

@@ -47,8 +47,7 @@ AGE_S_MAX: Final = 2**32 - 1
 HASH_MAX: Final = 2**64 - 1
 PAYLOAD_OVERHEAD_BYTES: Final = 9
 """A payload's list header and fingerprint, at most."""
-ACK_BYTES_MAX: Final = 7
-PING_BYTES_MAX: Final = 30
+_BYTES_MAX: Final[Mapping[type[Message], int]] = {Ping: 30, Ack: 7, Nack: 7}
 
 KINDS: Final[Mapping[type[Message], int]] = {
     Ping: 1,
@@ -97,8 +96,8 @@ def message_bytes_max(message: Message) -> int:
     if isinstance(message, Claim):
         return claim_bytes(message)
     if isinstance(message, PingRequest):
-        return PING_BYTES_MAX + 5 + len(message.host.encode())
-    return PING_BYTES_MAX if isinstance(message, Ping) else ACK_BYTES_MAX
+        return _BYTES_MAX[Ping] + 5 + len(message.host.encode())
+    return _BYTES_MAX[type(message)]
 
 
 def payload_bytes_max(messages: Iterable[Message]) -> int:

@@ -151,7 +151,7 @@ class Swim:
         before = len(self._view.changes)
         for message in messages:
             if isinstance(message, Claim):
-                self._view.hear(message, now)
+                self._view.hear(message, now, is_exchanged=True)
             elif isinstance(message, Ack):
                 self._handle_ack(message, now)
         if len(self._view.changes) > before:
@@ -241,7 +241,7 @@ class Swim:
         elif isinstance(message, Ack):
             self._handle_ack(message, now)
         elif isinstance(message, Claim):
-            self._view.hear(message, now)
+            self._handle_claim(message, sender, now)
         elif isinstance(message, Nack):
             self._probes.nacked(message.sequence)
         elif isinstance(message, PingRequest):
@@ -265,6 +265,12 @@ class Swim:
             self._send(relay.origin, Ack(relay.origin_sequence))
         elif self._probes.answered(ack.sequence) is not None:
             self._view.awareness.improve()
+
+    def _handle_claim(self, claim: Claim, sender: Sender, now: float) -> None:
+        self._view.hear(claim, now)
+        if claim.node_id == self._me.node_id and claim.state is not State.ALIVE and self._view.outdoes(claim):
+            mine = self._view.claim_about(self._roster.myself, now, with_about=True)
+            self._sends.append(Send(sender.address, (mine,)))  # it may be alone in believing that
 
     def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
         sequence = self._next_sequence()

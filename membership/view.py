@@ -51,12 +51,23 @@ class View:
 
     # what is said
 
-    def hear(self, claim: Claim, now: float) -> None:
-        """Somebody claims something, perhaps we ourselves."""
+    def hear(self, claim: Claim, now: float, *, is_exchanged: bool = False) -> None:
+        """Somebody claims something, perhaps we ourselves.
+
+        A member that is new to us by an exchange of digests is not told on: it is old news to who told us.
+        """
         if claim.node_id == self._me.node_id:
             self._hear_of_me(claim, now)
-        else:
-            self._hear_of_other(claim, now)
+            return
+        is_news = not is_exchanged or self.roster.get(claim.node_id) is not None
+        self._hear_of_other(claim, now)
+        if not is_news:
+            self.broadcasts.drop(claim.node_id)
+
+    def outdoes(self, claim: Claim) -> bool:
+        """Whether a claim about us is old: what we say of ourselves now is newer."""
+        me = self.roster.myself
+        return me.state is State.ALIVE and claim.disk_uuid == me.disk_uuid and claim.incarnation < me.incarnation
 
     def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
         """It did not answer us at that incarnation: it is suspected, or one more suspects it."""

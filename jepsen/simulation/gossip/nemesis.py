@@ -6,6 +6,7 @@ from jepsen.simulation.gossip.options import Trouble
 from jepsen.simulation.gossip.process import Process
 from jepsen.simulation.gossip.watch import PERIODS_MAX, Watch
 from jepsen.simulation.options import generator
+from raftlog.membership.member import Claim
 
 SEEDS = 3
 """Addresses that a process is told at its start."""
@@ -21,11 +22,26 @@ class Nemesis:
         self._world = watch.world
         self._options = watch.world.options
         self._random = generator(self._options.seed, "gossip nemesis")
+        self._is_healed = False
 
     def found(self) -> None:
-        """All start within two seconds; each knows a few addresses."""
+        """All start within two seconds; each knows a few addresses. In a steady run they know each other before."""
+        if self._options.is_steady:
+            self._introduce_all()
+            return
         for process in self._world.processes:
             self._world.at(self._random.random() * 2, lambda process=process: self._begin(process))  # type: ignore[misc]
+
+    def _introduce_all(self) -> None:
+        """As if everybody had exchanged digests with everybody: a hundred that join at once gossip for longer than all
+        that is looked at here."""
+        processes = self._world.processes
+        for process in processes:
+            self._world.begin(process, ())
+        claims = [_own_claim(process) for process in processes]
+        for process in processes:
+            process.swim.converse(claims, process.sender, self._world.now)
+            self._world.carry_out(process)
 
     def _begin(self, process: Process) -> None:
         world = self._world
@@ -166,7 +182,8 @@ class Nemesis:
         self._world.at(self._world.now + self._random.uniform(1, 20), self._lose_as_usual)
 
     def _lose_as_usual(self) -> None:
-        self._world.loss = self._options.loss
+        if not self._is_healed:
+            self._world.loss = self._options.loss
 
     def _wipe(self, process: Process) -> None:
         self._crash(process)
@@ -183,7 +200,14 @@ class Nemesis:
     def heal(self) -> None:
         """The network is perfect and nobody is stopped; the dead stay dead, most of them."""
         self._world.note(None, "everything heals")
+        self._is_healed = True
         self._world.loss = 0.0
         self._world.blocked.clear()
         for process in self._world.processes:
             self._world.resume(process)
+
+
+def _own_claim(process: Process) -> Claim:
+    me = process.swim.member(process.node_id)
+    assert me is not None, process.name
+    return Claim(me.node_id, me.disk_uuid, me.incarnation, me.state, me.node_id, 0, me.about)

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.member import Address, Identity
+from raftlog.membership.member import BOOT_INCARNATIONS, Address, Identity
 from raftlog.membership.messages import Message
 from raftlog.membership.swim import Sender, Swim
 from raftlog.types import NodeId
@@ -45,6 +45,10 @@ class Process:
     @property
     def disk_uuid(self) -> bytes:
         return self.node_id.to_bytes(8) + self.disk.to_bytes(8)
+
+    @property
+    def first_incarnation(self) -> int:
+        return self.boot_epoch * BOOT_INCARNATIONS
 
     @property
     def runs(self) -> bool:

@@ -61,7 +61,7 @@ class Watch:
 
     def _is_there(self, member: Member) -> bool:
         process = self._process(member.node_id)
-        of_this_life = member.incarnation >> 32 == process.boot_epoch and member.disk_uuid == process.disk_uuid
+        of_this_life = member.disk_uuid == process.disk_uuid and member.incarnation >= process.first_incarnation
         return process.runs and not process.has_left and of_this_life
 
     # single events of steady runs
@@ -133,6 +133,7 @@ class Watch:
         return f"up, life {process.life}" if process.is_up else "dead"
 
     def _condemn(self, name: str, observer: Process, member: Member | None, **numbers: object) -> NoReturn:
+        member = member and member._replace(about=member.about._replace(description=b""))
         raise PropertyBroken(
             name, {"seen_by": observer.name, "at": round(self.world.now, 3), "member": member, **numbers}
         )

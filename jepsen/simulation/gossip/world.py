@@ -79,9 +79,13 @@ class World:
     def _wake(self, process: Process) -> None:
         if process.wake_at != self.now or not process.runs:
             return  # it was called meanwhile, or there is nobody to call
+        due = process.swim.due()
+        if due > self.now:  # what it waited for has come
+            process.wake_at = due
+            self._push(due, process, None)
+            return
         process.wake_at = inf
-        if process.swim.due() <= self.now:
-            process.swim.tick(self.now)
+        process.swim.tick(self.now)
         self.carry_out(process)
 
     def carry_out(self, process: Process) -> None:
