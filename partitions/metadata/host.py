@@ -37,7 +37,7 @@ from raftlog.partitions.metadata.leading import Leading
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.partitions.metadata.peers import Peers, peers_of
 from raftlog.partitions.metadata.proposals import Proposals
-from raftlog.partitions.metadata.replacing import Replacing
+from raftlog.partitions.metadata.replacing import Replacing, removed
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Ready, ReplicaId, Role
@@ -90,7 +90,8 @@ class Metadata:
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
         """Fold what the local replica holds; blocking, before `node.start()`.
 
-        Raises `FormatError`, `InvalidArgument`, and `CorruptBatch` where no other replica could repair it.
+        Raises `FormatError`, `InvalidArgument`, `IdentityRefused` for a broker that was removed, and `CorruptBatch`
+        where no other replica could repair it.
         """
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
@@ -106,6 +107,8 @@ class Metadata:
                 if metadata._is_alone(group):
                     raise
                 _logger.error("%s; it is repaired from the other brokers", error)
+        if metadata._is_removed():
+            raise removed(node.identity.node_id)
         metadata._tell_peers()
         metadata._check_peers()
         return metadata
@@ -220,6 +223,11 @@ class Metadata:
         """The controller knows this node with this disk, as far as the copy here says."""
         return self.state.broker_of(self._node.identity.replica) is not None
 
+    def _is_removed(self) -> bool:
+        """Its disk is retired, and no other one has its node id."""
+        me = self._node.identity.replica
+        return me.disk_uuid in self.state.retired and self.state.disk_of(me.node_id) is None
+
     def _is_established(self) -> bool:
         """It is registered, or belongs to group 0: a copy whose log was trimmed may know nothing for a while."""
         group = self._copy.group
@@ -293,6 +301,8 @@ class Metadata:
         me = self._node.identity.replica
         old = next((member.disk_uuid for member in met.members if member.node_id == me.node_id), None)
         former = self._node.identity.former_disks
+        if old is None and former:
+            raise removed(me.node_id)
         if old not in (None, me.disk_uuid):
             if former and old not in former:
                 raise IdentityRefused(
@@ -377,6 +387,8 @@ class Metadata:
         self._copy.follow()
 
     def _applied(self) -> None:
+        if self._is_removed():
+            self._node.fail(removed(self._node.identity.node_id))
         self._tell_peers()
         self._leading.look_soon()
         self.on_applied()

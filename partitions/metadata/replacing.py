@@ -187,6 +187,14 @@ class Replacing:
         return since
 
 
+def removed(node_id: NodeId) -> IdentityRefused:
+    """Why a process ends whose broker was decommissioned."""
+    return IdentityRefused(
+        f"node {node_id} was removed from the cluster, and what this data directory holds is not needed any more; to "
+        "add this machine again, start it with an empty data directory"
+    )
+
+
 def _asked_by(request: Request) -> tuple[int, RegisterBroker]:
     match request.header:
         case [int(silence_ms), list(fields)]:

@@ -1,0 +1,90 @@
+"""A broker is emptied and removed; when that cannot be, it says why; and it can stay after all."""
+
+import pytest
+
+from raftlog.errors import IdentityRefused, InvalidArgument, UnknownBroker
+from raftlog.partitions.operations.results import Decommission
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.operations.conftest import assigned, soon, until, until_told, voters, write
+
+
+async def status(brokers: Brokers, asked: int, node: int) -> Decommission:
+    return await brokers[asked].operations.decommission_status(node, deadline=soon())
+
+
+async def test_it_is_emptied_and_removed(four: Brokers) -> None:
+    await four[1].create_topic("t", 4, 3, deadline=soon())
+    for partition in range(4):
+        await write(four[1], "t", b"x", partition)
+    with pytest.raises(InvalidArgument, match="is not being decommissioned"):
+        await status(four, 1, 2)
+    await four[3].operations.decommission(2, deadline=soon())
+    await four[1].operations.decommission(2, deadline=soon())
+    told = await status(four, 4, 2)
+    assert not told.allocation_failures
+
+    async def is_finished() -> bool:
+        return (await status(four, 4, 2)).finished
+
+    await until_told(is_finished)
+    assert all(2 not in assigned(four[1], "t", partition) for partition in range(4))
+    for partition in range(4):
+        await write(four[3], "t", b"y", partition)
+    await four[1].operations.decommission(2, deadline=soon())
+    assert await status(four, 1, 2) == Decommission(2, True, 0, 0, (), (), None)
+    with pytest.raises(UnknownBroker):
+        await four[1].operations.recommission(2, deadline=soon())
+    for ask in (four[1].operations.decommission, four[1].operations.decommission_status):
+        with pytest.raises(UnknownBroker):
+            await ask(9, deadline=soon())
+
+
+async def test_a_removed_brokers_process_ends_and_says_why(four: Brokers) -> None:
+    await four[1].operations.decommission(2, deadline=soon())
+    await until(four[2].node.ended.done)
+    assert isinstance(four[2].node.ended.result(), IdentityRefused)
+    for _ in range(2):
+        if 2 in four.running:
+            await four.stop(2)
+        with pytest.raises(IdentityRefused, match="was removed from the cluster"):
+            await four.start(2)
+    assert 2 not in four[1].metadata.state.brokers
+
+
+async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
+    await three[1].create_topic("t", 2, 3, deadline=soon())
+    await three[1].operations.decommission(3, deadline=soon())
+    told = await status(three, 2, 3)
+    assert (told.finished, told.replicas_left) == (False, 2)
+    assert list(told.allocation_failures) == ["t/0", "t/1"]
+    assert told.reason is not None
+    assert "needs 3 hosts, and 2 are left" in told.reason
+    assert [(move.topic, move.partition) for move in told.partitions] == [("t", 0), ("t", 1)]
+    assert all(move.reason == "needs 3 hosts, and 2 are left" for move in told.partitions)
+    await write(three[1], "t", b"x")
+    await three[2].operations.recommission(3, deadline=soon())
+    await three[2].operations.recommission(3, deadline=soon())
+    assert not three[2].metadata.state.is_reluctant(three[3].node_id)
+    with pytest.raises(InvalidArgument, match="is not being decommissioned"):
+        await status(three, 2, 3)
+
+
+async def test_who_stays_after_all_keeps_what_it_has(four: Brokers) -> None:
+    await four[1].create_topic("t", 1, 3, deadline=soon())
+    at = assigned(four[1], "t")
+    await four[1].operations.alter_cluster_config({"balancer.mode": "off"}, deadline=soon())
+    await four[1].operations.decommission(at[0], deadline=soon())
+    await until(lambda: at[0] not in assigned(four[1], "t"))
+    await four[1].operations.recommission(at[0], deadline=soon())
+    now = set(assigned(four[1], "t"))
+    await until(lambda: all(voters(four[node], "t") == now for node in now))
+    await write(four[1], "t", b"x")
+    assert at[0] in {broker.node_id for broker in four[1].metadata.state.all_brokers()}
+
+
+async def test_the_last_one_stays(tmp_path) -> None:
+    async with brokers_in(tmp_path, 2) as brokers:
+        await brokers.start()
+        await brokers[1].operations.decommission(2, deadline=soon())
+        with pytest.raises(InvalidArgument, match="the only one that is not being decommissioned"):
+            await brokers[1].operations.decommission(1, deadline=soon())
