@@ -1,6 +1,6 @@
 """A cluster of whole brokers in virtual time: what is watched of it, and the history of its clients.
 
-    machines          first those that found the cluster, then those that join it
+    machines          first those that found the cluster, then those that join it, then those that come late
     names             of topics, as clients use them now; each has its administrator
     watch, panel      judge what is seen inside, and what clients are told
 
@@ -18,6 +18,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Op, Panel, Recorder
 from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import ControllerState
 from raftlog.partitions.multiraft import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
@@ -28,6 +29,7 @@ Machine: TypeAlias = AnyMachine[Broker]
 START_S: Final = 2.0
 """Brokers are started within this, those that join within `JOIN_S` more."""
 JOIN_S: Final = 5.0
+LATE_S: Final = (6.0, 24.0)
 HTTP_PORT: Final = 8080
 DAY_S: Final = 86_400
 ANOMALIES_MAX: Final = 1_000_000
@@ -83,10 +85,13 @@ class BrokerCluster(Site[Broker]):
 
     def start(self) -> None:
         """Start every machine, each at a time of its own; those that join come later."""
-        random = self.random("start")
+        random, options = self.random("start"), self.options
         for machine in self.machines.values():
-            is_seed = machine.node_id <= self.options.seeds
-            self.start_within(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
+            is_seed = machine.node_id <= options.seeds
+            if machine.node_id > options.seeds + options.joiners:
+                self.start_within(machine, random.uniform(*LATE_S))
+            else:
+                self.start_within(machine, random.uniform(0, START_S) + (0 if is_seed else random.uniform(0, JOIN_S)))
 
     def new_process(self) -> int:
         """The number of a client's process in the history."""
@@ -99,9 +104,29 @@ class BrokerCluster(Site[Broker]):
 
     # what is known from outside
 
+    def newest_state(self) -> ControllerState:
+        """The copy of the controller's state that is farthest; an empty one when nobody serves."""
+        copies = [broker.metadata.state for _, broker in self.serving()]
+        return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
+
+    def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
+        """Whether the cluster has dismissed the disk of this machine, and has no other one for its node id."""
+        state, replica = state or self.newest_state(), machine.replica
+        return replica is not None and replica.disk_uuid in state.retired and state.brokers.get(machine.node_id) is None
+
+    def members(self) -> list[Machine]:
+        """Machines that belong to the cluster, or may come to belong to it."""
+        state = self.newest_state()
+        return [machine for machine in self.machines.values() if not self.is_removed(machine, state)]
+
+    def serving_members(self) -> list[tuple[Machine, Broker]]:
+        """Those of them that can be asked, by node id."""
+        state = self.newest_state()
+        return [(machine, broker) for machine, broker in self.serving() if not self.is_removed(machine, state)]
+
     def replicas(self, key: GroupKey) -> list[tuple[Machine, Group]]:
-        """Replicas of a group in processes that can be asked."""
-        found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving())
+        """Replicas of a group in processes that can be asked, and that belong to the cluster."""
+        found = ((machine, broker.node.driver.groups.get(key)) for machine, broker in self.serving_members())
         return [(machine, group) for machine, group in found if group is not None]
 
     def leader(self, key: GroupKey) -> tuple[Machine, Group] | None:
@@ -120,4 +145,4 @@ class BrokerCluster(Site[Broker]):
 
     def keys(self) -> list[GroupKey]:
         """All groups that some broker has a replica of, in a fixed order."""
-        return sorted({key for _, broker in self.serving() for key in broker.node.driver.groups})
+        return sorted({key for _, broker in self.serving_members() for key in broker.node.driver.groups})

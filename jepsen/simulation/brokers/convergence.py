@@ -16,6 +16,7 @@ from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.draining import Drain
 from jepsen.simulation.brokers.nemesis import Nemesis
+from jepsen.simulation.brokers.settling import Settling
 from jepsen.simulation.brokers.workload import Workload
 from jepsen.simulation.convergence import describe
 from jepsen.simulation.links import SECOND_NS
@@ -48,6 +49,9 @@ class Convergence:
         self.workload.stop_administrators()
         self._within(options.start_s, "metadata-differs", self._different_metadata)
         self._check_topics()
+        settling = Settling(self.cluster, self.nemesis.taken, self._within)
+        if options.elasticity.orders:
+            settling.settle()
         self.cluster.wanted = self._partitions()
         self._within(options.progress_s, "no-progress", partial(self._without_writes, healed_ns))
         self.loop.run_for(WRITES_S)
@@ -56,6 +60,8 @@ class Convergence:
         self._within(options.convergence_s, "no-repair", self._damaged)
         self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
         self._within(options.convergence_s, "not-whole", self._not_whole)
+        if options.elasticity.orders:
+            settling.rest()
         self._within(options.convergence_s, "no-convergence", self._different)
         Drain(self.cluster, self._partitions(), self.workload.commits).read_all()
         self._within(options.convergence_s, "no-convergence", self._different)  # a leader may have changed meanwhile
@@ -87,15 +93,15 @@ class Convergence:
     # the controller
 
     def _state(self) -> ControllerState:
-        return self.cluster.serving()[0][1].metadata.state
+        return self.cluster.newest_state()
 
     def _not_serving(self) -> list[str]:
-        return [machine.name for machine in self.cluster.machines.values() if machine.service is None]
+        return [machine.name for machine in self.cluster.members() if machine.service is None]
 
     def _different_metadata(self) -> list[str]:
-        brokers = self.cluster.serving()
-        if len(brokers) < len(self.cluster.machines):
-            return self._not_serving()
+        brokers = self.cluster.serving_members()
+        if missing := self._not_serving():
+            return missing
         copies = {machine.name: broker.metadata.state for machine, broker in brokers}
         newest = max(copies.values(), key=lambda state: state.applied_index)
         missing = [
@@ -107,7 +113,7 @@ class Convergence:
         return missing + [f"{name} is not registered" for name in unknown]
 
     def _names(self) -> dict[int, str]:
-        return {machine.node_id: machine.name for machine in self.cluster.machines.values()}
+        return {machine.node_id: machine.name for machine in self.cluster.members()}
 
     def _check_topics(self) -> None:
         """What administrators were told holds; what is not sure may be either way."""
@@ -162,7 +168,7 @@ class Convergence:
     def _misplaced(self) -> list[str]:
         """Replicas that are missing, and those that should be gone."""
         state, found = self._state(), []
-        for machine, broker in self.cluster.serving():
+        for machine, broker in self.cluster.serving_members():
             me, groups = broker.node.identity.replica, broker.node.driver.groups
             wanted = _assigned(state, me)
             found += [f"{machine.name} has no replica of {name}" for key, name in wanted.items() if key not in groups]
@@ -176,7 +182,7 @@ class Convergence:
     def _not_whole(self) -> list[str]:
         """Groups whose voters are not just those that they shall have, or are not well."""
         state, found = self._state(), []
-        replicas = {machine.replica for machine in self.cluster.machines.values() if machine.replica is not None}
+        replicas = {machine.replica for machine in self.cluster.members() if machine.replica is not None}
         for key in self._keys():
             leading = self.cluster.leader(key)
             if leading is None:
@@ -202,7 +208,7 @@ class Convergence:
         for key in self._keys():
             name = self.cluster.watch.group(key).name
             lines += [f"\n    {name} {machine.name} {describe(group)}" for machine, group in self.cluster.replicas(key)]
-        for machine in self.cluster.machines.values():
+        for machine in self.cluster.members():
             if machine.service is None:
                 lines.append(f"\n    {machine.name} does not serve; its last process ended: {machine.end}")
         return "".join(lines)

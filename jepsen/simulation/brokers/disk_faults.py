@@ -150,7 +150,11 @@ class DiskFaults(MachineFaults[Machine]):
 
     def _is_known_to_be_old(self, copy: "_OldCopy") -> bool:
         """Whether all others remember, durably, a start of this disk later than the first one of the copy would be."""
-        others = [machine for node_id, machine in self.machines.items() if node_id != copy.replica.node_id]
+        others = [
+            machine
+            for machine in self.cluster.members()
+            if machine.node_id != copy.replica.node_id and machine.node.starts
+        ]
         return all(_remembered_epoch(machine.disk, copy.replica) > copy.boot_epoch + 1 for machine in others)
 
     def _put_back(self, machine: Machine, copy: "_OldCopy") -> None:

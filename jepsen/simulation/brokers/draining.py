@@ -49,7 +49,7 @@ class Drain:
 
     def _begin(self, random: Random, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:
         self._left[what] = None
-        machine = random.choice(list(self.cluster.machines.values()))
+        machine = random.choice(self.cluster.members())
         machine.spawn(partial(self._read, what, work), "drain")
 
     async def _read(self, what: str, work: Callable[[Broker], Coroutine[Any, Any, None]], broker: Broker) -> None:

@@ -3,6 +3,7 @@
 A restart here is an orderly one. Who calls: `nemesis`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
@@ -84,10 +85,17 @@ class Faults(DiskFaults):
             return
         self._strikes -= 1
         target = self.machines[self.random.choice((offer.sender, offer.sender, offer.to)).node_id]
-        strike = self.random.choice((self._strike_down, self._strike_power, self._strike_links))
+        strike = self._any_strike()
         target.note(f"an ambush: {offer.sender} offers its log to {offer.to}")
         delay_ns = int(self.random.choice((0.0, 0.05, 0.4)) * self.random.random() * SECOND_NS)
         self.loop.call_at_ns(self.loop.now_ns + delay_ns, strike, target)
+
+    def strike(self, machine: Machine) -> None:
+        """It dies, loses its power or is cut off."""
+        self._any_strike()(machine)
+
+    def _any_strike(self) -> Callable[[Machine], None]:
+        return self.random.choice((self._strike_down, self._strike_power, self._strike_links))
 
     def _strike_down(self, machine: Machine) -> None:
         if machine.node.is_up:

@@ -14,7 +14,7 @@ from uuid import UUID
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.file_damage import Wrongness
 from jepsen.simulation.node import Node
-from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.control import GroupName
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Index
@@ -66,17 +66,15 @@ class Harm:
 
     def may_lose(self, machine: Machine) -> bool:
         """Whether all that is on the machine's disk may be lost. Everybody has to be there to say what it has."""
-        is_known = len(self.cluster.serving()) == len(self.cluster.machines) and machine.replica is not None
+        members = [each for each in self.cluster.members() if each.node.starts]
+        is_known = machine.replica is not None and all(each.service is not None for each in members)
         return is_known and all(self._allows(machine, key) for key in self._keys())
 
     def _keys(self) -> list[GroupKey]:
         """Group 0, and the groups of the topics that there are."""
-        state, group_id = self._state(), self.cluster.controller_group_id()
+        state, group_id = self.cluster.newest_state(), self.cluster.controller_group_id()
         names = [GroupName(topic.topic_id, number) for topic in state.topics for number in range(topic.partition_count)]
         return sorted([name.group_id.bytes for name in names] + ([group_id.bytes] if group_id is not None else []))
-
-    def _state(self) -> ControllerState:
-        return max((broker.metadata.state for _, broker in self.cluster.serving()), key=lambda each: each.applied_index)
 
     def _allows(self, machine: Machine, key: GroupKey) -> bool:
         """Whether one more member of the group may be harmed, if this is one."""
@@ -93,7 +91,7 @@ class Harm:
         for replica, configuration in self.cluster.watch.group(key).held_configurations().items():
             if self._is_there(replica) and not self._has_left(replica, key):
                 yield configuration
-        state = self._state()
+        state = self.cluster.newest_state()
         name = state.group(UUID(bytes=key))
         if name is not None:
             yield Configuration(Index(0), state.assignment(name).replicas)

@@ -1,6 +1,6 @@
 """What befalls the brokers: a rough start perhaps, then periods with faults and quiet ones, and an end where all heals.
 
-A supervisor starts what is down. What each fault does is in `faults`.
+A supervisor starts what is down. What each fault does is in `faults`, what operators order meanwhile in `operating`.
 """
 
 from random import Random
@@ -8,8 +8,11 @@ from typing import Final
 
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.faults import Faults
+from jepsen.simulation.brokers.operating import Operator, Taken
+from jepsen.simulation.brokers.striking import MembersAmbush
 from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
+from raftlog.raft import ReplicaId
 
 SUPERVISE_NS: Final = 100 * MILLISECOND_NS
 PERIOD_S: Final = (1.5, 5.0)
@@ -25,6 +28,16 @@ class Nemesis:
         self.cluster, self.random = cluster, random
         self.loop = cluster.loop
         self.faults = Faults(cluster, cluster.random("faults"))
+        self.taken = Taken()
+        elasticity = cluster.options.elasticity
+        self._operators = [
+            Operator(cluster, cluster.random(f"operator {place}"), self.faults, self.taken)
+            for place in range(elasticity.operators)
+        ]
+        self._ambush = MembersAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
+        cluster.watch.on_change = self._ambush.changed
+        self._dismissed: dict[ReplicaId, Machine | None] = {}
+        """Disks that the cluster has removed, and the machine once it was started again after that."""
         self._is_over = False
 
     def start(self) -> None:
@@ -34,10 +47,15 @@ class Nemesis:
                 self._disturb_later(machine)
         if self.cluster.options.faults:
             self.loop.call_at_ns(self.loop.now_ns + 6 * SECOND_NS, self._period)
+        for operator in self._operators:
+            operator.after(6 * SECOND_NS)
 
     def end(self) -> None:
         """No more faults; everything heals that can."""
         self._is_over = True
+        self._ambush.end()
+        for operator in self._operators:
+            operator.is_stopped = True
         self.cluster.recorder.nemesis("heal for good")
         self.faults.heal_for_good()
 
@@ -79,4 +97,22 @@ class Nemesis:
         self.loop.call_at_ns(self.loop.now_ns + SUPERVISE_NS, self._supervise)
         for machine in self.cluster.machines.values():
             if machine.node.process is None and machine.node.starts and self.faults.may_start(machine):
-                machine.start()
+                if self.cluster.is_removed(machine):
+                    self._bring_back(machine)
+                else:
+                    machine.start()
+
+    def _bring_back(self, machine: Machine) -> None:
+        """It was removed: somebody starts it once more, which is refused, or gives it an empty disk."""
+        replica = machine.replica
+        assert replica is not None, machine
+        if replica not in self._dismissed:
+            self._dismissed[replica] = None
+            self.faults.stays_down(machine)
+        elif self._is_over or self._dismissed[replica]:
+            return
+        else:
+            if self.random.random() < self.cluster.options.elasticity.returns:
+                machine.wipe()
+            self._dismissed[replica] = machine
+            machine.start()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Final
 
+from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
 from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
@@ -116,10 +117,16 @@ class BrokerOptions:
     progress_s: float
     """And then every partition takes a write within this."""
     convergence_s: float
+    elasticity: Elasticity
 
     @property
     def brokers(self) -> int:
-        return self.seeds + self.joiners
+        return self.seeds + self.joiners + self.elasticity.latecomers
+
+    @property
+    def least_brokers(self) -> int:
+        """What the replication factors of the topics need."""
+        return max(factor or 1 for factor in self.factors)
 
     @property
     def loses_disks(self) -> bool:
@@ -167,10 +174,11 @@ def draw(seed: int) -> BrokerOptions:
     faults = _draw_faults(random)
     loses_disks = any(fault in LOSSES for fault in faults)
     is_short = Fault.ABSENCE in faults and random.random() < 0.8
+    joiners = random.choice((0, 0, 1, 2)) if seeds < BROKERS_MAX - 1 else random.choice((0, 1))
     return BrokerOptions(
         seed=seed,
         seeds=seeds,
-        joiners=random.choice((0, 0, 1, 2)) if seeds < BROKERS_MAX - 1 else random.choice((0, 1)),
+        joiners=joiners,
         rough_start=random.choice((0.0, 0.3, 0.7)),
         topics=random.choice((1, 2, 3)),
         partitions_max=random.choice((1, 2, 3)),
@@ -205,6 +213,7 @@ def draw(seed: int) -> BrokerOptions:
         start_s=30.0,
         progress_s=20.0,
         convergence_s=60.0,
+        elasticity=draw_elasticity(generator(seed, "elasticity"), BROKERS_MAX - seeds - joiners),
     )
 
 

@@ -94,7 +94,7 @@ class Orders:
 
     def _is_removed(self, group: GroupProperties, key: GroupKey, candidate: ReplicaId, asked_ns: int) -> bool:
         """Whether it had lost its vote well before it campaigned, in what is committed and all that came later."""
-        for change in reversed(self._changes.get(key, [])):
+        for change in self._changes.get(key, [])[::-1]:
             entry, members = change.entry, change.entry.configuration
             assert members is not None, entry
             if members.has_voter(candidate):

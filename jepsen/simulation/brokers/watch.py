@@ -54,7 +54,7 @@ class Watch:
         self.is_damage_expected: Callable[[Computer, GroupKey], bool] = lambda _computer, _key: False
         self.on_offer: Callable[[InstallOffer], None] = _ignore
         """Called when a leader offers its log to a replica that is behind its start."""
-        self.on_change: Callable[[Replica, Configuration], None] = _ignore
+        self.on_change: Callable[[Replica, Configuration, Configuration], None] = _ignore
         """Called when a leader appends other members of its group."""
         self.elections = 0
         self.orders = Orders()
@@ -130,7 +130,7 @@ class Watch:
         assert after is not None, entry
         self.orders.changed(key, name, replica, before, entry, self.loop.now_ns)
         self.loop.note(f"n{replica.me.node_id}", f"{name}: {_members(after)}")
-        self.on_change(replica, after)
+        self.on_change(replica, before, after)
 
     def _recovered(self, life: Life, group: Group) -> None:
         properties, log = self.group(group.key), group.log

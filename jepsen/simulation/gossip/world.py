@@ -17,7 +17,7 @@ from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.membership.config import SwimConfig
 from raftlog.membership.encoding import decode, encode, fingerprint, payload_bytes_max
 from raftlog.membership.member import Address
-from raftlog.membership.messages import Message
+from raftlog.membership.messages import Ack, Message, Nack, Ping
 from raftlog.membership.swim import MemberChange, Send, Stream
 from raftlog.types import NodeId
 
@@ -50,6 +50,10 @@ class World:
         self._random = generator(options.seed, "gossip network")
         self._heap: list[Event] = []
         self._order = 0
+        self._payload_bytes_max = self.config.payload_bytes_max
+        self._around_bytes = self.config.envelope_bytes + HEADERS_BYTES
+        self._small = {type(each): payload_bytes_max([each]) for each in (Ping(0, NodeId(0), b""), Ack(0), Nack(0))}
+        """What the most frequent datagrams take."""
         self._cluster = fingerprint(f"cluster of seed {options.seed}")
 
     # time
@@ -143,28 +147,30 @@ class World:
         self.blocked |= {(one.node_id, other.node_id) for one in senders for other in receivers}
 
     def _send(self, process: Process, send: Send) -> None:
-        self._measure(send)
+        messages = send.messages
+        self.datagrams += 1
+        size = self._small.get(type(messages[0])) if len(messages) == 1 else None
+        size = size or payload_bytes_max(messages)
+        self.bytes += size + self._around_bytes
+        if size > self._payload_bytes_max or self.datagrams % ENCODED_ONE_IN == 0:
+            self._measure(messages, size)
         random, options = self._random.random, self.options
         receiver = self._by_address[send.address]
         if self.blocked and (process.node_id, receiver.node_id) in self.blocked:
             return
         if self.loss and random() < self.loss:
             return
-        datagram = Datagram(send.messages, process.sender)
+        datagram = Datagram(messages, process.sender)
         self._push(self.now + DELAY_MIN_S + random() * options.delay_max_s, receiver, datagram)
         if options.duplicate and random() < options.duplicate:
             self._push(self.now + DELAY_MIN_S + random() * options.delay_max_s, receiver, datagram)
 
-    def _measure(self, send: Send) -> None:
-        self.datagrams += 1
-        size = payload_bytes_max(send.messages)
-        self.bytes += size + self.config.envelope_bytes + HEADERS_BYTES
-        if size > self.config.payload_bytes_max:
-            raise PropertyBroken("datagram-too-large", {"bytes": size, "messages": send.messages})
-        if self.datagrams % ENCODED_ONE_IN == 0:
-            encoded = encode(self._cluster, send.messages)
-            if len(encoded) > size or tuple(decode(encoded, self._cluster)) != send.messages:
-                raise PropertyBroken("encoding", {"bytes": len(encoded), "counted": size, "messages": send.messages})
+    def _measure(self, messages: tuple[Message, ...], size: int) -> None:
+        if size > self._payload_bytes_max:
+            raise PropertyBroken("datagram-too-large", {"bytes": size, "messages": messages})
+        encoded = encode(self._cluster, messages)
+        if len(encoded) > size or tuple(decode(encoded, self._cluster)) != messages:
+            raise PropertyBroken("encoding", {"bytes": len(encoded), "counted": size, "messages": messages})
 
     def _arrive(self, process: Process, datagram: Datagram) -> None:
         if process.is_paused:

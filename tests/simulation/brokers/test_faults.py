@@ -8,6 +8,7 @@ import pytest
 from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
 from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.draining import Drain
+from jepsen.simulation.brokers.elasticity import NONE
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.options import BrokerOptions, draw
 from jepsen.simulation.brokers.workload import Workload
@@ -48,6 +49,7 @@ def calm() -> BrokerOptions:
         value_bytes=900,
         answer_loss=0.0,
         faults=(),
+        elasticity=NONE,
     )
 
 

@@ -1,0 +1,158 @@
+"""The last orders of a run: what operators left open is brought to its end, and then nothing changes any more.
+
+    order-refused       healed brokers take orders
+    stuck-in-silence    a broker that cannot be spared is told why
+    not-decommissioned  one that can be spared is empty and removed within the bound
+    leads-in-maintenance, leaders-uneven, replicas-uneven
+    restless            in quiet times no assignment, no member and no leader changes
+    order-lost          (`operating`)
+
+Called by `convergence`, in two parts: before replicas are compared, and afterwards.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.operating import Taken
+from jepsen.simulation.links import SECOND_NS
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.errors import RaftlogError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import ControllerState, GroupName
+from raftlog.partitions.deadline import deadline_in
+from raftlog.types import NodeId
+
+PATIENCE_MS: Final = 3_000
+LOOK_S: Final = 0.3
+SPREAD_MAX: Final = 1
+"""Brokers that are there have replicas of as many partitions, but for so many."""
+
+Within = Callable[[float, str, Callable[[], list[str]]], None]
+
+
+class Settling:
+    """`within` waits until nothing is missing, or raises."""
+
+    def __init__(self, cluster: BrokerCluster, taken: Taken, within: Within) -> None:
+        self.cluster, self.taken = cluster, taken
+        self.loop, self.options = cluster.loop, cluster.options
+        self._within = within
+        self._random = cluster.random("last orders")
+
+    def settle(self) -> None:
+        """Order what lets the cluster come to rest, and wait until whoever shall go is gone."""
+        self.taken.check(self.cluster.newest_state())
+        self._ordered("settings", self._calm_settings)
+        for node in self.cluster.newest_state().in_maintenance():
+            self._ordered("maintenance off", partial(self._end_maintenance, node))
+        for node in self._draining():
+            self._ordered("decommission", partial(self._decide, node))
+        self._within(self.options.convergence_s, "not-decommissioned", self._not_gone)
+
+    def rest(self) -> None:
+        """Nothing happens any more, and everything is where it belongs."""
+        self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
+        self._within(self.options.convergence_s, "replicas-uneven", self._uneven)
+        before = self._picture()
+        self.loop.run_for(self.options.elasticity.quiet_s)
+        after = self._picture()
+        if before != after:
+            changed = {name: (before.get(name), now) for name, now in after.items() if before.get(name) != now}
+            raise PropertyBroken("restless", {"within_s": self.options.elasticity.quiet_s, "changed": changed})
+
+    # orders
+
+    def _ordered(self, what: str, work: "Callable[[Broker], Coroutine[Any, Any, None]]") -> None:
+        """Some broker does it, perhaps not the first one that is asked."""
+        deadline_ns = self.loop.now_ns + int(self.options.start_s * SECOND_NS)
+        said: list[RaftlogError | None] = []
+        while not said or said[-1] is not None:
+            if self.loop.now_ns >= deadline_ns:
+                raise PropertyBroken("order-refused", {"order": what, "says": said[-1:]})
+            asked = len(said)
+            machine = self._random.choice(self.cluster.members())
+            machine.spawn(partial(_try, work, said), "the last orders")
+            self.loop.run_until(lambda asked=asked: len(said) > asked, within_s=2 * PATIENCE_MS / 1000)  # type: ignore[misc]
+            self.loop.run_for(LOOK_S)
+
+    async def _calm_settings(self, broker: Broker) -> None:
+        wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
+        await broker.operations.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
+
+    async def _end_maintenance(self, node: NodeId, broker: Broker) -> None:
+        await broker.operations.set_maintenance(node, False, deadline=deadline_in(PATIENCE_MS))
+
+    def _draining(self) -> list[NodeId]:
+        return [broker.node_id for broker in self.cluster.newest_state().all_brokers() if broker.is_draining]
+
+    async def _decide(self, node: NodeId, broker: Broker) -> None:
+        """Who cannot be spared stays, and it is said why it could not go."""
+        state = broker.metadata.state
+        if self._can_be_spared(node, state):
+            return
+        status = await broker.operations.decommission_status(node, deadline=deadline_in(PATIENCE_MS))
+        if not status.finished and status.reason is None and not status.allocation_failures:
+            raise PropertyBroken("stuck-in-silence", {"broker": node, "status": status})
+        await broker.operations.recommission(node, deadline=deadline_in(PATIENCE_MS))
+
+    def _can_be_spared(self, node: NodeId, state: ControllerState) -> bool:
+        """Whether others are enough for every partition."""
+        staying = [each for each in state.all_brokers() if not each.is_draining]
+        factors = [len(replicas) for topic in state.topics for replicas in state.replicas_of(topic)]
+        return len(staying) >= max(factors, default=1)
+
+    def _not_gone(self) -> list[str]:
+        return [f"n{node} is draining still" for node in self._draining()]
+
+    # rest
+
+    def _groups(self) -> list[tuple[GroupName, str]]:
+        state = self.cluster.newest_state()
+        return [
+            (GroupName(topic.topic_id, number), f"{topic.name}/{number}")
+            for topic in sorted(state.topics, key=lambda topic: topic.name)
+            for number in range(topic.partition_count)
+        ]
+
+    def _led_elsewhere(self) -> list[str]:
+        state, found = self.cluster.newest_state(), []
+        for group, name in self._groups():
+            leading, preferred = self.cluster.leader(group.group_id.bytes), state.assignment(group).replicas[0]
+            if leading is None or leading[0].replica != preferred:
+                found.append(f"{name} is led by {leading and leading[0].name}, and shall be by {preferred}")
+        return found
+
+    def _uneven(self) -> list[str]:
+        state = self.cluster.newest_state()
+        counts = Counter({broker.replica: 0 for broker in state.all_brokers()})
+        for topic in state.topics:
+            for replicas in state.replicas_of(topic):
+                counts.update(replicas)
+        if not counts or max(counts.values()) - min(counts.values()) <= SPREAD_MAX:
+            return []
+        return [f"{replica} has {count}" for replica, count in sorted(counts.items())]
+
+    def _picture(self) -> dict[str, object]:
+        """Of every group: where it shall be, who belongs to it, and the term of its leader."""
+        state = self.cluster.newest_state()
+        found: dict[str, object] = {}
+        for group, name in self._groups():
+            key, assignment = group.group_id.bytes, state.assignment(group)
+            leading = self.cluster.leader(key)
+            members = None if leading is None else leading[1].core.configuration.index
+            found[name] = (assignment.version, self.cluster.watch.newest_term(key), members)
+        return found
+
+
+async def _try(
+    work: "Callable[[Broker], Coroutine[Any, Any, None]]", said: "list[RaftlogError | None]", broker: Broker
+) -> None:
+    try:
+        await work(broker)
+    except RaftlogError as error:
+        said.append(error)
+    else:
+        said.append(None)
