@@ -60,8 +60,11 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         ("controller", or_dash(found.controller_id)),
         ("all nodes", _listed(found.all_nodes)),
         ("nodes down", _listed(found.nodes_down)),
+        ("nodes in maintenance", _listed(found.nodes_in_maintenance)),
+        ("nodes draining", _listed(found.nodes_draining)),
         ("leaderless partitions", _counted(found.leaderless_partitions, found.leaderless_count)),
         ("under-replicated partitions", _counted(found.under_replicated_partitions, found.under_replicated_count)),
+        ("partitions on their way", f"{found.reconfigurations_count:,}"),
     ):
         table.add_row(name, text)
     show(table)

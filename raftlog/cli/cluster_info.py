@@ -32,15 +32,16 @@ async def _info(bootstrap: Sequence[str]) -> tuple[str, int | None, list[BrokerD
 
 
 def _brokers_table(brokers: Sequence[BrokerDescription]) -> Table:
-    table = Table("node", "alive", "status", "HTTP", "RPC", "host", "version", box=None, header_style="bold")
+    table = Table("node", "alive", "status", "HTTP", "RPC", "host", "version", "disk", box=None, header_style="bold")
     for broker in brokers:
         table.add_row(
             str(broker.node_id),
             "yes" if broker.is_alive else "no",
-            broker.membership_status,
+            "maintenance" if broker.in_maintenance else broker.membership_status,
             or_dash(broker.http),
             or_dash(broker.rpc),
             or_dash(broker.host),
-            broker.version,
+            broker.version or "-",
+            or_dash(broker.disk_uuid),
         )
     return table

@@ -1,6 +1,6 @@
 """What a broker answers, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.types import Offset
@@ -52,7 +52,8 @@ class TopicDescription(NamedTuple):
 
 
 class BrokerDescription(NamedTuple):
-    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none."""
+    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none. `version` is empty while it does not
+    answer."""
 
     node_id: int
     is_alive: bool
@@ -61,6 +62,8 @@ class BrokerDescription(NamedTuple):
     http: str | None
     rpc: str | None
     host: str | None
+    disk_uuid: str | None = None
+    in_maintenance: bool = False
 
 
 class ClusterHealth(NamedTuple):
@@ -75,6 +78,10 @@ class ClusterHealth(NamedTuple):
     leaderless_count: int
     under_replicated_partitions: list[str]
     under_replicated_count: int
+    nodes_in_maintenance: Sequence[int] = ()
+    nodes_draining: Sequence[int] = ()
+    reconfigurations_count: int = 0
+    """Partitions whose replicas are on their way."""
 
 
 def topic_description(fields: Mapping[str, Any]) -> TopicDescription:
@@ -103,10 +110,12 @@ def broker_description(row: Mapping[str, Any]) -> BrokerDescription:
         int(row["node_id"]),
         bool(row["is_alive"]),
         str(row["membership_status"]),
-        str(row["version"]),
+        row["version"] or "",
         row.get("http_address"),
         f"{address}:{port}" if address and port else None,
         row.get("host"),
+        row.get("disk_uuid"),
+        bool((row.get("maintenance_status") or {}).get("draining")),
     )
 
 
@@ -122,6 +131,9 @@ def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
         int(fields["leaderless_count"]),
         [str(name) for name in fields["under_replicated_partitions"]],
         int(fields["under_replicated_count"]),
+        list(fields.get("nodes_in_maintenance", ())),  # 0.1.0 has none of these three
+        list(fields.get("nodes_draining", ())),
+        int(fields.get("reconfigurations_count", 0)),
     )
 
 

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from raftlog.cli.entry import main
 from raftlog.testing import BrokerProcess
+from tests.cli.told import Told
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
 SECONDS_MAX = 60
@@ -97,3 +99,32 @@ def topic(request: pytest.FixtureRequest, broker: BrokerProcess, run: Run) -> st
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     run("topic", "create", name, "--bootstrap", broker.address)
     return name
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    broker = Told()
+    yield broker
+    broker.close()
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def ask(told: Told, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """`ask("broker", "list")` runs the command in this process against the told broker."""
+    monkeypatch.setenv("RAFTLOG_BOOTSTRAP", told.address)
+
+    def command(*args: str, expect: int = 0) -> Done:
+        monkeypatch.setattr(sys, "argv", ["raftlog", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        done = Done(int(ended.value.code or 0), *capsys.readouterr())
+        assert done.code == expect, done
+        return done
+
+    return command

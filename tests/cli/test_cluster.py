@@ -1,12 +1,9 @@
 """`raftlog cluster` and `topic describe` against a broker that answers what a test tells it."""
 
-import http.server
 import json
-import threading
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
+from tests.cli.told import Told
 
 HEALTHY = {
     "is_healthy": True,
@@ -18,6 +15,9 @@ HEALTHY = {
     "leaderless_count": 0,
     "under_replicated_partitions": [],
     "under_replicated_count": 0,
+    "nodes_in_maintenance": [3],
+    "nodes_draining": [],
+    "reconfigurations_count": 7,
 }
 REASON = "node 3 does not answer"
 UNHEALTHY = HEALTHY | {
@@ -27,47 +27,6 @@ UNHEALTHY = HEALTHY | {
     "under_replicated_partitions": [f"orders/{number}" for number in range(12)],
     "under_replicated_count": 200,
 }
-
-
-class Told:
-    """A broker with an answer for each path."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, Any]] = {}
-        self.asked: list[str] = []
-        told = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                told.asked.append(path)
-                status, fields = told.answers[path]
-                body = json.dumps(fields).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-                return
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def told() -> Iterator[Told]:
-    broker = Told()
-    yield broker
-    broker.close()
 
 
 def test_a_healthy_cluster(run: Any, told: Told) -> None:
@@ -115,7 +74,14 @@ def test_info(run: Any, told: Told) -> None:
         "/v1/brokers": (
             200,
             [
-                {"node_id": 2, "is_alive": False, "membership_status": "active", "version": "0.1.0"},
+                {
+                    "node_id": 2,
+                    "is_alive": False,
+                    "membership_status": "active",
+                    "maintenance_status": {"draining": True},
+                    "disk_uuid": "d15c",
+                    "version": None,
+                },
                 {
                     "node_id": 1,
                     "is_alive": True,
@@ -131,8 +97,8 @@ def test_info(run: Any, told: Told) -> None:
     }
     lines = run("cluster", "info", "--bootstrap", told.address).stdout.decode().splitlines()
     assert lines[0] == "cluster c0ffee, controller 2"
-    assert lines[3].split() == ["1", "yes", "active", "127.0.0.1:8082", "127.0.0.1:8084", "rack-1", "0.1.0"]
-    assert lines[4].split() == ["2", "no", "active", "-", "-", "-", "0.1.0"]
+    assert lines[3].split() == ["1", "yes", "active", "127.0.0.1:8082", "127.0.0.1:8084", "rack-1", "0.1.0", "-"]
+    assert lines[4].split() == ["2", "no", "maintenance", "-", "-", "-", "-", "d15c"]
     shown = json.loads(run("cluster", "info", "--json", "--bootstrap", told.address).stdout)
     assert (shown["cluster_id"], shown["controller_id"]) == ("c0ffee", 2)
     assert [broker["rpc"] for broker in shown["brokers"]] == ["127.0.0.1:8084", None]
