@@ -54,10 +54,12 @@ _QUEUE_MAX: Final = 256
 """Changes planned ahead."""
 _COUNTED_MAX: Final = 10_000
 """Changes planned to say how many there will be."""
-_LEADERS_AT_ONCE: Final = 64
+_MOVES_A_LOOK: Final = 4
+"""Partitions set out a few at a time: what all do first, making a replica, is what others notice most."""
+_LEADERS_A_LOOK: Final = 64
 _SLICE_S: Final = 0.001
-_PLAN_SHARE: Final = 20
-"""A plan that took t is followed by the next one after so many t at the earliest."""
+_PLAN_PAUSE_S: Final = 0.0002
+"""For each partition, from one plan to the next: about twenty times what it costs to look at it."""
 _RETRY_S: Final = 0.1
 
 
@@ -245,14 +247,13 @@ class Balancer:
         loop = self._node.loop
         async with self._planning:
             state, now = self._metadata.state, loop.time()
+            self._plan_at = now + _PLAN_PAUSE_S * state.group_count()
             planner = Planner(self._places(tenure), wishes, self._random, limit)
-            sliced_at = began_at = loop.time()
+            sliced_at = now
             for _ in planner.run(tenure.placed(state, self._settings(), now)):
                 if loop.time() - sliced_at >= _SLICE_S:
                     await asyncio.sleep(0)
                     sliced_at = loop.time()
-            ended_at = loop.time()
-            self._plan_at = ended_at + _PLAN_SHARE * (ended_at - began_at)
         return planner
 
     # ordering
@@ -260,9 +261,9 @@ class Balancer:
     async def _order(self, tenure: Tenure) -> None:
         """Give the orders that there is room for."""
         now = self._node.loop.time()
-        free = self._settings().moves_max - tenure.under_way(now)
+        free = min(_MOVES_A_LOOK, self._settings().moves_max - tenure.under_way(now))
         orders: list[Change] = []
-        while tenure.queue and len(orders) < _LEADERS_AT_ONCE:
+        while tenure.queue and len(orders) < _LEADERS_A_LOOK:
             change = tenure.queue[0]
             if change.why is not Why.LEADERS:
                 if free <= 0:

@@ -59,7 +59,7 @@ class Evening:
         heap = self._heaps.get((giver, taker))
         if heap is None:
             topics = self._layout.on[giver]
-            heap = [(self._excess(topic, giver, taker), topic, iter(list(topics[topic]))) for topic in topics]
+            heap = [(self._excess(topic, giver, taker), topic, self._of(giver, topic)) for topic in topics]
             heapify(heap)
             self._heaps[giver, taker] = heap
         while heap:
@@ -74,6 +74,11 @@ class Evening:
                 return number
             heappop(heap)
         return None
+
+    def _of(self, node: int, topic: int) -> Iterator[int]:
+        """The partitions of a topic on a broker: those that it leads last, for their leaderships would move as well."""
+        rows = self._layout.rows
+        return iter(sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node))
 
     def _excess(self, topic: int, giver: int, taker: int) -> int:
         """How many replicas of the topic the taker has more; less is better."""
@@ -116,5 +121,5 @@ class Evening:
         return None
 
     def _of_topic(self, topic: int, giver: int, taker: int) -> int | None:
-        numbers = self._layout.on[giver][topic]
+        numbers = self._of(giver, topic)
         return next((number for number in numbers if self._can_move(number, giver, taker)), None)

@@ -43,6 +43,14 @@ def test_a_new_broker_gets_its_share_of_replicas_and_then_of_leaders() -> None:
     assert led(end, range(1, 5)) == {1: 3, 2: 3, 3: 3, 4: 3}
 
 
+def test_what_a_broker_leads_stays_there_if_something_else_can_go() -> None:
+    placed = topic(1, [(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 4)
+    changes, _ = planned(FOUR, placed)
+    leaders = {each.group: each.replicas[0] for each in placed}
+    assert len(changes) == 9
+    assert all(change.replicas[0] == leaders[change.group] for change in changes)
+
+
 def test_each_change_replaces_one_replica_of_one_partition() -> None:
     changes, _ = planned(FOUR, SMALL, limit=5)
     assert len(changes) == len({change.group for change in changes}) == 5
