@@ -1,0 +1,105 @@
+"""Settings of the cluster and its feature level."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.errors import InvalidArgument, VersionConflict
+from raftlog.partitions.control import SetMaintenance
+from raftlog.partitions.metadata import first_start
+from raftlog.partitions.operations.cluster_settings import SETTINGS, current
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.operations.conftest import soon, until, until_told
+
+
+@pytest.fixture
+async def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
+    """A cluster that the release before this one founded."""
+    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 2)
+    async with brokers_in(tmp_path) as brokers:
+        await brokers.start()
+        yield brokers
+
+
+async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
+    config = await three[1].operations.cluster_config(deadline=soon())
+    assert config.version == 0
+    assert list(config.entries) == sorted(SETTINGS)
+    assert all(entry.is_default and entry.value == entry.default for entry in config.entries.values())
+    wanted = {"balancer.mode": "off", "balancer.moves.max": "3", "leaders.balance": False}
+    version = await three[2].operations.alter_cluster_config(wanted, deadline=soon())
+    assert await three[3].operations.alter_cluster_config(wanted, deadline=soon()) == version
+    config = await three[1].operations.cluster_config(deadline=soon())
+    assert (config.version, config.entries["balancer.moves.max"].value) == (version, 3)
+    for broker in three.running.values():
+        await until(lambda broker=broker: current(broker.metadata.state).balancer_mode == "off")
+        assert not broker.node.leaders.gives_back()
+
+    async def is_applied() -> bool:
+        told = await three[1].operations.cluster_config_status(deadline=soon())
+        return [each.version for each in told] == [version] * 3
+
+    await until_told(is_applied)
+    later = await three[1].operations.alter_cluster_config(
+        {"balancer.moves.max": 4}, ["balancer.mode", "leaders.balance"], expected_version=version, deadline=soon()
+    )
+    config = await three[1].operations.cluster_config(deadline=soon())
+    assert {name for name, entry in config.entries.items() if not entry.is_default} == {"balancer.moves.max"}
+    with pytest.raises(VersionConflict):
+        await three[1].operations.alter_cluster_config({}, ["balancer.mode"], expected_version=version, deadline=soon())
+    await three.stop(3)
+    told = await three[1].operations.cluster_config_status(deadline=soon())
+    assert [each.version for each in told] == [later, later, None]
+
+
+async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
+    order = three[1].operations.alter_cluster_config
+    assert await order({"balancer.mode": "off"}, dry_run=True, deadline=soon()) == 0
+    with pytest.raises(VersionConflict):
+        await order({"balancer.mode": "off"}, dry_run=True, expected_version=7, deadline=soon())
+    assert (await three[1].operations.cluster_config(deadline=soon())).version == 0
+
+
+@pytest.mark.parametrize(
+    ("upsert", "remove", "said"),
+    [
+        ({"no.such": "1"}, [], "no.such is not there"),
+        ({}, ["no.such"], "no.such is not there"),
+        ({"balancer.mode": "on"}, [], "it can be off, node_add or continuous"),
+        ({"balancer.moves.max": 0}, [], "1 to 10000"),
+        ({"balancer.moves.max": 1.5}, [], "1 to 10000"),
+        ({"balancer.moves.max": True}, [], "1 to 10000"),
+        ({"balancer.moves.max": None}, [], "1 to 10000"),
+        ({"replicas.repair.after.ms": 999}, [], "-1, or 1000 or more"),
+        ({"catch.up.bytes.per.s": "fast"}, [], "-1, or"),
+        ({"leaders.balance": "yes"}, [], "true or false"),
+        ({"leaders.balance": True}, ["leaders.balance"], "set and unset at once"),
+        ({}, [], "no setting is named"),
+    ],
+)
+async def test_what_a_setting_cannot_be(
+    three: Brokers, upsert: dict[str, object], remove: list[str], said: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        await three[1].operations.alter_cluster_config(upsert, remove, deadline=soon())
+
+
+async def test_an_upgrade_is_finished_when_all_know_the_level(older: Brokers) -> None:
+    operations = older[1].operations
+    refused = (
+        operations.set_maintenance(2, True, deadline=soon()),
+        operations.alter_cluster_config({"balancer.mode": "off"}, deadline=soon()),
+        operations.decommission(3, deadline=soon()),
+    )
+    for order in refused:
+        with pytest.raises(InvalidArgument, match="finish the upgrade first"):
+            await order
+    row = older[1].metadata.state.broker(older[2].node_id)
+    with pytest.raises(InvalidArgument, match="finish the upgrade first"):
+        await older[1].metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, True), soon())
+    levels = await older[3].operations.levels(deadline=soon())
+    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (2, 3, 3)
+    assert await older[2].operations.finish_upgrade(deadline=soon()) == 3
+    assert await older[3].operations.finish_upgrade(deadline=soon()) == 3
+    await operations.set_maintenance(2, True, deadline=soon())

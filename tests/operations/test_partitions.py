@@ -1,0 +1,170 @@
+"""Where replicas shall be and who leads, by order: what is refused, what is done once, what is cancelled."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from raftlog.errors import (
+    ChangeRefused,
+    InvalidArgument,
+    UnknownBroker,
+    UnknownPartition,
+    UnknownTopic,
+    VersionConflict,
+)
+from raftlog.partitions.broker import Broker
+from raftlog.types import TopicPartition
+from tests.brokers.conftest import Brokers
+from tests.operations.conftest import assigned, soon, until, until_told, voters, write
+
+
+@pytest.fixture
+async def unplanned(four: Brokers) -> Brokers:
+    """Four brokers, and nobody but the tests orders anything."""
+    settings = {"balancer.mode": "off", "leaders.balance": False}
+    await four[1].operations.alter_cluster_config(settings, deadline=soon())
+    await four[1].create_topic("t", 1, 3, deadline=soon())
+    return four
+
+
+async def test_replicas_go_where_they_are_ordered(unplanned: Brokers) -> None:
+    operations = unplanned[4].operations
+    for nodes in ([2, 3, 4], [1], [1, 2, 3, 4], [3, 4]):
+        version = await operations.set_replicas("t", 0, nodes, deadline=soon())
+        assert await unplanned[2].operations.set_replicas("t", 0, nodes, deadline=soon()) == version
+        await until(lambda nodes=nodes: all(voters(unplanned[node], "t") == {*nodes} for node in nodes))
+        await write(unplanned[1], "t", b"x")
+    with pytest.raises(VersionConflict):
+        await operations.set_replicas("t", 0, [1, 2], expected_version=version - 1, deadline=soon())
+    await operations.set_replicas("t", 0, [1, 2], expected_version=version, deadline=soon())
+
+
+@pytest.mark.parametrize("nodes", [[], [1, 1], [1, 9], [*range(1, 17)]])
+async def test_what_cannot_be_is_refused(unplanned: Brokers, nodes: list[int]) -> None:
+    before = assigned(unplanned[1], "t")
+    with pytest.raises(InvalidArgument, match="t/0"):
+        await unplanned[1].operations.set_replicas("t", 0, nodes, deadline=soon())
+    assert assigned(unplanned[1], "t") == before
+
+
+async def test_what_is_not_there_is_named(unplanned: Brokers) -> None:
+    operations = unplanned[1].operations
+    with pytest.raises(UnknownTopic):
+        await operations.set_replicas("none", 0, [1], deadline=soon())
+    with pytest.raises(UnknownPartition):
+        await operations.set_replicas("t", 1, [1], deadline=soon())
+    with pytest.raises(UnknownTopic):
+        await operations.transfer_leadership("none", 0, deadline=soon())
+    with pytest.raises(UnknownPartition):
+        await operations.cancel_reconfiguration("t", 1, deadline=soon())
+    with pytest.raises(UnknownBroker):
+        await operations.cancel_moves(9, deadline=soon())
+
+
+async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: Brokers) -> None:
+    at = assigned(unplanned[1], "t")
+    new = next(node for node in unplanned.running if node not in at)
+    asked = unplanned[at[0]]
+    await unplanned.stop(new)
+    await until(lambda: not asked.node.is_alive(new))
+    await asked.operations.set_replicas("t", 0, [*at[1:], new], deadline=soon())
+
+    async def says_why() -> bool:
+        moves = await asked.operations.reconfigurations(deadline=soon())
+        return bool(moves) and moves[0].reason == f"node {new} is to get a replica and does not answer"
+
+    await until_told(says_why)
+    [move] = await asked.operations.reconfigurations(deadline=soon())
+    assert (move.topic, move.partition, {*move.from_nodes}, list(move.to_nodes)) == ("t", 0, {*at}, [*at[1:], new])
+    others = unplanned[at[1]].operations
+    assert await others.cancel_moves(at[1], deadline=soon()) == []
+    assert await others.cancel_moves(new, deadline=soon()) == [TopicPartition("t", 0)]
+    assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
+    await until_told(lambda: _nothing_moves(unplanned, at[1]))
+    version = await others.cancel_reconfiguration("t", 0, deadline=soon())
+    assert await others.cancel_reconfiguration("t", 0, deadline=soon()) == version
+    assert await others.cancel_moves(deadline=soon()) == []
+    await write(asked, "t", b"x")
+
+
+async def _nothing_moves(brokers: Brokers, asked: int) -> bool:
+    return not await brokers[asked].operations.reconfigurations(deadline=soon())
+
+
+async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers) -> None:
+    await unplanned[1].operations.alter_cluster_config({}, ["leaders.balance"], deadline=soon())
+    at = assigned(unplanned[1], "t")
+    outsider = next(node for node in unplanned.running if node not in at)
+    for target in (at[1], at[2], at[2]):
+        led = await unplanned[outsider].operations.transfer_leadership("t", 0, target, deadline=soon())
+        assert led == target
+        assert assigned(unplanned[outsider], "t")[0] == target
+        assert await unplanned.leader("t") == target
+    other = await unplanned[at[0]].operations.transfer_leadership("t", 0, deadline=soon())
+    assert other in {at[0], at[1]}
+    assert assigned(unplanned[at[0]], "t")[0] == other
+    with pytest.raises(InvalidArgument, match="does not vote"):
+        await unplanned[1].operations.transfer_leadership("t", 0, outsider, deadline=soon())
+    with pytest.raises(InvalidArgument, match="no broker 9"):
+        await unplanned[1].operations.transfer_leadership("t", 0, 9, deadline=soon())
+
+
+async def test_f37_a_target_that_is_dead_is_refused_and_writes_go_on(unplanned: Brokers) -> None:
+    at = assigned(unplanned[1], "t")
+    leader = await unplanned.leader("t")
+    target = next(node for node in at if node != leader)
+    asked = next(node for node in unplanned.running if node != target)
+    await unplanned.stop(target)
+    with pytest.raises(ChangeRefused):
+        await unplanned[asked].operations.transfer_leadership("t", 0, target, deadline=soon())
+    await write(unplanned[asked], "t", b"x")
+    assert assigned(unplanned[asked], "t") == at
+
+
+async def test_leadership_is_not_given_to_who_is_to_lead_nothing(unplanned: Brokers) -> None:
+    leader = await unplanned.leader("t")
+    target = next(node for node in assigned(unplanned[1], "t") if node != leader)
+    await unplanned[1].operations.set_maintenance(target, True, deadline=soon())
+    with pytest.raises(ChangeRefused, match="leads nothing"):
+        await unplanned[1].operations.transfer_leadership("t", 0, target, deadline=soon())
+    chosen = await unplanned[1].operations.transfer_leadership("t", 0, deadline=soon())
+    assert chosen not in {leader, target}
+
+
+async def test_replicas_here(unplanned: Brokers) -> None:
+    at = assigned(unplanned[1], "t")
+    for number, broker in unplanned.running.items():
+        found = await broker.operations.local_replicas(deadline=soon())
+        assert [(each.topic, each.partition) for each in found] == ([("t", 0)] if number in at else [])
+        summary = (int(number in at), 0, 0)
+        await until_told(lambda broker=broker, summary=summary: _summary_is(broker, summary))
+    leader = await unplanned.leader("t")
+    [found] = await unplanned[leader].operations.local_replicas(deadline=soon())
+    assert (found.is_leader, found.status, found.leader) == (True, "leads", leader)
+
+
+async def _summary_is(broker: Broker, summary: tuple[int, int, int]) -> bool:
+    return await broker.operations.local_summary(deadline=soon()) == summary
+
+
+async def test_two_operators_and_one_partition(unplanned: Brokers) -> None:
+    """Orders without a version replace each other; of those with the same one only the first is done."""
+    orders = [
+        unplanned[1].operations.set_replicas("t", 0, [1, 2], deadline=soon()),
+        unplanned[2].operations.set_replicas("t", 0, [3, 4], deadline=soon()),
+        unplanned[3].operations.set_replicas("t", 0, [1, 4], deadline=soon()),
+    ]
+    versions = await asyncio.gather(*orders)
+    assert len({*versions}) == 3
+    last = {1: {3, 4}, 0: {1, 2}, 2: {1, 4}}[versions.index(max(versions))]
+    await until(lambda: all(voters(unplanned[node], "t") == last for node in last))
+    version = max(versions)
+    done = []
+    for node in (1, 2):
+        with contextlib.suppress(VersionConflict):
+            wanted = [node, 3]
+            done.append(
+                await unplanned[node].operations.set_replicas("t", 0, wanted, expected_version=version, deadline=soon())
+            )
+    assert len(done) == 1
