@@ -51,6 +51,11 @@ async def let_out(is_ready: asyncio.Event, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await is_ready.wait()
     await asyncio.to_thread(importlib.import_module, _LINES)  # the loop has other things to do just now
+    write_out()
+
+
+def write_out() -> None:
+    """Write what was held back, and hold nothing from now on."""
     root = logging.getLogger()
     for held in [each for each in root.handlers if isinstance(each, MemoryHandler)]:
         assert held.target is not None, "lines are held back for nobody"

@@ -198,7 +198,10 @@ def serve(
         **gossip_settings,
         **settings,
     )
-    uvloop.run(_serve(broker_settings, http_settings, host, port, log_format))
+    try:
+        uvloop.run(_serve(broker_settings, http_settings, host, port, log_format))
+    finally:
+        logs.write_out()  # before the error that ends the process, which is its last line
 
 
 def _raise_open_files() -> None:
