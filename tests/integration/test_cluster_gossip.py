@@ -1,0 +1,181 @@
+"""Gossip between three real brokers: it notices who comes and goes, and nothing that matters needs it or follows it."""
+
+import os
+import random
+import socket
+import time
+import urllib.request
+from collections.abc import Iterable
+
+import orjson
+import pytest
+
+from raftlog.testing import Cluster
+from raftlog.testing.cluster import POLL_SECONDS
+from raftlog.testing.http import ask
+from tests.integration.cluster_load import Load, check, create_topic
+
+WAIT_S = 30.0
+ENOUGH = 50
+LOSS_WATCHED_S = 30.0
+
+
+def states(cluster: Cluster, at: int) -> dict[int, str]:
+    """How the members are as one broker has heard."""
+    told = cluster.nodes[at].get("/v1/cluster/members")
+    return {member["node_id"]: member["state"] for member in told["members"]}
+
+
+def wait_states(cluster: Cluster, expected: dict[int, str], at: Iterable[int]) -> None:
+    until = time.monotonic() + WAIT_S
+    for node in at:
+        while not expected.items() <= (seen := states(cluster, node)).items():
+            assert time.monotonic() < until, f"node {node} sees {seen}, and {expected} is expected"
+            time.sleep(POLL_SECONDS)
+
+
+def all_alive(cluster: Cluster) -> None:
+    wait_states(cluster, dict.fromkeys(cluster.nodes, "alive"), cluster.nodes)
+
+
+def wait_said(cluster: Cluster, node: int, at: dict[int, int], expected: list[str]) -> None:
+    """Until brokers logged these events of a member, in this order, from positions in their logs on; and no others, but
+    that it is alive."""
+    until = time.monotonic() + WAIT_S
+    for other, since in at.items():
+        while (said := _said_of(cluster, other, node, since)) != expected:
+            assert time.monotonic() < until, f"node {other} said {said} of node {node}"
+            time.sleep(POLL_SECONDS)
+
+
+def _said_of(cluster: Cluster, at: int, node: int, since: int) -> list[str]:
+    lines = [orjson.loads(line) for line in cluster.nodes[at].log_text()[since:].splitlines()]
+    names = [line["event"] for line in lines if line.get("node") == node and line["event"].startswith("member_")]
+    return [name for name in names if name != "member_alive"]
+
+
+def test_a_killed_broker_is_suspected_then_dead_everywhere_and_alive_again_when_it_is_back(cluster: Cluster) -> None:
+    all_alive(cluster)
+    log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
+    cluster.nodes[3].kill()
+    wait_states(cluster, {1: "alive", 2: "alive", 3: "dead"}, (1, 2))
+    wait_said(cluster, 3, log_sizes, ["member_suspected", "member_dead"])
+    cluster.nodes[3].start()
+    all_alive(cluster)
+
+
+def test_a_broker_that_stops_in_an_orderly_way_has_left_and_was_never_suspected(cluster: Cluster) -> None:
+    all_alive(cluster)
+    log_sizes = {node: len(cluster.nodes[node].log_text()) for node in (1, 2)}
+    cluster.nodes[3].stop()
+    wait_states(cluster, {3: "left"}, (1, 2))
+    wait_said(cluster, 3, log_sizes, ["member_left"])
+    cluster.nodes[3].start()
+    all_alive(cluster)
+
+
+def test_a_broker_that_stood_still_refutes_its_death(cluster: Cluster) -> None:
+    all_alive(cluster)
+    cluster.nodes[2].pause()
+    wait_states(cluster, {2: "dead"}, (1, 3))
+    cluster.nodes[2].resume()
+    all_alive(cluster)
+
+
+def test_with_gossip_blocked_the_cluster_goes_on_with_the_same_voters(cluster: Cluster, topic: str) -> None:
+    """F28, one half: what gossip believes changes no voter set."""
+    all_alive(cluster)
+    create_topic(cluster.addresses[0], topic, partitions=3)
+    cluster.wait_healthy()
+    before = in_sync(cluster, topic)
+    cluster.cut_gossip([1], [2, 3])
+    with Load(cluster, topic, partitions=3) as ledger:
+        wait_states(cluster, {1: "dead"}, (2, 3))
+        wait_states(cluster, {2: "dead", 3: "dead"}, (1,))
+        ledger.wait_for_more(ENOUGH)
+    cluster.wait_healthy()  # whoever answers is there
+    assert in_sync(cluster, topic) == before == [[1, 2, 3]] * 3
+    cluster.heal()
+    all_alive(cluster)
+    check(cluster, ledger, 3)
+
+
+def in_sync(cluster: Cluster, topic: str) -> list[list[int]]:
+    """The replicas in sync of each partition."""
+    _, told = ask(cluster.addresses[0], f"/topics/{topic}")
+    return [sorted(each["broker"] for each in part["replicas"] if each["in_sync"]) for part in told["partitions"]]
+
+
+def test_with_everything_but_gossip_cut_leaders_move_all_the_same(cluster: Cluster, topic: str) -> None:
+    """F28, the other half: being alive by gossip keeps nobody a leader."""
+    all_alive(cluster)
+    create_topic(cluster.addresses[0], topic)
+    leader = cluster.leader(topic)
+    others = [node for node in cluster.nodes if node != leader]
+    cluster.cut_rpc([leader], others)
+    with Load(cluster, topic) as ledger:
+        assert cluster.leader(topic, other_than=[leader]) in others
+        ledger.wait_for_more(ENOUGH)
+        assert {node: states(cluster, node) for node in cluster.nodes} == dict.fromkeys(
+            cluster.nodes, dict.fromkeys(cluster.nodes, "alive")
+        )
+    cluster.heal()
+    cluster.wait_healthy()
+    check(cluster, ledger, 1)
+
+
+def test_garbage_at_the_port_is_counted_and_changes_nothing(cluster: Cluster) -> None:
+    all_alive(cluster)
+    node = cluster.nodes[1]
+    assert node.gossip_bound is not None
+    host, port = node.gossip_bound.split(":")
+    seeded = random.Random(7)
+    with socket.socket(type=socket.SOCK_DGRAM) as stranger:
+        for size in [1, 3, 47, 64, 500, 1_200, 1_201, 9_000] * 25:
+            stranger.sendto(seeded.randbytes(size), (host, int(port)))
+            stranger.sendto(b"RLG\x01" + seeded.randbytes(size), (host, int(port)))
+    for head in (b"", b"\xff\xff\xff\xff", b"\x00\x00\x00\x40" + os.urandom(64)):
+        with socket.create_connection((host, int(port))) as stream:
+            stream.sendall(head)
+    until = time.monotonic() + WAIT_S
+    while sum(refused(cluster, 1).values()) < 300:
+        assert time.monotonic() < until, refused(cluster, 1)
+        time.sleep(POLL_SECONDS)
+    assert {"truncated", "foreign", "oversize", "cluster"} <= refused(cluster, 1).keys()
+    all_alive(cluster)
+    cluster.wait_healthy()
+
+
+def refused(cluster: Cluster, node: int) -> dict[str, float]:
+    """What was thrown away, by its reason."""
+    with urllib.request.urlopen(f"http://{cluster.nodes[node].http}/metrics", timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    rows = [line.split(" ") for line in lines if line.startswith("raftlog_gossip_refused_total{")]
+    return {label.split('"')[1]: float(count) for label, count in rows if float(count)}
+
+
+def test_without_gossip_all_is_well() -> None:
+    topic = "quiet"
+    with Cluster(3, with_gossip=False) as cluster:
+        create_topic(cluster.addresses[0], topic)
+        with Load(cluster, topic) as ledger:
+            ledger.wait_for_more(ENOUGH)
+            leader = cluster.leader(topic)
+            cluster.nodes[leader].kill()
+            cluster.leader(topic, other_than=[leader])
+            ledger.wait_for_more(ENOUGH)
+        other = next(node for node in cluster.nodes if node != leader)
+        assert set(states(cluster, other).values()) == {"unknown"}
+        cluster.nodes[leader].start()
+        cluster.wait_healthy()
+        check(cluster, ledger, 1)
+
+
+@pytest.mark.slow
+def test_with_a_third_of_all_datagrams_lost_nobody_dies(cluster: Cluster) -> None:
+    all_alive(cluster)
+    log_sizes = {node: len(cluster.nodes[node].log_text()) for node in cluster.nodes}
+    cluster.lose_gossip(0.3)
+    time.sleep(LOSS_WATCHED_S)  # what shall not happen cannot be waited for
+    for node, size in log_sizes.items():
+        assert '"member_dead"' not in cluster.nodes[node].log_text()[size:]
