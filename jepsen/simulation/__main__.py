@@ -37,22 +37,36 @@ from jepsen.simulation.report import commit, failure_json, failure_text
     type=click.Choice(list(LEVELS)),
     default="driver",
     show_default=True,
-    help="What is simulated: groups on their drivers, the founding of a cluster, or whole brokers and their topics.",
+    help="What is simulated: groups on their drivers, the founding of a cluster, whole brokers and their topics, or gossip.",
 )
+@click.option("--members", type=click.IntRange(2, 10_000), help="With --level gossip: so many, without other faults.")
+@click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-def main(seeds: int, first: int, jobs: int, failures_max: int, level: str, kept: bool, as_json: bool) -> None:
+def main(
+    seeds: int,
+    first: int,
+    jobs: int,
+    failures_max: int,
+    level: str,
+    members: int | None,
+    loss: float | None,
+    kept: bool,
+    as_json: bool,
+) -> None:
     """Simulate whole clusters: one run for each seed, about a minute of virtual time with faults, then convergence.
 
-    Exit code 1 when any seed failed. A report names the one command that repeats it.
+    With --level gossip and --members or --loss it is ten minutes in which a member dies, leaves or comes back now and
+    then, and nothing else goes wrong. Exit code 1 when any seed failed. A report names the one command that repeats it.
     """
+    shape = _shape(level, members=members, loss=loss)
     wanted = list(dict.fromkeys([*range(first, first + seeds), *(each.seed for each in kept_seeds(level) if kept)]))
     began = time.monotonic()
     outcomes: list[Outcome] = []
     failed = 0
     with _progress(as_json) as progress:
         task = progress.add_task("seeds", total=len(wanted))
-        for outcome in run_seeds(wanted, jobs, level):
+        for outcome in run_seeds(wanted, jobs, level, **shape):
             outcomes.append(outcome)
             progress.advance(task)
             if outcome.failure is not None:
@@ -62,6 +76,13 @@ def main(seeds: int, first: int, jobs: int, failures_max: int, level: str, kept:
                 break
     _say(sorted(outcomes), time.monotonic() - began, as_json)
     sys.exit(1 if failed else 0)
+
+
+def _shape(level: str, **wanted: float | None) -> dict[str, float]:
+    shape = {name: value for name, value in wanted.items() if value is not None}
+    if shape and level != "gossip":
+        raise click.UsageError("--members and --loss are for --level gossip")
+    return shape
 
 
 def _progress(as_json: bool) -> Progress:

@@ -2,26 +2,29 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding
+from jepsen.simulation.gossip.run import simulate_gossip
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.run import simulate
 
-LEVELS: Final[Mapping[str, Callable[[int], Outcome]]] = {
+LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "driver": simulate,
     "founding": simulate_founding,
     "broker": simulate_brokers,
+    "gossip": simulate_gossip,
 }
-"""What can be simulated: groups on their drivers, the founding of a cluster, and clusters of whole brokers."""
+"""What can be simulated: groups on their drivers, the founding of a cluster, clusters of whole brokers, gossip alone."""
 
 RUNS_PER_PROCESS = 100
 """Then a fresh process takes over, so that nothing that a run leaves behind adds up."""
 
 
-def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver") -> Iterator[Outcome]:
-    """Run the seeds; closing the iterator ends what is under way."""
-    run = LEVELS[level]
+def run_seeds(seeds: Sequence[int], jobs: int, level: str = "driver", **shape: float) -> Iterator[Outcome]:
+    """Run the seeds; closing the iterator ends what is under way. `shape` is what a level can be told besides."""
+    run = partial(LEVELS[level], **shape)
     if jobs == 1 or len(seeds) == 1:
         yield from map(run, seeds)
         return

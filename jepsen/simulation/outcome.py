@@ -34,6 +34,8 @@ class Outcome(NamedTuple):
     steps: int
     acknowledged: int
     level: str = "driver"
+    shape: str = ""
+    """Options of the command, besides the seed, that made it what it was."""
 
 
 class LogToTimeline(logging.Handler):

@@ -27,7 +27,7 @@ def _git(*arguments: str) -> str:
 
 def repeat_command(outcome: Outcome) -> str:
     level = "" if outcome.level == "driver" else f" --level {outcome.level}"
-    return f"python -m jepsen.simulation{level} --seeds 1 --from {outcome.seed}"
+    return f"python -m jepsen.simulation{level}{outcome.shape} --seeds 1 --from {outcome.seed}"
 
 
 def failure_text(outcome: Outcome, revision: str) -> str:

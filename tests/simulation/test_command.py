@@ -7,6 +7,7 @@ from click.testing import CliRunner, Result
 
 import jepsen.simulation.__main__ as command
 from jepsen.simulation.outcome import Failure, Outcome
+from jepsen.simulation.report import repeat_command
 
 
 def outcome(seed: int, failure: Failure | None = None) -> Outcome:
@@ -54,6 +55,16 @@ def test_a_failure_says_what_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_repeats_a_failure_names_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, {1}, "--seeds", "1", "--level", "broker")
     assert "repeat: python -m jepsen.simulation --level broker --seeds 1 --from 1" in done.stdout
+
+
+def test_what_repeats_a_failure_names_members_and_loss() -> None:
+    failed = outcome(3, BROKEN)._replace(level="gossip", shape=" --members 10 --loss 0.1")
+    assert repeat_command(failed).endswith("--level gossip --members 10 --loss 0.1 --seeds 1 --from 3")
+
+
+def test_members_and_loss_are_for_gossip(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = invoke(monkeypatch, set(), "--seeds", "1", "--members", "10")
+    assert (done.exit_code, "--level gossip" in done.stderr) == (2, True)
 
 
 def test_it_stops_after_so_many_failures(monkeypatch: pytest.MonkeyPatch) -> None:

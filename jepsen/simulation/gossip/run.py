@@ -21,7 +21,8 @@ def simulate_gossip(seed: int, members: int | None = None, loss: float | None = 
     """
     if members is None and loss is None:
         return simulate_options(draw(seed))
-    return simulate_options(steady(seed, members=members or 100, loss=0.05 if loss is None else loss))
+    options = steady(seed, members=members or 100, loss=0.05 if loss is None else loss)
+    return simulate_options(options)._replace(shape=f" --members {options.members} --loss {options.loss}")
 
 
 def simulate_options(options: GossipOptions) -> Outcome:

@@ -52,7 +52,8 @@ class World:
         self._order = 0
         self._payload_bytes_max = self.config.payload_bytes_max
         self._around_bytes = self.config.envelope_bytes + HEADERS_BYTES
-        self._small = {type(each): payload_bytes_max([each]) for each in (Ping(0, NodeId(0), b""), Ack(0), Nack(0))}
+        frequent: tuple[Message, ...] = (Ping(0, NodeId(0), b""), Ack(0), Nack(0))
+        self._small: dict[type[Message], int] = {type(each): payload_bytes_max([each]) for each in frequent}
         """What the most frequent datagrams take."""
         self._cluster = fingerprint(f"cluster of seed {options.seed}")
 
