@@ -20,6 +20,7 @@ from raftlog.cli.outcome import CommandFailed
 STOP_SECONDS_MAX: Final = 10.0
 WORDS_SHOWN_BYTES: Final = 2000
 _PR_SET_PDEATHSIG: Final = 1
+_ERROR: Final = "error: "
 
 
 class Child:
@@ -86,7 +87,7 @@ class Child:
         return 0 if code == -signal.SIGTERM else code
 
     def how_it_ended(self) -> str:
-        """The signal, or the exit code and the last line that it wrote to its log."""
+        """The signal, or the exit code and the last thing that it wrote to its log: its error, if it named one."""
         code = self._process.returncode if self._process is not None else None
         assert code is not None, f"{self.name} has not ended"
         if code < 0:
@@ -105,7 +106,9 @@ class Child:
         if self._log_path is None:
             return ""
         said = self._log_path.read_bytes()[self._log_start :][-WORDS_SHOWN_BYTES:].decode(errors="replace").strip()
-        return said.splitlines()[-1].removeprefix("error: ") if said else ""
+        lines = said.splitlines()
+        errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+        return [*lines[-1:], *errors[-1:]][-1] if lines else ""
 
     def _signal(self, number: signal.Signals) -> None:
         """Not by `send_signal`, which would take the exit code of an ended child away from the loop's watcher."""

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import stat
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +19,12 @@ from raftlog.cli.rolling_cluster import Leaders, Seen
 from raftlog.cli.rolling_record import RollingRecord
 from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling_steps import RollingRestart, Step, Unit
-from raftlog.client import BrokerDescription, ClusterHealth
+from raftlog.client import BrokerDescription
+from raftlog.client.answers import broker_description, cluster_health
 from raftlog.errors import Unavailable
 from tests.cli.test_dev import free_base_port
+from tests.integration.cluster_load import create_topic
+from tests.upgrade.writing import Writing
 
 UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
 
@@ -53,10 +55,18 @@ class FakeCluster:
         if self.behind:
             reasons.append(f"{self.behind} partitions lack replicas in sync")
         brokers = tuple(broker(node, is_alive=node not in self.down) for node in self.epochs)
-        health = ClusterHealth(
-            not reasons, reasons, self.controller, [1, 2, 3], sorted(self.down), [], 0, [], self.behind
-        )
-        return Seen(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
+        health = {
+            "is_healthy": not reasons,
+            "unhealthy_reasons": reasons,
+            "controller_id": self.controller,
+            "all_nodes": [1, 2, 3],
+            "nodes_down": sorted(self.down),
+            "leaderless_partitions": [],
+            "leaderless_count": 0,
+            "under_replicated_partitions": [],
+            "under_replicated_count": self.behind,
+        }
+        return Seen(brokers, cluster_health(health), frozenset(self.in_maintenance), dict(self.epochs))
 
     async def feature_level(self) -> int:
         return self.level
@@ -87,8 +97,15 @@ class FakeCluster:
 
 
 def broker(node: int, *, is_alive: bool = True, host: str = "") -> BrokerDescription:
-    return BrokerDescription(
-        node, is_alive, "active", "0.2.0", f"127.0.0.1:{8000 + node}", None, host or f"host-{node}"
+    return broker_description(
+        {
+            "node_id": node,
+            "is_alive": is_alive,
+            "membership_status": "active",
+            "version": "0.2.0",
+            "http_address": f"127.0.0.1:{8000 + node}",
+            "host": host or f"host-{node}",
+        }
     )
 
 
@@ -262,32 +279,18 @@ def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_pa
     directory = str(tmp_path / "dev")
     process = spawn("dev", "--data-dir", directory, "--base-port", str(free_base_port(34)), "--json")
     nodes = json.loads(process.stdout.readline())["nodes"]
-    at = ("--bootstrap", ",".join(node["http"] for node in nodes))
-    run("topic", "create", "t", "--partitions", "3", *at)
-    over = threading.Event()
-    written: list[int] = []
-
-    def write() -> None:
-        while not over.is_set():
-            run("produce", "t", *at, stdin=b"%d\n" % len(written))
-            written.append(len(written))
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    create_topic(nodes[0]["http"], "t", 3)
+    with Writing([node["http"] for node in nodes], "t", 3) as writing:
         plan = run("cluster", "rolling-restart", "--data-dir", directory, "--dry-run")
         assert len(plan.stdout.splitlines()) == 3
-        done = run("cluster", "rolling-restart", "--data-dir", directory, "--json", "--only", "1,2,3")
-    finally:
-        over.set()
-        writer.join()
+        done = run("cluster", "rolling-restart", "--data-dir", directory, "--json")
+        writing.more()
+    assert writing.report.failed == 0, writing.report.reasons
     steps = [json.loads(line) for line in done.stdout.splitlines()]
     assert sorted(step["node_id"] for step in steps if step["event"] == "restarted") == [1, 2, 3]
     assert steps[-1]["event"] == "finished"
     pids = {step["node_id"]: step["pid"] for step in steps if step["event"] == "restarted"}
     assert not set(pids.values()) & {node["pid"] for node in nodes}
-    found = run("consume", "t", "--no-follow", *at).stdout.split()
-    assert sorted(map(int, found)) == written
     os.kill(pids[2], 9)  # dev supervises those that it has restarted
     said = b""
     while b"killed by SIGKILL" not in said:

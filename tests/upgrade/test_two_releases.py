@@ -59,7 +59,7 @@ def test_one_by_one_to_this_release(old_cluster: Callable[..., Cluster], old_pyt
     cluster = old_cluster()
     create_topic(cluster.addresses[0], "t", 3)
     assert "no broker could be asked" in upgrade(cluster)
-    with Writing(cluster, "t", 3) as writing:
+    with Writing(cluster.addresses, "t", 3) as writing:
         restart(cluster, 1, *NEW)
         for number, node in cluster.nodes.items():
             asyncio.run(use_through(node.http, f"mixed-{number}"))
@@ -86,7 +86,7 @@ def test_whoever_regrets_it_can_go_back(old_cluster: Callable[..., Cluster], old
     """As long as the level was not raised: all brokers, after all of them ran this release."""
     cluster = old_cluster()
     create_topic(cluster.addresses[0], "t", 3)
-    with Writing(cluster, "t", 3) as writing:
+    with Writing(cluster.addresses, "t", 3) as writing:
         for release in (NEW, (old_python, OLD), NEW):
             for number in cluster.nodes:
                 restart(cluster, number, *release)
@@ -112,7 +112,7 @@ def test_disks_are_filled_by_leaders_of_the_other_release(old_cluster: Callable[
     cluster = old_cluster(serve_flags=("--topic-config", "segment.bytes=65536"))
     create_topic(cluster.addresses[0], "t", 3)
     restart(cluster, 1, *NEW)
-    with Writing(cluster, "t", 3) as writing:
+    with Writing(cluster.addresses, "t", 3) as writing:
         writing.more(300)
         for number in (1, 2):
             wipe(cluster, number)

@@ -16,12 +16,12 @@ PATIENCE_S = 60.0
 
 
 class Writing:
-    """`with Writing(cluster, "t", 3) as writing:` one writer for each partition; `report` afterwards."""
+    """`with Writing(addresses, "t", 3) as writing:` one writer for each partition; `report` afterwards."""
 
     report: SteadyReport
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
-        self._addresses = cluster.addresses
+    def __init__(self, addresses: Sequence[str], topic: str, partitions: int) -> None:
+        self._addresses = addresses
         self._places = [TopicPartition(topic, partition) for partition in range(partitions)]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="writers")
