@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from raftlog.cli import rolling_steps
 from raftlog.cli.dev_control import SOCKET_NAME, DevControl, give_order
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling import rolling_restart
 from raftlog.cli.rolling_cluster import Leaders, Seen
 from raftlog.cli.rolling_record import RollingRecord
 from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
@@ -267,12 +270,24 @@ async def test_the_control_socket_is_its_users_own(tmp_path: Path) -> None:
     await asyncio.sleep(0)
 
 
-def test_usage(run: Any, tmp_path: Path) -> None:
-    verb = ("cluster", "rolling-restart", "--data-dir", str(tmp_path))
-    assert b"no raftlog dev runs on" in run(*verb, expect=1).stderr
-    assert b"is not a list of node ids" in run(*verb, "--only", "one", expect=2).stderr
-    assert b"is no program" in run(*verb, "--python", str(tmp_path / "none"), expect=2).stderr
-    assert b"for nodes of raftlog dev" in run(*verb, "--python", "python3", "--command", "true", expect=2).stderr
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--only", "one"), "is not a list of node ids"),
+        (("--python", "/nowhere/python"), "is no program"),
+        (("--python", sys.executable, "--command", "true"), "for nodes of raftlog dev"),
+    ],
+)
+def test_usage(flags: tuple[str, ...], why: str) -> None:
+    done = CliRunner().invoke(rolling_restart, flags)
+    assert done.exit_code == 2
+    assert why in " ".join(done.output.split())
+
+
+def test_without_a_dev(tmp_path: Path) -> None:
+    done = CliRunner().invoke(rolling_restart, ("--data-dir", str(tmp_path)))
+    assert isinstance(done.exception, CommandFailed)
+    assert "no raftlog dev runs on" in str(done.exception)
 
 
 def test_a_cluster_of_dev_is_restarted_under_writes(spawn: Any, run: Any, tmp_path: Path) -> None:
