@@ -16,7 +16,7 @@ LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "broker": simulate_brokers,
     "gossip": simulate_gossip,
 }
-"""What can be simulated: groups on their drivers, the founding of a cluster, clusters of whole brokers, gossip alone."""
+"""What can be simulated: groups on their drivers, the founding of a cluster, whole brokers, gossip alone."""
 
 RUNS_PER_PROCESS = 100
 """Then a fresh process takes over, so that nothing that a run leaves behind adds up."""
