@@ -13,7 +13,7 @@ class BalancingOrders:
     def __init__(self, balancer: Balancer) -> None:
         self._balancer = balancer
 
-    async def status(self, *, deadline: Deadline) -> results.Balancer:
+    async def status(self, deadline: Deadline) -> results.Balancer:
         """Raises `NoLeader`."""
         report = await self._balancer.report(deadline)
         return results.Balancer(
@@ -26,6 +26,6 @@ class BalancingOrders:
             report.reasons,
         )
 
-    async def rebalance(self, *, deadline: Deadline) -> int:
+    async def rebalance(self, deadline: Deadline) -> int:
         """How many partitions are to move."""
         return await self._balancer.rebalance(deadline)

@@ -52,8 +52,10 @@ class Harm:
         cluster.watch.is_damage_expected = self._is_expected
 
     def open_damages(self) -> list[Damage]:
-        """Those that are not over."""
-        self.damages = [damage for damage in self.damages if not damage.is_over()]
+        """Those that are not over, on disks that the cluster has not dismissed."""
+        self.damages = [
+            damage for damage in self.damages if not (damage.is_over() or self.cluster.is_removed(damage.machine))
+        ]
         return self.damages
 
     def _is_expected(self, computer: Node, key: GroupKey) -> bool:
