@@ -132,6 +132,9 @@ class Balancer:
         tenure = self._tenure_of_now()
         tenure.is_ordered = True
         tenure.resting.clear()
+        while not self._are_settled(tenure) and self._node.loop.time() + _RETRY_S < request.deadline:
+            await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
+        tenure = self._tenure_of_now()
         planner = await self._plan(tenure, self._wishes(tenure), _COUNTED_MAX)
         self._planned = None
         self._changed.set()
@@ -239,8 +242,14 @@ class Balancer:
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
         tenure.failures, tenure.failures_count = planner.failures, planner.failures_count
-        if not planner.changes and not tenure.ways:
+        if not planner.changes and not tenure.ways and self._are_settled(tenure):
             tenure.is_ordered = False
+
+    def _are_settled(self, tenure: Tenure) -> bool:
+        """Whether all that are heard can be given something, as far as time goes."""
+        now, there = self._node.loop.time(), tenure.availability
+        heard = [broker.node_id for broker in self._metadata.state.brokers if self._hears(broker.node_id)]
+        return all(there.is_available(node, now) for node in heard)
 
     async def _plan(self, tenure: Tenure, wishes: Wishes, limit: int) -> Planner:
         """Plan in slices; others have the loop in between."""

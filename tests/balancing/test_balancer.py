@@ -4,17 +4,20 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from raftlog.partitions.balancing.report import Report
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import AlterClusterConfig, UpdateBroker
+from raftlog.partitions.control import AlterClusterConfig, ControllerState, GroupName, UpdateBroker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
 
 WITHIN_S = 30.0
+_PACE_S = 0.005
+"""Between two writes: what is tested is not how many there can be."""
 
 
 @pytest.fixture
@@ -94,6 +97,7 @@ class Writing:
             else:
                 self.failed.append(result.error)
             count += 1
+            await asyncio.sleep(_PACE_S)
 
     async def end(self) -> None:
         """Nothing failed, and everything that was acknowledged is there, once and in its order."""
@@ -114,6 +118,11 @@ async def read(broker: Broker, topic: str, partition: int) -> list[bytes]:
     return values
 
 
+async def removed(brokers: Brokers, asked: int, node: int) -> None:
+    """Wait until a decommissioned broker is gone; its process is told so, and ends by itself."""
+    await until(lambda: node not in brokers[asked].metadata.state.brokers, lambda: replicas(brokers))
+
+
 async def test_a_broker_joins_and_another_one_is_decommissioned(three: Brokers) -> None:
     """Both under writes, of which none fails: replicas are even, and leaders; who holds nothing is removed."""
     await three[1].create_topic("t", 12, 3, deadline=deadline_in(10_000))
@@ -124,8 +133,87 @@ async def test_a_broker_joins_and_another_one_is_decommissioned(three: Brokers) 
     assert (await report(three[4])).status in ("ready", "in_progress")
     writing.avoided.add(1)
     await drain(three[2], 1)
-    await until(lambda: 1 not in three[2].metadata.state.brokers, lambda: replicas(three))
-    del three.running[1]  # it is told to go, and may have gone
+    await removed(three, 2, 1)
+    del three.running[1]
     await until(lambda: led(three) == {2: 4, 3: 4, 4: 4}, lambda: led(three))
     await writing.end()
     assert {voter.node_id for voter in three[2].metadata.controller_voters()} == {2, 3, 4}
+
+
+async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_emptied(three: Brokers) -> None:
+    """Whoever leads then goes on, and finds another place for what the target did not get."""
+    await three.start(4, 5)
+    await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
+    topic = await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
+    leader = three[1].controller_id
+    assert leader is not None
+    source = next(node for node in three.running if node != leader)
+    groups = [GroupName(UUID(topic.topic_id), number) for number in range(8)]
+    before = {each: nodes_of(three[leader].metadata.state, each) for each in groups}
+    targets: set[int] = set()
+
+    def has_begun() -> bool:
+        for each in groups:
+            targets.update(set(nodes_of(three[leader].metadata.state, each)) - set(before[each]))
+        return bool(targets)
+
+    await drain(three[leader], source)
+    await until(has_begun)
+    dying = {leader, min(targets)}
+    asked = next(node for node in three.running if node not in (source, *dying))
+    await three.stop(*dying)
+    await three.start(leader)
+    await removed(three, asked, source)
+    del three.running[source]
+    where = {node for each in groups for node in nodes_of(three[asked].metadata.state, each)}
+    assert where == {*three.running}
+    expected = {node: sum(node in nodes_of(three[asked].metadata.state, each) for each in groups) for node in where}
+    await until(lambda: replicas(three) == expected, lambda: replicas(three))
+
+
+async def test_what_a_broker_had_that_stays_away_is_made_elsewhere(three: Brokers) -> None:
+    """After the time that operators say. When it comes back its old replicas go, and it gets others."""
+    await three.start(4)
+    await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
+    await set_up(three[1], replicas_repair_after_ms="1000")
+    await three.stop(3)
+    await until(lambda: replicas(three) == {1: 8, 2: 8, 4: 8}, lambda: replicas(three))
+    await three.start(3)
+    await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
+
+
+async def test_nothing_is_evened_without_an_order_where_operators_do_not_want_it(three: Brokers) -> None:
+    await set_up(three[1], balancer_mode="off")
+    await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
+    await three.start(4)
+    looks = await looked(three[1], "off")
+    assert not looks.reasons
+    assert replicas(three) == {1: 8, 2: 8, 3: 8, 4: 0}
+    assert await three[4].balancer.rebalance(deadline_in(10_000)) == 6
+    await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
+
+
+async def test_a_broker_whose_replicas_have_no_other_place_says_so(three: Brokers) -> None:
+    """F38: it stays, until there is a place, or it is to stay after all."""
+    await three[1].create_topic("t", 2, 3, deadline=deadline_in(10_000))
+    await drain(three[1], 2)
+    told = await looked(three[1], "stalled")
+    assert told.reasons == [
+        "t/0, t/1: node 2 cannot let its replica go: it needs 3 hosts, 2 are left: start brokers on "
+        "other hosts, or give the partition fewer replicas"
+    ]
+    assert {(each.topic, each.partition, each.node_id) for each in told.misplaced} == {("t", 0, 2), ("t", 1, 2)}
+    await drain(three[1], 2, is_draining=False)
+    await looked(three[1], "ready")
+
+
+async def looked(broker: Broker, status: str) -> Report:
+    """The first report with this status."""
+    async with asyncio.timeout(WITHIN_S):
+        while (told := await report(broker)).status != status:
+            await asyncio.sleep(0.05)
+    return told
+
+
+def nodes_of(state: ControllerState, group: GroupName) -> list[int]:
+    return [replica.node_id for replica in state.assignment(group).replicas]
