@@ -1,7 +1,7 @@
 """`raftlog cluster config list|get|set|unset|schema`: settings that all brokers follow, without a restart."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 import orjson
@@ -14,6 +14,7 @@ from raftlog.cli.tables import show
 from raftlog.client import BrokerClient
 
 Json = dict[str, Any]
+WIDTH: Final = 100
 
 _dry_run = option("--dry-run", is_flag=True, help="Only look whether it could be done; nothing is changed.")
 _expected = option(
@@ -107,10 +108,9 @@ def schema(as_json: bool, bootstrap: list[str]) -> None:
     if as_json:
         click.echo(orjson.dumps(found))
         return
-    table = Table("setting", "type", "default", "can be", "what it does", box=None, header_style="bold")
     for name, each in sorted(found.items()):
-        table.add_row(name, each["type"], _text(each["default"]), each["allowed"], each["description"])
-    show(table)
+        click.echo(f"{name}: {each['type']}, {each['allowed']}; default {_text(each['default'])}")
+        click.echo(click.wrap_text(each["description"], WIDTH, "    ", "    ") + "\n")
 
 
 def _say(told: Json, done: str, dry_run: bool, as_json: bool) -> None:

@@ -17,7 +17,6 @@ from raftlog.client import BrokerClient, NotListening
 from raftlog.errors import (
     OutcomeUnknown,
     RaftlogError,
-    RequestError,
     Unavailable,
     UnknownBroker,
     UnknownPartition,
@@ -65,7 +64,7 @@ def _hinting() -> Iterator[None]:
 
 
 def _hint(error: RaftlogError) -> str | None:
-    if type(error) is RequestError:  # no such path
+    if "there is nothing at" in str(error):  # no such path
         return "`raftlog cluster info` shows whether a broker is of an older release"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
 

@@ -305,7 +305,7 @@ def test_settings_are_shown(ask: Any, settings: Told) -> None:
     ]
     assert ask("cluster", "config", "get", "leaders.balance").out == "true\n"
     assert "config list" in ask("cluster", "config", "get", "none", expect=1).err
-    assert cells(ask("cluster", "config", "schema").out)[3][:3] == ["leaders.balance", "boolean", "true"]
+    assert "leaders.balance: boolean, …; default true\n    …\n" in ask("cluster", "config", "schema").out
 
 
 def test_settings_are_set_with_their_types(ask: Any, settings: Told) -> None:
