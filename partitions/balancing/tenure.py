@@ -63,6 +63,7 @@ class Tenure:
         """Versions that were made by this balancer."""
         self._surroundings: tuple[bytes, ...] = ()
         self._disturbed_at = self._unrest_at = now
+        """The last disturbance, and the first since it was calm."""
 
     # how calm it is
 
@@ -76,7 +77,7 @@ class Tenure:
             del self.resting[name]
 
     def _disturb(self, now: float) -> None:
-        if self.is_calm(now):
+        if now - self._disturbed_at >= _CALM_S:
             self._unrest_at = now
         self._disturbed_at = now
 

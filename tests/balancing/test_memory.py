@@ -1,0 +1,216 @@
+"""What the balancer remembers of brokers and partitions while it leads; when a broker may be removed."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from raftlog.partitions.balancing.availability import SETTLE_S, Availability
+from raftlog.partitions.balancing.progress import Told, Way, summed
+from raftlog.partitions.balancing.removal import may_remove
+from raftlog.partitions.balancing.report import BalancerSettings
+from raftlog.partitions.balancing.tenure import REST_S, SILENT_S, STUCK_S, Tenure
+from raftlog.partitions.control import (
+    Addresses,
+    Bootstrap,
+    Broker,
+    ControllerState,
+    CreateTopic,
+    RegisterBroker,
+    Request,
+    SetAssignment,
+    UpdateBroker,
+)
+from raftlog.partitions.control import GroupName as Name
+from raftlog.types import Index, NodeId
+from tests.balancing.cluster import replica
+
+TOPIC = UUID(int=7)
+FIRST, SECOND = Name(TOPIC, 0), Name(TOPIC, 1)
+SETTINGS = BalancerSettings()
+
+
+@dataclass
+class Controller:
+    """Four brokers and a topic of two partitions on the first three."""
+
+    state: ControllerState = field(default_factory=ControllerState)
+
+    def __post_init__(self) -> None:
+        self.apply(Bootstrap(UUID(int=1), (replica(1),), 3, 0))
+        for node in (1, 2, 3, 4):
+            disk = replica(node).disk_uuid
+            self.apply(RegisterBroker(NodeId(node), disk, 1, f"host-{node}", Addresses("", "", ""), 1, 3))
+        row = (replica(1), replica(2), replica(3))
+        self.apply(CreateTopic("t", TOPIC, (row, row), (), 0))
+
+    def apply(self, command: object) -> int:
+        index = Index(self.state.applied_index + 1)
+        request = Request(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
+        return self.state.apply(request, index).result()
+
+    def assign(self, name: Name, *nodes: int) -> int:
+        version = self.state.assignment(name).version
+        return self.apply(SetAssignment(TOPIC, name.partition, tuple(map(replica, nodes)), version))
+
+    def drain(self, node: int) -> Broker:
+        self.apply(UpdateBroker(NodeId(node), replica(node).disk_uuid, True))
+        return self.state.brokers[node]
+
+
+def told(
+    held: int = 0, moving: dict[Name, Way] | None = None, arrived: tuple[Name, ...] = (), led: bytes = b""
+) -> Told:
+    found = {name.group_id.bytes: way for name, way in (moving or {}).items()}
+    return Told(held, found, [name.group_id.bytes for name in arrived], led)
+
+
+# availability
+
+
+def test_a_broker_is_available_once_it_was_heard_for_a_while() -> None:
+    there = Availability()
+    for at in (0.0, 1.0, 2.0):
+        there.look({1: True}, at)
+        assert not there.is_available(1, at)
+    there.look({1: True}, SETTLE_S)
+    assert there.is_available(1, SETTLE_S)
+    there.look({1: False}, 4.0)
+    assert not there.is_available(1, 4.0)
+    there.look({1: True}, 5.0)
+    assert not there.is_available(1, 5.0), "it has to be there for as long again"
+
+
+def test_who_was_never_heard_is_away_since_the_beginning_of_the_leadership() -> None:
+    there = Availability()
+    for at in range(100, 110):
+        there.look({1: False, 2: True}, float(at))
+    assert there.away_s(1, 110.0) == 10.0
+    assert there.away_s(2, 110.0) == 0.0
+    assert there.away_s(3, 110.0) == 0.0
+
+
+def test_a_pause_of_who_looks_makes_nobody_longer_away() -> None:
+    there = Availability()
+    there.look({1: True}, 0.0)
+    there.look({1: False}, 1.0)
+    there.look({1: False}, 1_000.0)
+    assert there.away_s(1, 1_000.0) <= 1.0
+    there.look({}, 1_001.0)
+    there.look({1: False}, 1_002.0)
+    assert there.away_s(1, 1_002.0) == 0.0, "another broker of the same node id begins anew"
+
+
+# partitions on their way
+
+
+def test_a_partition_is_on_its_way_until_a_leader_says_that_it_has_arrived() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    tenure.note_leaving(FIRST, [NodeId(4)], 0.0)
+    tenure.note_told({NodeId(1): told(), NodeId(2): None}, controller.state, 1.0)
+    assert list(tenure.ways) == [FIRST]
+    assert tenure.unanswered == [2]
+    tenure.note_told({NodeId(1): told(moving={SECOND: Way((NodeId(4),), ())})}, controller.state, 2.0)
+    assert list(tenure.ways) == [FIRST, SECOND]
+    tenure.note_told({NodeId(2): told(arrived=(FIRST,))}, controller.state, 3.0)
+    assert list(tenure.ways) == [SECOND]
+
+
+def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    heard = {1: True, 2: True, 3: True, 4: True}
+    tenure.availability.look(heard, 0.0)
+    tenure.note_told({NodeId(1): told(moving={FIRST: Way((NodeId(4),), ())})}, controller.state, 0.0)
+    assert tenure.under_way(0.0) == 1
+    assert not tenure.waits(controller.state, 0.0)
+    tenure.availability.look({**heard, 4: False}, 1.0)
+    assert tenure.under_way(1.0) == 0
+    assert tenure.waits(controller.state, 1.0) == {"waits for node 4, which was not heard for 1 s": ["t/0"]}
+    tenure.availability.look(heard, 2.0)
+    assert tenure.under_way(SILENT_S) == 0
+    assert tenure.waits(controller.state, SILENT_S) == {"no leader says how far the move is": ["t/0"]}
+
+
+def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.assign(FIRST, 1, 2, 4)
+    way = {NodeId(1): told(moving={FIRST: Way((NodeId(4),), (NodeId(3),))})}
+    for at in range(int(STUCK_S) + 1):
+        tenure.availability.look({1: True, 2: True, 3: True, 4: False}, float(at))
+        tenure.note_told(way, controller.state, float(at))
+        first, second = tenure.placed(controller.state, SETTINGS, float(at))
+        assert first.is_busy == (at < STUCK_S)
+        assert not second.is_busy
+    assert first.stuck == (4,)
+    assert first.former == (3,)
+
+
+# who has placed a partition
+
+
+def test_what_somebody_else_places_rests_and_what_the_balancer_places_does_not() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.assign(SECOND, 1, 2, 4)
+
+    def resting(now: float) -> list[bool]:
+        tenure.note_surroundings(controller.state, now)
+        return [each.is_resting for each in tenure.placed(controller.state, SETTINGS, now)]
+
+    assert resting(0.0) == [False, False], "who begins knows nothing of what was before"
+    tenure.note_ordered(FIRST, controller.assign(FIRST, 2, 1, 4))
+    assert resting(1.0) == [False, False]
+    controller.assign(FIRST, 1, 2, 3)
+    assert resting(2.0) == [True, False]
+    assert resting(1.0 + REST_S) == [True, False]
+    assert resting(2.0 + REST_S) == [False, False]
+
+
+def test_it_is_calm_once_brokers_and_topics_have_been_the_same_for_a_while() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    tenure.note_surroundings(controller.state, 0.0)
+    tenure.note_surroundings(controller.state, SETTLE_S)
+    assert tenure.is_calm(SETTLE_S)
+    controller.drain(3)
+    tenure.note_surroundings(controller.state, 10.0)
+    assert not tenure.is_calm(11.0)
+    for at in range(11, 80):  # something happens all the time
+        controller.apply(UpdateBroker(NodeId(3), replica(3).disk_uuid, at % 2 == 0))
+        tenure.note_surroundings(controller.state, float(at))
+    assert tenure.is_calm(80.0), "and then it is not waited for any longer"
+
+
+# removal
+
+
+@pytest.fixture
+def emptied() -> tuple[Controller, Broker]:
+    """A broker that was decommissioned, and to which nothing is assigned."""
+    controller = Controller()
+    return controller, controller.drain(4)
+
+
+def test_a_broker_goes_when_its_process_says_that_it_has_nothing(emptied: tuple[Controller, Broker]) -> None:
+    controller, broker = emptied
+    there = {NodeId(1): told(3), NodeId(4): told(0)}
+    assert may_remove(broker, controller.state, (), there, [replica(1)])
+    assert not may_remove(broker, controller.state, (), {**there, NodeId(4): told(1)}, [replica(1)])
+    assert not may_remove(broker, controller.state, (), {**there, NodeId(1): None}, [replica(1)])
+    assert not may_remove(broker, controller.state, (), there, [replica(1), replica(4)]), "it votes in group 0"
+    assert not may_remove(broker, controller.state, (), {}, [replica(1)]), "nobody was asked"
+    controller.assign(FIRST, 1, 2, 4)
+    assert not may_remove(broker, controller.state, (), there, [replica(1)])
+
+
+def test_a_broker_that_is_away_goes_when_all_partitions_do_without_it(emptied: tuple[Controller, Broker]) -> None:
+    controller, broker = emptied
+    first, second = FIRST.group_id.bytes, SECOND.group_id.bytes
+
+    def may(*led: bytes, ways: tuple[Name, ...] = ()) -> bool:
+        there = {NodeId(node): told(2, led=each) for node, each in enumerate(led, 1)}
+        return may_remove(broker, controller.state, ways, there, [replica(1)])
+
+    assert may(summed([first]), summed([second]))
+    assert not may(summed([first]), summed([second]), ways=(FIRST,))
+    assert not may(summed([first]), summed([]))
+    assert not may(summed([first]), summed([first])), "two take themselves for its leader, and the other one has none"
+    assert not may(b"", b""), "that was not asked for"
