@@ -35,9 +35,11 @@ class TopicChanges:
         topics: Topics,
         random: Random,
         wall_ms: Callable[[], int],
+        free_bytes: Callable[[], Mapping[NodeId, int]] = dict,
     ) -> None:
+        """`free_bytes` of the disks of those that said so lately; it decides between equals only."""
         self._settings, self._node, self._metadata, self._topics = settings, node, metadata, topics
-        self._random, self._wall_ms = random, wall_ms
+        self._random, self._wall_ms, self._free_bytes = random, wall_ms, free_bytes
 
     async def create(
         self,
@@ -98,6 +100,8 @@ class TopicChanges:
         alive = [candidate for candidate in candidates if self._is_alive(candidate.replica.node_id)]
         if _host_count(alive) >= factor:  # a new topic need not wait for a broker that is away
             candidates = alive
+        free = self._free_bytes()
+        candidates = [each._replace(free_bytes=free.get(each.replica.node_id, 0)) for each in candidates]
         self._check_insync(self._settings.topic_config.updated(overrides), factor)
         return CreateTopic(
             name,

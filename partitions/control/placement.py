@@ -2,9 +2,9 @@
 
 Hosts are chosen by their load per broker, then the least loaded broker of each host. Leaders are spread over the
 brokers that the topic is on. With as many brokers on every host and nothing on them, the numbers of replicas differ by
-at most one between brokers, and so do those of preferred leaders. What is equally loaded is taken in an order drawn
-from the generator that is handed in, so that replica sets differ and the leaders of a broker that dies go to many
-others.
+at most one between brokers, and so do those of preferred leaders. Of what is equally loaded, what has about twice the
+room on its disk comes first, as far as that is known; then an order drawn from the generator that is handed in decides,
+so that replica sets differ and the leaders of a broker that dies go to many others.
 
 Pure. Called by whoever proposes a `CreateTopic`; the result travels in the command, nobody computes it again.
 """
@@ -19,12 +19,18 @@ from raftlog.raft import ReplicaId
 
 
 class Candidate(NamedTuple):
-    """A broker that can be given replicas, and how many it has and leads already."""
+    """A broker that can be given replicas, how many it has and leads already, and the room on its disk; 0: unknown."""
 
     replica: ReplicaId
     host: str
     replicas: int = 0
     leaders: int = 0
+    free_bytes: int = 0
+
+    @property
+    def room(self) -> int:
+        """The same for disks that are about equally free: it must not outweigh chance where they hardly differ."""
+        return self.free_bytes.bit_length()
 
 
 def place(
@@ -54,6 +60,7 @@ class _Hosts:
         self._brokers: dict[str, list[ReplicaId]] = {}
         for candidate in sorted(candidates):
             self._brokers.setdefault(candidate.host, []).append(candidate.replica)
+        self._rooms = {candidate.replica: candidate.room for candidate in candidates}
         self._loads = {candidate.replica: candidate.replicas for candidate in candidates}
         self._totals = {
             host: sum(self._loads[replica] for replica in replicas) for host, replicas in self._brokers.items()
@@ -63,11 +70,15 @@ class _Hosts:
     def take(self, count: int, random: Random) -> list[ReplicaId]:
         """The brokers of one more partition."""
         random.shuffle(self.names)  # sorting is stable, so this decides between equals
-        chosen = sorted(self.names, key=lambda host: self._totals[host] / len(self._brokers[host]))[:count]
+        chosen = sorted(self.names, key=self._rank)[:count]
         return [self._take_from(host) for host in chosen]
 
+    def _rank(self, host: str) -> tuple[float, int]:
+        brokers = self._brokers[host]
+        return self._totals[host] / len(brokers), -max(self._rooms[replica] for replica in brokers)
+
     def _take_from(self, host: str) -> ReplicaId:
-        replica = min(self._brokers[host], key=self._loads.__getitem__)
+        replica = min(self._brokers[host], key=lambda replica: (self._loads[replica], -self._rooms[replica]))
         self._loads[replica] += 1
         self._totals[host] += 1
         return replica

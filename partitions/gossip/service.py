@@ -173,9 +173,9 @@ class Gossip:
         """Where nodes that are there say that they stand."""
         return {node: told.rack for node, told in self._told().items() if told.rack}
 
-    def loads(self) -> dict[NodeId, Load]:
-        """What nodes that are there said of their load, some seconds ago."""
-        return {node: told.load for node, told in self._told().items()}
+    def free_bytes(self) -> dict[NodeId, int]:
+        """How much room nodes that are there said that their disks have, some seconds ago."""
+        return {node: max(0, told.load.disk_free) for node, told in self._told().items()}
 
     def _told(self) -> dict[NodeId, Description]:
         members = [] if self._agent is None else self._agent.members()

@@ -80,6 +80,19 @@ def test_the_least_loaded_come_first() -> None:
     assert (members[replica(4)], members[replica(2)] >= 6) == (10, True), "until they have as many as the others"
 
 
+def test_of_equals_the_one_with_twice_the_room_comes_first_and_counts_outweigh_room() -> None:
+    gib = 1 << 30
+    among = [Candidate(replica(node), f"host-{node}", 4, 1, room * gib) for node, room in ((1, 3), (2, 90), (3, 5))]
+    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(20)} == {replica(2)}
+    among[1] = among[1]._replace(replicas=5)
+    assert replica(2) not in {place(1, 1, among, Random(seed))[0][0] for seed in range(20)}
+
+
+def test_disks_that_hardly_differ_leave_it_to_chance() -> None:
+    among = [Candidate(replica(node), f"host-{node}", 0, 0, (300 << 30) + node) for node in (1, 2, 3)]
+    assert {place(1, 1, among, Random(seed))[0][0] for seed in range(50)} == {each.replica for each in among}
+
+
 def test_a_new_broker_does_not_lead_all_of_a_new_topic() -> None:
     among = [Candidate(replica(node), f"host-{node}", 300, 100) for node in range(1, 6)]
     leaders = Counter(row[0] for row in place(60, 3, [*among, Candidate(replica(6), "host-6")], Random(1)))
