@@ -196,6 +196,7 @@ async def test_a_refusal_has_its_status_and_outcome(
         ("PUT", "/v1/cluster_config?dry_run=yes", {}, 400),
         ("GET", "/v1/cluster_config?key=no.such", None, 404),
         ("PUT", "/v1/features", {"feature_level": "3"}, 422),
+        ("PUT", "/v1/features", {"feature_level": None}, 422),
         ("PUT", "/v1/features", {"level": 3}, 400),
         ("PUT", "/v1/features", {"feature_level": 4}, 400),
         ("PUT", "/v1/features", {"feature_level": 0}, 400),

@@ -71,7 +71,7 @@ class SettingHandlers:
         body = await self._bodies.json_object(request)
         only(body, "feature_level")
         wanted = body.get("feature_level")
-        if wanted is not None and type(wanted) is not int:
+        if body and type(wanted) is not int:
             raise HttpProblem(INVALID_JSON, "feature_level is no whole number")
         await self._raise_level(wanted, deadline)
         return json_answer(shapes.features(await self._broker.operations.levels(deadline=deadline)))
