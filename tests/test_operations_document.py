@@ -1,5 +1,6 @@
 """docs/OPERATIONS.md against the code: the errors, settings, metrics, commands and messages that it names."""
 
+import logging
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,13 +10,19 @@ import click
 
 import raftlog
 from raftlog.api import codes
-from raftlog.api.http import metrics, metrics_broker
+from raftlog.api.http.measured import HttpMeasured
+from raftlog.api.http.metrics import Metrics
 from raftlog.cli.entry import raftlog as command
 from raftlog.cli.serve import serve
+from raftlog.events import EVENTS
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.gossip.settings import GossipSettings
+from raftlog.partitions.settings import BrokerSettings
 from tests.layouts import DOCS, table_after
 
 DOCUMENT = (DOCS / "OPERATIONS.md").read_text(encoding="utf-8")
 ROOMS = ("raftlog", "partitions", "api")
+LOOPBACK = ("127.0.0.1", 0)
 
 
 def code_spans(cell: str) -> list[str]:
@@ -62,14 +69,30 @@ def test_every_setting_is_there_with_its_default() -> None:
             assert described[name] == str(flag.default), name
 
 
-def test_every_metric_is_there() -> None:
-    sources = sorted(Path(metrics.__file__).parent.glob("metrics*.py"))
-    source = "\n".join(file.read_text(encoding="utf-8") for file in sources)
-    families = re.findall(r'(Counter|Gauge|Histogram)MetricFamily\(\s*"(raftlog_\w+)"', source)
-    wanted = {f"{name}_total" if kind == "Counter" else name for kind, name in families}
-    wanted |= {f"raftlog_{name}_total" for name in metrics_broker._COUNTERS}
-    wanted |= {f"raftlog_{name}" for name in metrics_broker._GAUGES}
-    assert set(re.findall(r"\braftlog_[a-z_]+", DOCUMENT)) == wanted
+async def test_every_metric_is_there(tmp_path) -> None:
+    settings = BrokerSettings(data_dir=str(tmp_path), rpc=LOOPBACK, gossip=GossipSettings())
+    broker = await Broker.open(settings)
+    try:
+        await broker.start("127.0.0.1:1")
+        text = await Metrics(broker, HttpMeasured(), 1).render()
+    finally:
+        await broker.close()
+    shown = set(re.findall(rb"^# TYPE (\S+)", text[0], re.MULTILINE))
+    described = [name for cells in table_after("metrics", DOCUMENT) for name in code_spans(cells[0])]
+    assert len(described) == len(set(described))
+    assert {name.encode() for name in described} == shown
+    assert set(re.findall(r"\braftlog_[a-z_]+", DOCUMENT)) <= set(described)
+
+
+def test_every_event_is_there() -> None:
+    described = {
+        code_spans(name)[0]: (level, sorted(code_spans(fields)), meaning)
+        for name, level, fields, meaning in table_after("events", DOCUMENT)
+    }
+    assert described == {
+        name: (logging.getLevelName(kind.level).lower(), sorted(kind.fields), kind.meaning)
+        for name, kind in EVENTS.items()
+    }
 
 
 def commands() -> Iterator[list[str]]:
