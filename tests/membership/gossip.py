@@ -1,0 +1,171 @@
+"""Machines that tests put together by hand: messages are carried or not, as the test wants, and time stands still."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import About, Address, Claim, Identity, Member, State
+from raftlog.membership.messages import Message
+from raftlog.membership.swim import Send, Sender, Stream, Swim
+from raftlog.types import NodeId
+
+CONFIG = SwimConfig()
+ALIVE, SUSPECT, DEAD, LEFT = State
+
+
+def address(node: int) -> Address:
+    return Address("10.0.0.1", 7000 + node)
+
+
+def disk(node: int, number: int = 0) -> bytes:
+    return node.to_bytes(8) + number.to_bytes(8)
+
+
+def about(incarnation: int, node: int, description: bytes = b"") -> About:
+    return About(incarnation, address(node), description)
+
+
+def claim(
+    node: int,
+    state: State,
+    incarnation: int,
+    by: int = 9,
+    *,
+    told: bool = True,
+    on: bytes | None = None,
+    age_s: int = 0,
+) -> Claim:
+    """A claim about a node; `told` with what it said of itself, as claims of the living always have it."""
+    words = about(incarnation, node) if told or state is ALIVE else None
+    return Claim(NodeId(node), on or disk(node), incarnation, state, NodeId(by), age_s, words)
+
+
+def member(node: int, state: State, incarnation: int) -> Member:
+    return Member(NodeId(node), disk(node), incarnation, state, about(incarnation, node), 0.0)
+
+
+def first(node: int, boot: int = 1) -> int:
+    return Identity(NodeId(node), disk(node), address(node), boot).first_incarnation
+
+
+def swim(node: int, *, boot: int = 1, on: bytes | None = None, config: SwimConfig = CONFIG, seed: int = 0) -> Swim:
+    """One machine, which has started at time 0."""
+    identity = Identity(NodeId(node), on or disk(node), address(node), boot)
+    machine = Swim(identity, b"", config, Random(f"{seed} {node}"))
+    machine.start(0.0)
+    return machine
+
+
+def knowing(node: int, others: Sequence[int], *, config: SwimConfig = CONFIG, now: float = 0.0) -> Swim:
+    """One that knows others, at their first incarnations."""
+    machine = swim(node, config=config)
+    machine.converse([claim(other, ALIVE, first(other)) for other in others], sender(others[0]), now)
+    drop(machine)
+    return machine
+
+
+def sender(node: int) -> Sender:
+    return Sender(NodeId(node), address(node))
+
+
+def drop(machine: Swim) -> None:
+    """Take everything, and forget it."""
+    machine.take_sends()
+    machine.take_streams()
+    machine.take_changes()
+    machine.take_conflicts()
+
+
+def state_of(machine: Swim, node: int) -> State | None:
+    known = machine.member(NodeId(node))
+    return None if known is None else known.state
+
+
+def sent(machine: Swim, kind: type[Message]) -> list[tuple[int, Message]]:
+    """Messages of a kind, with the node they go to; everything that was to be sent is taken."""
+    sends: list[Send] = machine.take_sends()
+    return [(send.address.port - 7000, each) for send in sends for each in send.messages if isinstance(each, kind)]
+
+
+class Net:
+    """Machines that reach each other at once, unless `lost` says that a datagram or a stream does not arrive.
+
+    Time goes from one due call to the next.
+    """
+
+    def __init__(self, *nodes: int, config: SwimConfig = CONFIG, together: bool = True) -> None:
+        self.now = 0.0
+        self.config = config
+        self.machines = {node: swim(node, config=config) for node in nodes}
+        self.lost: Callable[[int, int], bool] = lambda _sender, _receiver: False
+        self.stopped: set[int] = set()
+        self.changes: list[tuple[float, int, int, State | None]] = []
+        if together:
+            for machine in self.machines.values():
+                machine.join([address(nodes[0])], self.now)
+            self.run(5.0)
+            self.changes.clear()
+
+    def kill(self, *nodes: int) -> None:
+        for node in nodes:
+            del self.machines[node]
+
+    def start(self, node: int, *, boot: int = 1, on: bytes | None = None) -> Swim:
+        identity = Identity(NodeId(node), on or disk(node), address(node), boot)
+        machine = self.machines[node] = Swim(identity, b"", self.config, Random(f"{boot} {node}"))
+        machine.start(self.now)
+        machine.join([address(other) for other in self.machines if other != node], self.now)
+        return machine
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            self._carry()
+            running = [machine for node, machine in self.machines.items() if node not in self.stopped]
+            due = min((machine.due() for machine in running), default=end)
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            for machine in running:
+                if machine.due() <= self.now:
+                    machine.tick(self.now)
+        self.now = end
+
+    def _carry(self) -> None:
+        busy = True
+        while busy:
+            busy = False
+            for node, machine in list(self.machines.items()):
+                if node in self.stopped:
+                    continue
+                for send in machine.take_sends():
+                    busy = True
+                    self._deliver(node, send)
+                for stream in machine.take_streams():
+                    busy = True
+                    self._talk(node, machine, stream)
+                for change in machine.take_changes():
+                    self.changes.append((self.now, node, change.node_id, change.after))
+
+    def _receiver(self, node: int, to: Address) -> Swim | None:
+        other = to.port - 7000
+        if other in self.stopped or self.lost(node, other):
+            return None
+        return self.machines.get(other)
+
+    def _deliver(self, node: int, send: Send) -> None:
+        receiver = self._receiver(node, send.address)
+        if receiver is not None:
+            receiver.receive(send.messages, sender(node), self.now)
+
+    def _talk(self, node: int, machine: Swim, stream: Stream) -> None:
+        other, messages = self._receiver(node, stream.address), list(stream.messages)
+        here, there = sender(node), sender(stream.address.port - 7000)
+        while other is not None and messages and not self.lost(there.node_id, node):
+            messages = other.converse(messages, here, self.now)
+            if messages:
+                messages = machine.converse(messages, there, self.now)
+
+    def states(self, of: int) -> dict[int, State | None]:
+        """What the others believe of one."""
+        return {node: state_of(machine, of) for node, machine in self.machines.items() if node != of}

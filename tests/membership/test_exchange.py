@@ -1,0 +1,104 @@
+"""Exchanges of digests: two that talk know the same after it, and two who knew the same said next to nothing."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.digest import Digest
+from raftlog.membership.encoding import FRAME_BYTES_MAX, encode, fingerprint
+from raftlog.membership.exchange import answer, opening
+from raftlog.membership.member import Claim, Identity, State
+from raftlog.membership.messages import Message
+from raftlog.membership.view import View
+from raftlog.types import NodeId
+from tests.membership.gossip import ALIVE, DEAD, about, address, claim, disk, member
+
+CLAIMS = st.builds(
+    claim, node=st.integers(10, 300), state=st.sampled_from(State), incarnation=st.integers(1, 3), told=st.just(True)
+)
+
+
+def view(me: int, *claims: Claim) -> View:
+    new = View(Identity(NodeId(me), disk(me), address(me), 1), b"", SwimConfig(), Random(me))
+    for each in claims:
+        new.hear(each, 0.0)
+    return new
+
+
+def talk(one: View, other: View) -> list[list[Message]]:
+    """The frames of one exchange."""
+    frames = [opening(one, 0.0)]
+    listener, speaker = other, one
+    while frames[-1]:
+        for message in frames[-1]:
+            if isinstance(message, Claim):
+                listener.hear(message, 0.0, is_exchanged=True)
+        frames.append([each for message in frames[-1] for each in answer(message, listener, 0.0)])
+        listener, speaker = speaker, listener
+    return frames[:-1]
+
+
+@given(st.lists(CLAIMS, max_size=30), st.lists(CLAIMS, max_size=30))
+def test_after_an_exchange_both_know_the_same(here: list[Claim], there: list[Claim]) -> None:
+    one, other = view(1, *here), view(2, *there)
+    frames = talk(one, other)
+    assert len(frames) <= 5
+    assert one.roster.digest.root == other.roster.digest.root
+    for known in one.roster:
+        same = other.roster.get(known.node_id)
+        assert same is not None
+        assert (same.incarnation, same.state, same.about) == (known.incarnation, known.state, known.about)
+
+
+def test_who_know_the_same_say_next_to_nothing() -> None:
+    claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
+    one, other = view(1, *claims), view(2, *claims)
+    talk(one, other)
+    frames = talk(one, other)
+    assert len(frames) == 1
+    assert len(encode(fingerprint(""), frames[0])) < 120
+
+
+def test_one_difference_among_many_costs_one_bucket() -> None:
+    claims = [claim(node, ALIVE, 1) for node in range(10, 500)]
+    one, other = view(1, *claims), view(2, *claims)
+    talk(one, other)
+    one.hear(claim(77, DEAD, 1), 0.0)
+    frames = talk(one, other)
+    assert other.roster.get(NodeId(77)).state is DEAD
+    assert sum(len(encode(fingerprint(""), frame)) for frame in frames) < 1_600
+
+
+def test_what_it_said_of_itself_is_exchanged_apart_from_its_state() -> None:
+    late = claim(10, DEAD, 5)._replace(about=about(3, 10, b"older words"))
+    newer = claim(10, DEAD, 5)._replace(about=about(4, 10, b"newer words"))
+    one, other = view(1, late), view(2, newer)
+    talk(one, other)
+    assert one.roster.get(NodeId(10)).description == b"newer words"
+
+
+def test_a_frame_is_bounded_and_the_rest_comes_with_the_next() -> None:
+    words = bytes(400)
+    claims = [claim(node, ALIVE, 1)._replace(about=about(1, node, words)) for node in range(10, 1000)]
+    one, other = view(1), view(2, *claims)
+    counts = []
+    for _ in range(4):
+        frames = talk(one, other)
+        assert all(len(encode(fingerprint(""), frame)) < FRAME_BYTES_MAX for frame in frames)
+        counts.append(len(one.roster))
+    assert counts[0] < counts[1] < counts[2] == counts[3] == 992
+
+
+def test_a_digest_is_that_of_what_is_known_now() -> None:
+    digest, fresh = Digest(), Digest()
+    before, after = member(70, ALIVE, 1), member(70, DEAD, 2)
+    digest.replace(None, before)
+    digest.replace(before, after)
+    fresh.replace(None, after)
+    assert (digest.root, digest.buckets) == (fresh.root, fresh.buckets)
+    assert digest.differing(fresh.buckets) == ()
+    digest.replace(after, None)
+    assert digest.root == 0
+    assert digest.differing(fresh.buckets) == (6,)

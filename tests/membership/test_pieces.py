@@ -1,0 +1,196 @@
+"""Suspicion, awareness, what is sent on, and the order of probes: each by itself."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.membership.awareness import Awareness
+from raftlog.membership.broadcasts import Broadcasts
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.encoding import claim_bytes
+from raftlog.membership.member import State
+from raftlog.membership.roster import Roster
+from raftlog.membership.rounds import Rounds
+from raftlog.membership.suspicion import Suspicion, timeout_s
+from raftlog.types import NodeId
+from tests.membership.gossip import ALIVE, DEAD, SUSPECT, about, claim, member
+
+
+def test_lifeguard_4_2_a_suspicion_shrinks_by_the_logarithm_of_its_confirmations() -> None:
+    assert [round(timeout_s(5, 30, each, 3), 2) for each in range(5)] == [30, 17.5, 10.19, 5, 5]
+
+
+def test_lifeguard_4_2_with_nobody_to_confirm_it_is_as_short_as_can_be() -> None:
+    assert timeout_s(5, 30, 0, 0) == 5
+
+
+def test_the_same_accuser_confirms_nothing() -> None:
+    suspicion = Suspicion(NodeId(1), 10.0)
+    assert not suspicion.maybe_confirm(NodeId(1), 3)
+    assert suspicion.maybe_confirm(NodeId(2), 3)
+    assert not suspicion.maybe_confirm(NodeId(2), 3)
+    assert suspicion.deadline(5, 30, 3) == 10.0 + timeout_s(5, 30, 1, 3)
+
+
+def test_more_than_the_wanted_confirmations_are_no_news() -> None:
+    suspicion = Suspicion(NodeId(1), 0.0)
+    assert [suspicion.maybe_confirm(NodeId(each), 2) for each in (2, 3, 4)] == [True, True, False]
+
+
+def test_lifeguard_4_1_awareness_stays_in_its_bounds() -> None:
+    awareness = Awareness(3)
+    awareness.improve()
+    assert awareness.factor == 1
+    awareness.worsen(2)
+    awareness.worsen(2)
+    assert awareness.factor == 4
+    awareness.improve()
+    assert awareness.score == 2
+
+
+@pytest.mark.parametrize(("n", "seconds"), [(1, 2.5), (10, 3.5), (100, 4.5), (1000, 5.5)])
+def test_suspicions_last_with_the_logarithm_of_the_cluster(n: int, seconds: float) -> None:
+    config = SwimConfig()
+    assert config.suspicion_min_s(n) == pytest.approx(seconds)
+    assert config.suspicion_max_s(n) == pytest.approx(6 * seconds)
+
+
+# what is sent on
+
+
+def test_swim_4_1_news_is_sent_a_bounded_number_of_times() -> None:
+    broadcasts = Broadcasts(10)
+    broadcasts.add(claim(1, ALIVE, 1))
+    assert [len(broadcasts.take(1000, 3)) for _ in range(5)] == [1, 1, 1, 0, 0]
+    assert not broadcasts
+
+
+def test_swim_4_1_what_was_sent_least_goes_first() -> None:
+    broadcasts = Broadcasts(10)
+    old, new = claim(1, ALIVE, 1), claim(2, ALIVE, 1)
+    broadcasts.add(old)
+    broadcasts.take(1000, 9)
+    broadcasts.add(new)
+    assert broadcasts.take(claim_bytes(new), 9) == [new]
+    assert broadcasts.take(1000, 9) == [old, new]
+
+
+def test_newer_news_about_a_member_replaces_older() -> None:
+    broadcasts = Broadcasts(10)
+    broadcasts.add(claim(1, SUSPECT, 1))
+    broadcasts.take(1000, 9)
+    broadcasts.add(claim(1, ALIVE, 2))
+    assert broadcasts.take(1000, 9) == [claim(1, ALIVE, 2)]
+
+
+def test_past_the_bound_the_most_often_sent_is_dropped() -> None:
+    broadcasts = Broadcasts(2)
+    for node in (1, 2):
+        broadcasts.add(claim(node, ALIVE, 1))
+    broadcasts.take(claim_bytes(claim(1, ALIVE, 1)), 9)
+    broadcasts.add(claim(3, ALIVE, 1))
+    assert len(broadcasts) == 2
+    assert {each.node_id for each in broadcasts.take(1000, 9)} == {2, 3}
+
+
+def test_what_does_not_fit_lets_the_smaller_pass() -> None:
+    broadcasts = Broadcasts(10)
+    large = claim(1, ALIVE, 1)._replace(about=about(1, 1, bytes(400)))
+    small = claim(2, DEAD, 1, told=False)
+    broadcasts.add(large)
+    broadcasts.add(small)
+    assert broadcasts.take(200, 9) == [small]
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(20, 900)), max_size=40))
+def test_never_more_bytes_than_there_is_room_for(steps: list[tuple[int, int]]) -> None:
+    broadcasts = Broadcasts(4)
+    for node, room in steps:
+        broadcasts.add(claim(node, SUSPECT, 1, told=node % 2 == 0))
+        taken = broadcasts.take(room, 3)
+        assert sum(map(claim_bytes, taken)) <= room
+        assert len({each.node_id for each in taken}) == len(taken)
+        assert len(broadcasts) <= 4
+
+
+# whom to probe
+
+
+def roster(*others: int) -> Roster:
+    known = Roster(member(1, ALIVE, 1))
+    for node in others:
+        known.put(member(node, ALIVE, 1))
+    return known
+
+
+def test_swim_4_3_everybody_is_probed_within_two_rounds_less_one_turn() -> None:
+    known = roster(*range(2, 12))
+    rounds = Rounds(known, Random(1))
+    order = [rounds.next() for _ in range(200)]
+    for node in range(2, 12):
+        turns = [turn for turn, probed in enumerate(order) if probed == node]
+        assert max(after - before for before, after in pairwise(turns)) <= 2 * 10 - 1
+
+
+def test_swim_4_3_each_round_has_an_order_of_its_own() -> None:
+    rounds = Rounds(roster(*range(2, 12)), Random(1))
+    orders = {tuple(rounds.next() for _ in range(10)) for _ in range(5)}
+    assert len(orders) == 5
+
+
+def test_swim_4_3_who_joins_is_put_somewhere_into_the_round() -> None:
+    places = set()
+    for seed in range(30):
+        known = roster(*range(2, 6))
+        rounds = Rounds(known, Random(seed))
+        rounds.next()
+        known.put(member(9, ALIVE, 1))
+        rounds.insert(NodeId(9))
+        places.add([rounds.next() for _ in range(4)].index(NodeId(9)))
+    assert places == {0, 1, 2, 3}
+
+
+def test_the_dead_are_passed_by() -> None:
+    known = roster(2, 3)
+    rounds = Rounds(known, Random(1))
+    known.put(member(2, DEAD, 1))
+    assert {rounds.next() for _ in range(6)} == {3}
+    known.put(member(3, DEAD, 1))
+    assert rounds.next() is None
+
+
+def test_on_the_ring_everybody_is_watched_by_exactly_one() -> None:
+    nodes = range(1, 20)
+    watched = [ring_of(node, nodes).neighbour() for node in nodes]
+    assert sorted(watched, key=str) == sorted(nodes, key=str)
+
+
+def test_a_suspect_hides_nobody_on_the_ring() -> None:
+    known = ring_of(1, range(1, 6))
+    first = known.neighbour()
+    assert first is not None
+    known.put(member(first, SUSPECT, 1))
+    second = known.neighbour()
+    assert second not in (None, first)
+    known.put(member(first, DEAD, 1))
+    assert known.neighbour() == second
+    known.put(member(first, ALIVE, 2))
+    assert known.neighbour() == first
+
+
+def ring_of(me: int, nodes: range) -> Roster:
+    known = Roster(member(me, ALIVE, 1))
+    for node in nodes:
+        if node != me:
+            known.put(member(node, ALIVE, 1))
+    return known
+
+
+def test_the_roster_counts_who_is_up_and_who_is_alive() -> None:
+    known = roster(2, 3, 4)
+    for node, state in ((2, SUSPECT), (3, DEAD), (4, State.LEFT)):
+        known.put(member(node, state, 1))
+    assert (len(known), known.up, known.alive, list(known.dead)) == (4, 2, 1, [3])

@@ -1,0 +1,144 @@
+"""The table of states: every cell by the rule that it stands for; and what is believed does not depend on order."""
+
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import Claim, Identity, State
+from raftlog.membership.states import TRANSITIONS, Effect, Order, judge, order
+from raftlog.membership.view import View
+from raftlog.types import NodeId
+from tests.membership.gossip import ALIVE, DEAD, LEFT, SUSPECT, address, claim, disk, member
+
+INCARNATION = {Order.OLDER: 4, Order.SAME: 5, Order.NEWER: 6}
+
+
+@pytest.mark.parametrize(("known", "claimed", "when"), list(product(State, State, Order)))
+def test_every_cell(known: State, claimed: State, when: Order) -> None:
+    verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when]))
+    if when is Order.OLDER:
+        assert verdict is Effect.KEEP
+    elif when is Order.NEWER or claimed > known:
+        assert verdict is claimed
+    elif claimed is known is SUSPECT:
+        assert verdict is Effect.CONFIRM
+    else:
+        assert verdict is Effect.KEEP
+    assert verdict is TRANSITIONS[known][when][claimed]
+
+
+@pytest.mark.parametrize("claimed", list(State))
+def test_of_a_stranger_anything_is_taken(claimed: State) -> None:
+    assert judge(None, claim(7, claimed, 1)) is claimed
+
+
+def test_the_table_is_whole() -> None:
+    assert set(TRANSITIONS) == {None, *State}
+    assert all(set(TRANSITIONS[state]) == set(Order) for state in State)
+    assert all(set(cells) == set(State) for orders in TRANSITIONS.values() for cells in orders.values())
+
+
+@pytest.mark.parametrize(("known", "claimed", "when"), list(product(State, State, Order)))
+def test_another_disk_of_the_same_name(known: State, claimed: State, when: Order) -> None:
+    """The holder keeps the name while it is up; what happens to others of that name is nothing to it."""
+    verdict = judge(member(7, known, 5), claim(7, claimed, INCARNATION[when], on=disk(7, 1)))
+    if known.is_up:
+        assert verdict is (Effect.CONFLICT if claimed.is_up else Effect.KEEP)
+    else:
+        assert verdict is (Effect.KEEP if when is Order.OLDER else claimed)
+
+
+def test_between_two_disks_that_are_gone_the_greater_uuid_breaks_a_tie() -> None:
+    ours, theirs = member(7, DEAD, 5), claim(7, DEAD, 5, on=disk(7, 1))
+    assert order(ours, theirs) is Order.NEWER
+    assert order(ours._replace(disk_uuid=disk(7, 2)), theirs) is Order.OLDER
+
+
+# what many claims come to
+
+CLAIMS = st.builds(
+    claim,
+    node=st.just(7),
+    state=st.sampled_from(State),
+    incarnation=st.integers(1, 4),
+    by=st.integers(1, 4),
+    told=st.booleans(),
+)
+
+
+def view(me: int = 1) -> View:
+    """One that knows node 7 from its first word."""
+    identity = Identity(NodeId(me), disk(me), address(me), 1)
+    new = View(identity, b"", SwimConfig(), Random(0))
+    new.hear(claim(7, ALIVE, 1), 0.0)
+    return new
+
+
+def believed(by: View) -> tuple[int, State, int]:
+    known = by.roster.get(NodeId(7))
+    assert known is not None
+    return known.incarnation, known.state, known.about.incarnation
+
+
+def heard(claims: list[Claim]) -> tuple[int, State, int]:
+    one = view()
+    for each in claims:
+        one.hear(each, 0.0)
+    return believed(one)
+
+
+@given(st.lists(CLAIMS, max_size=12), st.randoms(use_true_random=False))
+def test_swim_4_2_claims_commute_and_repeat_without_effect(claims: list[Claim], random: Random) -> None:
+    shuffled = [*claims, *random.sample(claims, len(claims) // 2)]
+    random.shuffle(shuffled)
+    assert heard(shuffled) == heard(claims)
+
+
+@given(st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8), st.lists(CLAIMS, max_size=8))
+def test_it_does_not_matter_in_which_groups_claims_come(one: list[Claim], two: list[Claim], three: list[Claim]) -> None:
+    def told_by(claims: list[Claim]) -> Claim:
+        speaker = view(2)
+        for each in claims:
+            speaker.hear(each, 0.0)
+        known = speaker.roster.get(NodeId(7))
+        assert known is not None
+        return speaker.claim_about(known, 0.0, with_about=True)
+
+    left = heard([told_by([told_by(one), *two]), *three])
+    right = heard([*one, told_by([*two, told_by(three)])])
+    assert left == right == heard([*one, *two, *three])
+
+
+@given(st.lists(CLAIMS, min_size=1, max_size=12))
+def test_the_newest_claim_holds(claims: list[Claim]) -> None:
+    newest = max([(1, ALIVE), *((each.incarnation, each.state) for each in claims)])
+    assert heard(claims)[:2] == newest
+
+
+@given(st.lists(CLAIMS, max_size=12))
+def test_a_suspicion_runs_exactly_while_a_member_is_suspected(claims: list[Claim]) -> None:
+    one = view()
+    for each in claims:
+        one.hear(each, 0.0)
+        assert (NodeId(7) in one.suspicions) == (believed(one)[1] is SUSPECT)
+
+
+@given(st.lists(CLAIMS, max_size=12))
+def test_what_is_believed_never_gets_older(claims: list[Claim]) -> None:
+    one = view()
+    before = believed(one)
+    for each in claims:
+        one.hear(each, 0.0)
+        now = believed(one)
+        assert now[:2] >= before[:2]
+        assert now[2] >= before[2]
+        before = now
+
+
+def test_states_rise_from_alive_to_left() -> None:
+    assert ALIVE < SUSPECT < DEAD < LEFT
+    assert [state.is_up for state in State] == [True, True, False, False]
