@@ -61,7 +61,7 @@ EVENTS: Final[dict[str, Kind]] = {
     "topic_deleted": _kind(INFO, "topic", "a topic is gone"),
     "partition_assigned": _kind(INFO, "topic partition replicas", "it is to have these, the preferred leader first"),
     "cluster_config_changed": _kind(INFO, "set unset", "settings of the cluster changed"),
-    "feature_level_raised": _kind(INFO, "level", "brokers of earlier releases cannot join any more"),
+    "feature_level_raised": _kind(INFO, "feature_level", "brokers of earlier releases cannot join any more"),
     # other brokers
     "node_connected": _kind(INFO, "node address", "a connection for Raft messages is there"),
     "node_lost": _kind(WARNING, "node why", "there is none any more"),

@@ -50,7 +50,7 @@ def tell(command: Command, state: ControllerState) -> None:
         case AlterClusterConfig():
             event(_logger, "cluster_config_changed", set=dict(command.configs), unset=list(command.unset))
         case SetFeatureLevel():
-            event(_logger, "feature_level_raised", level=command.level)
+            event(_logger, "feature_level_raised", feature_level=command.level)
 
 
 def _tell_broker(command: RegisterBroker) -> None:

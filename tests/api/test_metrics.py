@@ -1,0 +1,149 @@
+"""A scrape: bounded series, escaped labels, slices, and one rendering for those that come together."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftlog.api.http import metrics
+from raftlog.api.http.measured import STREAM, HttpMeasured
+from raftlog.api.http.metrics import Metrics
+from raftlog.api.http.metrics_partitions import OTHERS, TOPICS_MAX, partition_families
+from raftlog.errors import InvalidTopic
+from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.measuring import Figures, ReplicaFigures
+from raftlog.types import NodeId
+
+
+def replica(topic: str, partition: int, lag: int = 0) -> ReplicaFigures:
+    return ReplicaFigures(topic, partition, 10 + partition, 3, 100, True, ((NodeId(2), lag), (NodeId(3), 0)))
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """By name and the values of the labels, in the order of their names."""
+    found: dict[tuple[str, ...], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, *(value for _, value in sorted(sample.labels.items())))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+class Scraped:
+    """A scrape of a broker that has these replicas and nothing else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, replicas: list[ReplicaFigures], partitions_max: int) -> None:
+        self.looks = 0
+        self._figures = Figures(sorted(replicas), *[0] * (len(Figures._fields) - 1))
+        monkeypatch.setattr(metrics, "SOURCES", ())
+        broker: Any = SimpleNamespace(measuring=self)
+        self.metrics = Metrics(broker, HttpMeasured(), partitions_max)
+
+    async def look(self) -> Figures:
+        self.looks += 1
+        await asyncio.sleep(0)
+        return self._figures
+
+    async def samples(self) -> dict[tuple[str, ...], float]:
+        text, content_type = await self.metrics.render()
+        assert content_type == "text/plain"
+        return samples(text.decode())
+
+
+async def test_so_many_partitions_have_series_and_all_are_in_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = [replica(topic, number, lag=number) for topic in ("b", "a") for number in range(3)]
+    seen = await Scraped(monkeypatch, replicas, 4).samples()
+    partitions = [key[1:] for key in seen if key[0] == "raftlog_partition_high_watermark"]
+    assert sorted(partitions) == [("0", "a"), ("0", "b"), ("1", "a"), ("2", "a")]
+    assert seen["raftlog_metrics_partitions_left_out",] == 2
+    assert seen["raftlog_partition_high_watermark", "2", "a"] == 12
+    assert seen["raftlog_replica_lag_entries", "2", "2", "a"] == 2
+    assert seen["raftlog_topic_replicas", "b"] == 3
+    assert seen["raftlog_topic_records", "b"] == 7 + 8 + 9
+    assert seen["raftlog_topic_lag_entries_max", "b"] == 2
+    assert seen["raftlog_log_bytes",] == 600
+
+
+async def test_topics_past_the_bound_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = [replica(f"t{number:05d}", 0) for number in range(TOPICS_MAX + 5)]
+    seen = await Scraped(monkeypatch, replicas, 2).samples()
+    assert sum(key[0] == "raftlog_topic_replicas" for key in seen) == TOPICS_MAX + 1
+    assert seen["raftlog_topic_replicas", OTHERS] == 5
+    with pytest.raises(InvalidTopic):
+        check_topic_name(OTHERS)
+
+
+async def test_no_partitions_is_a_scrape_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = await Scraped(monkeypatch, [], 10).samples()
+    assert seen["raftlog_partitions",] == 0
+    assert not any(key[0].startswith("raftlog_topic_") for key in seen)
+
+
+def test_labels_are_escaped() -> None:
+    families = partition_families([replica('a"b\\c\n', 0)], 1)
+    text = b"".join(metrics.generate_latest(metrics._Families(family)) for family in families).decode()
+    assert samples(text)["raftlog_topic_replicas", 'a"b\\c\n'] == 1
+
+
+async def test_a_long_family_is_written_in_pieces_with_one_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces others have the loop."""
+    scraped = Scraped(monkeypatch, [], 1)
+
+    def long_family(_: Any) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily("long", "Long.", labels=["n"])
+        for number in range(4 * metrics._SLICE):
+            family.add_metric([str(number)], number)
+        yield family
+
+    monkeypatch.setattr(metrics, "SOURCES", (long_family,))
+    written: list[int] = []
+    write = metrics.generate_latest
+
+    def counted(families: Any) -> bytes:
+        written.append(sum(len(family.samples) for family in families.collect()))
+        return write(families)
+
+    monkeypatch.setattr(metrics, "generate_latest", counted)
+    turns = 0
+    rendering = asyncio.ensure_future(scraped.metrics.render())
+    while not rendering.done():
+        turns += 1
+        await asyncio.sleep(0)
+    text, _ = rendering.result()
+    assert max(written) == metrics._SLICE
+    assert turns >= len(written)
+    assert text.count(b"# TYPE long gauge") == text.count(b"# HELP long ") == 1
+    assert sum(key[0] == "long" for key in samples(text.decode())) == 4 * metrics._SLICE
+
+
+async def test_scrapes_at_the_same_time_share_one_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that goes away does not end it for the others, and the next one looks anew."""
+    scraped = Scraped(monkeypatch, [replica("t", 0)], 1)
+    first, second = (asyncio.ensure_future(scraped.metrics.render()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    text, _ = await second
+    assert b"raftlog_topic_replicas" in text
+    assert scraped.looks == 1
+    await scraped.metrics.render()
+    assert scraped.looks == 2
+
+
+async def test_requests_are_counted_by_what_was_asked_for(api: Any) -> None:
+    await api.topic("t")
+    for path in ("/topics/t/partitions/0/records?offset=0&timeout=0", "/v1/brokers", "/nowhere"):
+        async with api.session.get(api.url + path) as response:
+            await response.read()
+    async with api.session.get(api.url + "/metrics") as response:
+        assert response.status == 200
+        seen = samples(await response.text())
+    count = "raftlog_http_request_seconds_count"
+    assert seen[count, "fetch"] == seen[count, "unknown"] == 1
+    assert seen[count, "operators"] == 1, "the scrape itself is not over yet"
+    assert (count, STREAM) not in seen
+    assert seen["raftlog_partition_log_start_offset", "0", "t"] == 0
