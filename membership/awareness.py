@@ -1,4 +1,4 @@
-"""How well this process itself does, judged by what it misses (Lifeguard 4.1: local health awareness, LHA-Probe).
+"""How well this process itself does, judged by what it misses (Lifeguard: local health awareness, LHA-Probe).
 
 One that is short of CPU or cut off gets no answers and would accuse everybody. So each sign of that makes it more
 patient, and each answer less. `0 ≤ score ≤ score_max`. Called by the machine.

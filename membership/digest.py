@@ -1,4 +1,4 @@
-"""Who knows what, compared by hashes, so that two who know the same say next to nothing (anti-entropy; SWIM 5).
+"""Who knows what, compared by hashes, so that two who know the same say next to nothing (anti-entropy).
 
     here → there   my own claim, DigestRoot       one hash of everything; no answer if both are the same
     there → here   DigestBuckets                  64 hashes, by node id modulo 64

@@ -1,4 +1,4 @@
-"""Probes under way, and pings that this member makes for others (SWIM 3.1; nacks: Lifeguard 4.1). For the machine.
+"""Probes under way, and pings that this member makes for others (SWIM 3.1; nacks: Lifeguard). Called by the machine.
 
     0          the target is pinged
     silent_at  no answer: helpers are asked to ping it, and it is pinged on a stream

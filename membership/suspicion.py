@@ -1,4 +1,4 @@
-"""A member's time to speak up before it is declared dead (SWIM 4.2; Lifeguard 4.2: LHA-Suspicion).
+"""A member's time to speak up before it is declared dead (SWIM 4.2; Lifeguard: LHA-Suspicion).
 
 It begins long, because the accuser may be the one who is ill, and shrinks as others come to the same suspicion by
 themselves:

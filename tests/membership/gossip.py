@@ -1,6 +1,7 @@
 """Machines that tests put together by hand: messages are carried or not, as the test wants, and time stands still."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from raftlog.membership.config import SwimConfig
@@ -10,6 +11,8 @@ from raftlog.membership.swim import Send, Sender, Stream, Swim
 from raftlog.types import NodeId
 
 CONFIG = SwimConfig()
+STILL = replace(CONFIG, period_s=1_000.0, late_s=1e9)
+"""Of machines that do nothing by themselves while a test looks at what they do with messages."""
 ALIVE, SUSPECT, DEAD, LEFT = State
 
 

@@ -19,11 +19,11 @@ from raftlog.types import NodeId
 from tests.membership.gossip import ALIVE, DEAD, SUSPECT, about, claim, member
 
 
-def test_lifeguard_4_2_a_suspicion_shrinks_by_the_logarithm_of_its_confirmations() -> None:
+def test_lifeguard_lha_suspicion_a_suspicion_shrinks_by_the_logarithm_of_its_confirmations() -> None:
     assert [round(timeout_s(5, 30, each, 3), 2) for each in range(5)] == [30, 17.5, 10.19, 5, 5]
 
 
-def test_lifeguard_4_2_with_nobody_to_confirm_it_is_as_short_as_can_be() -> None:
+def test_lifeguard_lha_suspicion_with_nobody_to_confirm_it_is_as_short_as_can_be() -> None:
     assert timeout_s(5, 30, 0, 0) == 5
 
 
@@ -40,7 +40,7 @@ def test_more_than_the_wanted_confirmations_are_no_news() -> None:
     assert [suspicion.maybe_confirm(NodeId(each), 2) for each in (2, 3, 4)] == [True, True, False]
 
 
-def test_lifeguard_4_1_awareness_stays_in_its_bounds() -> None:
+def test_lifeguard_lha_probe_awareness_stays_in_its_bounds() -> None:
     awareness = Awareness(3)
     awareness.improve()
     assert awareness.factor == 1
