@@ -85,13 +85,15 @@ class Ledger:
 class Writer(threading.Thread):
     """One client: it goes to its addresses in turn, and stays with one that answers."""
 
-    def __init__(self, ledger: Ledger, addresses: Sequence[str], partitions: int, number: int) -> None:
+    def __init__(
+        self, ledger: Ledger, addresses: Sequence[str], partitions: int, number: int, pause_s: float = 0.0
+    ) -> None:
         super().__init__(daemon=True, name=f"writer {number}")
         self._ledger, self._addresses = ledger, itertools.cycle(addresses)
         for _ in range(number % len(addresses)):
             next(self._addresses)
         self._partition = number % partitions
-        self._over = threading.Event()
+        self._over, self._pause_s = threading.Event(), pause_s
         self.failure: BaseException | None = None
 
     def end(self) -> None:
@@ -118,7 +120,8 @@ class Writer(threading.Thread):
             return
         try:
             while not self._over.is_set() and self._write(connection):
-                pass
+                if self._pause_s:
+                    self._over.wait(self._pause_s)
         finally:
             connection.close()
 
@@ -144,7 +147,7 @@ class Writer(threading.Thread):
 
 
 class Load:
-    """`with Load(cluster, "t") as load:` writes until the block ends."""
+    """`with Load(cluster, "t") as load:` writes until the block ends; each writer rests for `pause_s` after a write."""
 
     def __init__(
         self,
@@ -155,10 +158,11 @@ class Load:
         writers: int = 6,
         addresses: Sequence[str] | None = None,
         ledger: Ledger | None = None,
+        pause_s: float = 0.0,
     ) -> None:
         self.ledger = ledger or Ledger(topic)
         found = addresses or cluster.addresses
-        self._writers = [Writer(self.ledger, found, partitions, number) for number in range(writers)]
+        self._writers = [Writer(self.ledger, found, partitions, number, pause_s) for number in range(writers)]
 
     def __enter__(self) -> Ledger:
         for writer in self._writers:

@@ -1,0 +1,141 @@
+"""Brokers come, go and stay away while clients write: replicas and leaders follow, and nothing is lost.
+
+What the balancer decides in each case is in tests/balancing; here it is real processes, disks and clients that go
+through it.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from raftlog.testing import Cluster
+from raftlog.testing.cluster import POLL_SECONDS
+from raftlog.testing.http import ask
+from tests.integration.cluster_load import Ledger, Load, check, create_topic
+
+ENOUGH = 30
+PARTITIONS = 8
+WITHIN_S = 60.0
+PAUSE_S = 0.05
+"""Of each writer between two writes: they are there to be disturbed, not to be many."""
+
+
+def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
+    ends_at = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < ends_at, f"not after {WITHIN_S:g} s: {what()}"
+        time.sleep(5 * POLL_SECONDS)
+
+
+def order(cluster: Cluster, asked: int, method: str, path: str, body: Any = None) -> None:
+    status, answer = ask(cluster.nodes[asked].http, path, method=method, body=body, timeout_s=15)
+    assert status // 100 == 2, f"{method} {path}: {status} {answer}"
+
+
+def placed(cluster: Cluster, asked: int, topic: str) -> tuple[Counter[int], Counter[int]]:
+    """Replicas and leaders by broker, as one of them says."""
+    rows = cluster.nodes[asked].get(f"/topics/{topic}", 15)["partitions"]
+    replicas = Counter(replica["broker"] for row in rows for replica in row["replicas"] if replica["in_sync"])
+    return replicas, Counter(row["leader"] for row in rows)
+
+
+def wait_spread(cluster: Cluster, asked: int, topic: str, nodes: Collection[int]) -> None:
+    """Until just these brokers have replicas, in sync and evenly, and lead evenly."""
+
+    def is_even(counts: Counter[int]) -> bool:
+        return set(counts) == set(nodes) and max(counts.values()) - min(counts.values()) <= 1
+
+    until(
+        lambda: all(map(is_even, placed(cluster, asked, topic))),
+        lambda: (placed(cluster, asked, topic), cluster.nodes[asked].get("/v1/cluster/partition_balancer/status")),
+    )
+
+
+def wait_removed(cluster: Cluster, asked: int, node: int) -> None:
+    until(
+        lambda: node not in [row["node_id"] for row in cluster.nodes[asked].get("/v1/brokers", 15)],
+        lambda: cluster.nodes[asked].get(f"/v1/brokers/{node}/decommission", 15),
+    )
+
+
+def load(cluster: Cluster, addresses: list[str] | None = None) -> Load:
+    """A writer for each partition."""
+    return Load(cluster, "t", partitions=PARTITIONS, writers=PARTITIONS, addresses=addresses, pause_s=PAUSE_S)
+
+
+def settled(cluster: Cluster, ledger: Ledger) -> None:
+    cluster.wait_healthy()
+    check(cluster, ledger, PARTITIONS)
+
+
+def test_a_broker_joins_and_another_one_goes(raftlog_cluster: Cluster) -> None:
+    """No write fails: not of the clients that know the brokers which stay."""
+    cluster = raftlog_cluster
+    create_topic(cluster.addresses[0], "t", PARTITIONS)
+    staying = [cluster.nodes[node].http for node in (2, 3)]
+    with load(cluster, staying) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        cluster.add_node()
+        wait_spread(cluster, 2, "t", (1, 2, 3, 4))
+        order(cluster, 4, "PUT", "/v1/brokers/1/decommission")
+        wait_removed(cluster, 3, 1)
+        wait_spread(cluster, 2, "t", (2, 3, 4))
+        ledger.wait_for_more(ENOUGH)
+    assert not ledger.refused
+    assert not ledger.unknown
+    assert cluster.nodes[1].process.wait() == 1, "it was told that it belongs to the cluster no more, and ended"
+    settled(cluster, ledger)
+
+
+@pytest.mark.slow
+def test_a_broker_stays_away_and_comes_back(raftlog_cluster: Cluster) -> None:
+    """Its replicas are made anew on others. What it still has when it returns goes, and it gets what is its share."""
+    cluster = raftlog_cluster
+    cluster.add_node()
+    create_topic(cluster.addresses[0], "t", PARTITIONS)
+    order(cluster, 1, "PUT", "/v1/cluster_config", {"upsert": {"replicas.repair.after.ms": 2_000}})
+    with load(cluster) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        had = {path.name for path in (cluster.nodes[3].data_dir / "t").iterdir()}
+        cluster.nodes[3].kill()
+        wait_spread(cluster, 2, "t", (1, 2, 4))
+        cluster.nodes[3].start()
+        wait_spread(cluster, 2, "t", (1, 2, 3, 4))
+        ledger.wait_for_more(ENOUGH)
+    assert had
+    share = 3 * PARTITIONS // 4
+    until(lambda: len(list((cluster.nodes[3].data_dir / "t").iterdir())) == share, lambda: had)
+    settled(cluster, ledger)
+
+
+@pytest.mark.slow
+def test_everybody_concerned_dies_while_a_broker_is_emptied(raftlog_cluster: Cluster) -> None:
+    """The target, the controller's leader and the broker that goes, by SIGKILL; at last one of these is away for good.
+
+    Of no partition two die at once for long: nobody could move what has no majority.
+    """
+    cluster = raftlog_cluster
+    cluster.add_node()
+    cluster.add_node()
+    create_topic(cluster.addresses[0], "t", PARTITIONS)
+    order(cluster, 1, "PUT", "/v1/cluster_config", {"upsert": {"replicas.repair.after.ms": 3_000}})
+    with load(cluster) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        controller = cluster.nodes[2].get("/v1/cluster/health_overview")["controller_id"]
+        source, target, *_ = [node for node in cluster.nodes if node != controller]
+        asked = next(node for node in cluster.nodes if node not in (controller, source, target))
+        order(cluster, asked, "PUT", f"/v1/brokers/{source}/decommission")
+        cluster.nodes[target].kill()
+        cluster.nodes[controller].kill()
+        ledger.wait_for_more(ENOUGH)
+        cluster.nodes[controller].start()
+        cluster.nodes[target].start()
+        cluster.nodes[source].kill()
+        ledger.wait_for_more(ENOUGH)
+        wait_removed(cluster, asked, source)
+        wait_spread(cluster, asked, "t", [node for node in cluster.nodes if node != source])
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
