@@ -48,6 +48,7 @@ def decommission(node: int, waits: bool, timeout_s: float, watches: bool, as_jso
 async def _decommission(
     client: BrokerClient, node: int, waits: bool, timeout_s: float, watches: bool, as_json: bool
 ) -> Json:
+    await client.know_all()  # the one that is asked may be the one that goes
     await client.admin.decommission(node)
     if watches:
         return await watch(
@@ -76,6 +77,7 @@ def decommission_status(node: int, watches: bool, as_json: bool, bootstrap: list
 
     async def look(client: BrokerClient) -> None:
         if watches:
+            await client.know_all()
             await watch(lambda: client.admin.decommission_status(node), lambda found: _show(found, as_json), _is_over)
         else:
             _show(await client.admin.decommission_status(node), as_json)

@@ -52,8 +52,8 @@ class TopicDescription(NamedTuple):
 
 
 class BrokerDescription(NamedTuple):
-    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none. `version` is empty while it does not
-    answer."""
+    """A broker of the cluster; addresses are `HOST:PORT`, None where there is none. `version` is empty while it does
+    not answer."""
 
     node_id: int
     is_alive: bool

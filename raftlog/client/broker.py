@@ -70,6 +70,10 @@ class BrokerClient:
         rows = await self._calls.get("/v1/brokers")
         return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
 
+    async def know_all(self) -> None:
+        """From now on all brokers of the cluster can be asked: those that were given may go away."""
+        self._transport.add(broker.http for broker in await self.brokers() if broker.http)
+
     async def health(self) -> ClusterHealth:
         """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""
         return cluster_health(await self._calls.get("/v1/cluster/health_overview"))

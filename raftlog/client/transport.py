@@ -8,7 +8,7 @@ sent, changes something and got no answer has an unknown outcome and is never re
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
@@ -60,6 +60,14 @@ class Transport:
 
     async def close(self) -> None:
         await self._session.close()
+
+    def add(self, addresses: Iterable[str]) -> None:
+        """More addresses, which are tried after those that were given. What is none is left out: nobody typed it."""
+        for address in addresses:
+            with contextlib.suppress(InvalidArgument):
+                checked = _checked_address(address)
+                if checked not in self._addresses:
+                    self._addresses.append(checked)
 
     async def request(
         self,

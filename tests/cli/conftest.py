@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -114,12 +115,15 @@ class Done(NamedTuple):
     err: str
 
 
-@pytest.fixture
-def ask(told: Told, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """`ask("broker", "list")` runs the command in this process against the told broker."""
-    monkeypatch.setenv("RAFTLOG_BOOTSTRAP", told.address)
+Command = Callable[..., Done]
 
-    def command(*args: str, expect: int = 0) -> Done:
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`command("broker", "list", bootstrap=…)` runs the command in this process."""
+
+    def run_here(*args: str, bootstrap: str, expect: int = 0) -> Done:
+        monkeypatch.setenv("RAFTLOG_BOOTSTRAP", bootstrap)
         monkeypatch.setattr(sys, "argv", ["raftlog", *args])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -127,4 +131,10 @@ def ask(told: Told, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         assert done.code == expect, done
         return done
 
-    return command
+    return run_here
+
+
+@pytest.fixture
+def ask(told: Told, command: Command) -> Command:
+    """The same, against the told broker."""
+    return partial(command, bootstrap=told.address)

@@ -84,8 +84,9 @@ UNKNOWN = 404, {"error_code": 40406, "message": "there is no broker 9", "outcome
 
 
 @pytest.fixture(autouse=True)
-def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quickly(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operating, "LOOK_SECONDS", 0.01)
+    told.answers["/v1/brokers"] = 200, []
 
 
 def cells(text: str) -> list[list[str]]:

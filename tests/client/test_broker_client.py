@@ -181,3 +181,24 @@ async def test_names_that_would_change_the_path(name: str, free_address: str) ->
     async with BrokerClient([free_address]) as client:
         with pytest.raises(InvalidTopic):
             await client.describe_topic(name)
+
+
+async def test_brokers_that_were_learned_are_asked_when_the_given_ones_are_gone(scripted: Any) -> None:
+    async def other(request: web.BaseRequest) -> web.Response:
+        return json_response(["from the other"])
+
+    rows = [
+        {"node_id": node, "is_alive": True, "membership_status": "active", "version": "1", "http_address": address}
+        for node, address in ((1, "nonsense"), (2, await scripted(other)))
+    ]
+
+    async def first(request: web.BaseRequest) -> web.Response:
+        if request.path == "/v1/brokers":
+            return json_response(rows)
+        assert request.transport is not None
+        request.transport.abort()
+        return json_response([])
+
+    async with BrokerClient([await scripted(first)]) as client:
+        await client.know_all()
+        assert await client.topics() == ["from the other"]

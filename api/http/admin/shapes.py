@@ -110,6 +110,7 @@ def local_replica(found: LocalReplica) -> Json:
 
 
 def balancer(found: Balancer) -> Json:
+    last_s = found.seconds_since_last_tick
     return {
         "status": found.status,
         "mode": found.mode,
@@ -117,7 +118,7 @@ def balancer(found: Balancer) -> Json:
             "unavailable_nodes": list(found.unavailable_nodes),
             "over_disk_limit_nodes": list(found.over_disk_limit_nodes),
         },
-        "seconds_since_last_tick": found.seconds_since_last_tick,
+        "seconds_since_last_tick": None if last_s is None else round(last_s, 3),
         "current_reassignments_count": found.current_reassignments_count,
         "reasons": list(found.reasons),
     }
