@@ -45,7 +45,7 @@ class ClusterNode:
         """The gossip address that it advertises; None when it does not gossip."""
         self.gossip_bound: str | None = None
         """The one that it listens on, which no cut is in front of."""
-        self._environment = {"RAFTLOG_GOSSIP": "off"}
+        self._environment: dict[str, str] = {}
         if is_clustered and gossips:
             self._hold_gossip(advertise_gossip)
         self._log_path = directory / f"{node_id}.log"

@@ -52,7 +52,9 @@ class BrokerProcess:
         """Where it serves HTTP; from the first ready line on the address that it said."""
         self.ready: dict[str, Any] = {}
         """The ready line of its last start."""
-        self._flags, self._environment = flags, dict(environment or {})
+        self._flags = flags
+        # Where gossip would be by itself is a port that nobody has made sure of.
+        self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0

@@ -24,6 +24,8 @@ GIVEN = {
     "rpc": "127.0.0.1:8094",
     "advertise_http": None,
     "advertise_rpc": None,
+    "gossip": None,
+    "advertise_gossip": None,
     "seeds": "a:1,b:2",
     "host_label": "",
     "log_format": "json",
@@ -78,6 +80,14 @@ def test_the_others_are_beside_it_on_the_same_host() -> None:
         "--advertise-http": "here:100",
         "--advertise-rpc": "[::1]:29",
     }
+
+
+def test_each_worker_gossips_at_a_port_of_its_own_unless_gossip_is_off() -> None:
+    assert flags_of(2, gossip="127.0.0.1:9000", advertise_gossip="outside:90") | {"--gossip": "127.0.0.1:9010"} == (
+        flags_of(2) | {"--gossip": "127.0.0.1:9010", "--advertise-gossip": "outside:100"}
+    )
+    assert "--gossip" not in flags_of(2, gossip="off")
+    assert "--gossip" not in flags_of(2)
 
 
 def test_without_seeds_the_others_join_the_first() -> None:
