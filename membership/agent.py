@@ -102,7 +102,7 @@ class Agent:
         self._wire = wire
         self._refusals, self._traffic = Refusals(), _Traffic()
         self._timer: asyncio.TimerHandle | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._conversations: dict[asyncio.Task[None], None] = {}
         self._second, self._in_second = 0, 0
         """The second of the loop's clock, and the datagrams that arrived in it."""
         self._is_running = False
@@ -248,8 +248,8 @@ class Agent:
             return
         self._traffic.streams_out += 1
         task = self._loop.create_task(self._converse(wanted), name=f"gossip with {wanted.address}")
-        self._conversations.add(task)
-        task.add_done_callback(self._conversations.discard)
+        self._conversations[task] = None
+        task.add_done_callback(self._conversations.pop)
 
     async def _converse(self, wanted: swim.Stream) -> None:
         try:

@@ -101,17 +101,20 @@ class Router:
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
                 if is_over:
                     raise NoLeader(f"{partition.name}: no leader answered before the deadline ({error})") from None
-                await self._after(partition, error, deadline)
+                await self._after(partition, leader, error, deadline)
 
-    async def _after(self, partition: "Partition", error: RaftlogError, deadline: Deadline) -> None:
-        """Go on with the leader that was named, or wait for another one."""
-        if isinstance(error, OutcomeUnknown):
-            partition.failed = self.leader_of(partition)
+    async def _after(
+        self, partition: "Partition", asked: NodeId | None, error: RaftlogError, deadline: Deadline
+    ) -> None:
+        """Go on with the leader that was named, or wait for another one and ask somebody else."""
         named = error.leader if isinstance(error, NotLeader) else None
         if partition.replica is None and isinstance(named, ReplicaId) and named.node_id != partition.hint:
             partition.hint = named.node_id
-        else:
-            await self.leader_changes(partition, deadline)
+            return
+        if asked is not None:
+            # Its replica may have gone to others for good; whoever was named last is believed no longer.
+            partition.failed, partition.hint = asked, None
+        await self.leader_changes(partition, deadline)
 
     # to others
 
