@@ -82,13 +82,14 @@ class Broker:
         self._moves = Moves(node, metadata)
         self._leaving = Leaving(node, metadata, self._assignments.remove)
         self._assignments.on_step = self._moves.stepped
-        self._changes = TopicChanges(settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms)
         load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
+        self._changes = TopicChanges(
+            settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms, self.gossip.free_bytes
+        )
         self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
         self.measuring = Measuring(node, self._router, self._moves, self._assignments.replicas, self._shared.budget)
-        moving = lambda: self._moves.moving_count  # noqa: E731
-        self._view = ClusterView(node, metadata, self._topics, self.disk_space, moving, self.gossip)
+        self._view = ClusterView(node, metadata, self._topics, self.disk_space, self._moves, self.gossip)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.balancer = Balancer(
             node, metadata, self._moves, lambda: balancer_settings(metadata.state), surroundings.random
@@ -417,13 +418,13 @@ class Broker:
         return await self._recovering.recover(found, accept_loss=accept_loss, survivor=node, deadline=deadline)
 
     def disk_space(self) -> dict[str, str | int]:
-        """Path and free bytes of the data directory; -1 when the file system does not say."""
+        """Path, free and all bytes of the file system of the data directory; -1 when it does not say."""
         driver = self.node.driver
         try:
-            free = driver.disk.free_bytes(driver.data_dir)
+            free, total = driver.disk.free_bytes(driver.data_dir), driver.disk.total_bytes(driver.data_dir)
         except OSError:
-            free = -1
-        return {"path": driver.data_dir, "free": free}
+            free = total = -1
+        return {"path": driver.data_dir, "free": free, "total": total}
 
 
 def joined(host: str, port: int) -> str:

@@ -17,10 +17,11 @@ from raftlog.partitions.control.naming import GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.gossip.service import Gossip
 from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.moves import lost_majority
+from raftlog.partitions.moves import Moves, lost_majority
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
 from raftlog.partitions.multiraft.status import describe_damage
+from raftlog.partitions.operations.places import allocation_failures
 from raftlog.partitions.results import (
     HEALTH_NAMES_MAX,
     BrokerDescription,
@@ -57,11 +58,11 @@ class ClusterView:
         metadata: Metadata,
         topics: Topics,
         disk: Callable[[], Disk],
-        moving: Callable[[], int],
+        moves: Moves,
         gossip: Gossip,
     ) -> None:
         self._node, self._metadata, self._topics, self._disk = node, metadata, topics, disk
-        self._moving, self._gossip = moving, gossip
+        self._moves, self._gossip = moves, gossip
         self._me = node.identity.node_id
         self._began_at = asyncio.get_running_loop().time()
         node.on_request(_DESCRIBE, self._serve_partitions)
@@ -203,7 +204,11 @@ class ClusterView:
         rows = self._metadata.state.all_brokers()
         statuses = await self._statuses([row.node_id for row in rows], deadline)
         racks = self._gossip.racks()
-        return [_broker(row, statuses[row.node_id])._replace(rack=racks.get(row.node_id)) for row in rows]
+        resting = self._metadata.state.in_maintenance()
+        return [
+            _broker(row, row.node_id in resting, statuses[row.node_id])._replace(rack=racks.get(row.node_id))
+            for row in rows
+        ]
 
     async def _statuses(self, nodes: Sequence[NodeId], deadline: Deadline) -> dict[NodeId, dict[str, Any] | None]:
         answers = await asyncio.gather(*(self._status_of(node, self._patience(node, deadline)) for node in nodes))
@@ -228,14 +233,15 @@ class ClusterView:
         problem = self._metadata.freshness().problem
         if problem:
             problems.append(problem)
-        moving = self._moving()
-        if moving:
-            problems.append(f"{moving} groups that it leads are getting other replicas")
+        stuck = self._moves.stuck()
+        if stuck:
+            problems.append(f"{len(stuck)} groups that it leads cannot get other replicas: {'; '.join(stuck[:3])}")
         return {
             "version": raftlog.__version__,
             "disk": dict(self._disk()),
             "is_working": status.is_running,
             "problem": "; ".join(problems) or None,
+            "moving": self._moves.moving_count,
             "uptime_s": round(asyncio.get_running_loop().time() - self._began_at, 3),
         }
 
@@ -262,6 +268,8 @@ class ClusterView:
                 if described.problem is not None:
                     problems.append(f"{partition.name}: {described.problem}")
         down = [broker.node_id for broker in brokers if not broker.is_alive]
+        resting = [broker.node_id for broker in brokers if broker.in_maintenance]
+        draining = [broker.node_id for broker in brokers if broker.is_draining]
         freshness = self._metadata.freshness()
         reasons = [f"node {node} does not answer" for node in down]
         reasons += [
@@ -276,6 +284,7 @@ class ClusterView:
             reasons.append(f"{len(leaderless)} partitions have no leader and cannot be written: {_some(leaderless)}")
         if under_replicated:
             reasons.append(f"{len(under_replicated)} partitions lack replicas in sync: {_some(under_replicated)}")
+        reasons += self._why_not_emptied(draining)
         reasons += _catching_up(behind)
         reasons += problems[:HEALTH_NAMES_MAX]
         return Health(
@@ -288,7 +297,17 @@ class ClusterView:
             len(leaderless),
             under_replicated[:HEALTH_NAMES_MAX],
             len(under_replicated),
+            resting,
+            draining,
+            sum(broker.moving for broker in brokers),
         )
+
+    def _why_not_emptied(self, draining: Iterable[int]) -> list[str]:
+        """Of brokers that are decommissioned: what has no place elsewhere."""
+        state = self._metadata.state
+        rows = [row for node in draining if (row := state.brokers.get(node)) is not None]
+        summaries = [(row.node_id, allocation_failures(state, state.groups_of(row.replica)).summary) for row in rows]
+        return [f"node {node} cannot be emptied: {summary}" for node, summary in summaries if summary is not None]
 
 
 def _rank(row: list[Any]) -> tuple[bool, int]:
@@ -357,7 +376,7 @@ def _shape(
     )
 
 
-def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
+def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None) -> BrokerDescription:
     known = BrokerDescription(
         row.node_id,
         row.host,
@@ -372,6 +391,7 @@ def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
         boot_epoch=row.boot_epoch,
         feature_levels=(row.feature_level_min, row.feature_level_max),
         version_of_row=row.version,
+        in_maintenance=in_maintenance,
     )
     if status is None:
         return known
@@ -381,4 +401,5 @@ def _broker(row: BrokerRow, status: dict[str, Any] | None) -> BrokerDescription:
         disk=status["disk"],
         problem=status["problem"] if status["is_working"] else "it is starting or stopping",
         uptime_s=status.get("uptime_s"),  # 0.1.0 does not say
+        moving=status.get("moving", 0),
     )

@@ -114,6 +114,8 @@ class BrokerDescription(NamedTuple):
     feature_levels: tuple[int, int] = (0, 0)
     """The lowest and the highest that it knows."""
     rack: str | None = None
+    moving: int = 0
+    """Partitions that it leads and whose replicas are not where they shall be."""
     version_of_row: int = 0
     """Of what the controller knows of it."""
 

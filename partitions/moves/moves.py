@@ -34,6 +34,8 @@ LOOK_S: Final = 0.1
 LOOK_S_MAX: Final = 1.0
 FRESH_MS: Final = 3_000
 """Nothing is moved when the controller's leader was not heard for so long."""
+_JUDGED_MAX: Final = 64
+"""Groups of which it is told together what they wait for."""
 _SLICE: Final = 256
 """Groups compared in one turn of the loop."""
 
@@ -87,17 +89,31 @@ class Moves:
                 found.append((group, wanted))
         return found
 
+    def stuck(self) -> list[str]:
+        """Of some of these groups: who cannot go on, and why. Those that wait for their turn can."""
+        found = []
+        for group, wanted in self.differing()[:_JUDGED_MAX]:
+            why = self._why_waiting(group, wanted, may_begin=True)
+            if why is not None:
+                found.append(f"{group.name}: {why}")
+        return found
+
     def why_waiting(self, group: Group) -> str | None:
         """What such a group waits for, in words; None while it goes on."""
-        core, wanted = group.core, self._wanted(group)
+        wanted = self._wanted(group)
         if wanted is None:
             return None
+        may_begin = len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling
+        return self._why_waiting(group, wanted, may_begin=may_begin)
+
+    def _why_waiting(self, group: Group, wanted: Sequence[ReplicaId], *, may_begin: bool) -> str | None:
+        core = group.core
         return why_waiting(
             core.configuration,
             wanted,
             is_committed=core.configuration.index <= core.committed_index,
             is_fresh=self._is_fresh(),
-            may_begin=len(self._filling) < GROUPS_AT_ONCE or group.key in self._filling,
+            may_begin=may_begin,
             reachable=self._reachable(group, wanted),
             refused=self._refused.get(group.key),
         )
