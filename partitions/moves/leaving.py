@@ -26,8 +26,9 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 
 MEMBERSHIP: Final = "moves.membership"
-LOOK_S: Final = 1.0
-"""Between two looks while some could not go."""
+LOOK_S: Final = 0.1
+"""Between two looks while some could not go, and others go; doubled up to `LOOK_S_MAX` while none does."""
+LOOK_S_MAX: Final = 1.0
 _ASK_MS: Final = 1_500
 _SLICE: Final = 256
 UUID_BYTES: Final = 16
@@ -57,14 +58,17 @@ class Leaving:
             self._changed.set()
 
     async def _run(self) -> None:
+        pause_s, before = LOOK_S, 0
         while True:
             self._changed.clear()
             self._compared = self._metadata.state.moved.digest
-            left = False
+            left = 0
             for group in await self._unwanted():
-                left |= not await self._leave(group)
+                left += not await self._leave(group)
+            pause_s = min(2 * pause_s, LOOK_S_MAX) if left == before else LOOK_S
+            before = left
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S if left else None):
+                async with asyncio.timeout(pause_s if left else None):
                     await self._changed.wait()
 
     async def _unwanted(self) -> list[Group]:

@@ -126,12 +126,16 @@ class Watching:
                 yield self._row(group, None)
 
     def _is_stuck(self, group: Group) -> bool:
-        """A replica that knows no leader, and whose members are not what they shall be."""
+        """A replica that knows no leader, and whose members are not what they shall be. One that shall go was perhaps
+        let go, and hears nobody for that: it only counts where nobody that shall stay can tell."""
         core = group.core
         if core.leader is not None or group.is_closed or not core.configuration.index:
             return False
         assignment = assignment_of(self._metadata, group)
-        return assignment is not None and not is_reached(core.configuration, assignment.replicas)
+        if assignment is None or is_reached(core.configuration, assignment.replicas):
+            return False
+        me, wanted = self._node.identity.replica, assignment.replicas
+        return me in wanted or not any(core.configuration.has_member(each) for each in wanted)
 
     def _row(self, group: Group, reason: str | None) -> _Told:
         core = group.core
