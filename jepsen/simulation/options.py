@@ -63,9 +63,18 @@ class Fault(Enum):
     """A node is away for so long that the others forget what it lacks."""
     STALE = "stale disk"
     """A disk is put back to what it was some time ago."""
+    GOSSIP = "blocked gossip"
+    """Gossip is cut off, or loses much, while everything else goes on."""
 
 
-BROKERS_ONLY: Final = (Fault.STALLED_DISK, Fault.READ_ERROR, Fault.SMALL_FILE, Fault.ABSENCE, Fault.STALE)
+BROKERS_ONLY: Final = (
+    Fault.STALLED_DISK,
+    Fault.READ_ERROR,
+    Fault.SMALL_FILE,
+    Fault.ABSENCE,
+    Fault.STALE,
+    Fault.GOSSIP,
+)
 DRIVER_FAULTS: Final = tuple(fault for fault in Fault if fault not in BROKERS_ONLY)
 """Those that befall clusters of drivers."""
 

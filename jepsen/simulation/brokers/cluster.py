@@ -10,15 +10,19 @@ Made by `run`.
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from jepsen.simulation.brokers.gossip_wire import GOSSIP_PORT, Pests, SimulatedWire
 from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
 from jepsen.simulation.brokers.options import BrokerOptions
 from jepsen.simulation.brokers.site import Site
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Op, Panel, Recorder
 from raftlog.config import TopicConfig
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.control import ControllerState
+from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.multiraft import Surroundings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import Role
@@ -40,14 +44,30 @@ class BrokerCluster(Site[Broker]):
     """See the module."""
 
     def __init__(self, options: BrokerOptions) -> None:
-        super().__init__("brokers", options)
         self.options = options
+        super().__init__("brokers", options)
+        self._pests = Pests(self.random("pests"), 0.0 if options.gossip is None else options.gossip.pests)
+        for machine in self.machines.values():
+            machine.make_wire = self._make_wire
         self.panel = Panel(kept_max=ANOMALIES_MAX)
         self.recorder = Recorder(lambda: self.loop.now_ns, self._feed)
         self.names = [f"topic-{place}" for place in range(options.topics)]
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
         """Partitions that clients shall write to now; any when it is empty."""
         self._processes = 0
+
+    def make_gossip_network(self) -> SimulatedNetwork | None:
+        """Beside that of the connections, as lossy as the options say."""
+        gossip = self.options.gossip
+        if gossip is None:
+            return None
+        self.network.are_shared = gossip.goes_same_ways
+        link = self.options.link
+        return SimulatedNetwork(self.loop, self.random("gossip network"), link._replace(loss=gossip.loss))
+
+    def _make_wire(self, process: Process) -> SimulatedWire:
+        assert self.network.beside is not None, "gossip is switched off"
+        return SimulatedWire(self.loop, self.network.beside, self.loop.hosts, process, self._pests)
 
     # the program
 
@@ -56,7 +76,7 @@ class BrokerCluster(Site[Broker]):
         self.watch_process(machine, broker.node, broker.metadata)
         await broker.start(http=f"{machine.name}:{HTTP_PORT}")
         self.watch.saw_cluster_id(machine.node, broker.cluster_id)
-        machine.service = broker
+        machine.service, machine.is_blank = broker, False
         machine.note(f"serves in cluster {broker.cluster_id}")
         failure = await broker.node.ended
         if failure is not None:
@@ -79,6 +99,7 @@ class BrokerCluster(Site[Broker]):
             scrub_interval_days=options.scrub_s / DAY_S,
             metadata_growth_bytes_max=options.metadata_growth_bytes,
             driver=options.driver_config(),
+            gossip=None if options.gossip is None else GossipSettings(host=machine.name, port=GOSSIP_PORT),
         )
 
     # life
@@ -110,9 +131,10 @@ class BrokerCluster(Site[Broker]):
         return max(copies, key=lambda state: state.applied_index) if copies else ControllerState()
 
     def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
-        """Whether the cluster has dismissed the disk of this machine, and has no other one for its node id."""
-        state, replica = state or self.newest_state(), machine.replica
-        return replica is not None and replica.disk_uuid in state.retired and state.brokers.get(machine.node_id) is None
+        """Whether the cluster has dismissed the broker of this machine, which has not got an empty disk since."""
+        state = state or self.newest_state()
+        is_known = machine.node_id in state.brokers or not machine.node.starts or machine.is_blank
+        return not is_known and any(row.node_id == machine.node_id for row in state.retired)
 
     def members(self) -> list[Machine]:
         """Machines that belong to the cluster, or may come to belong to it."""

@@ -2,7 +2,8 @@
 
 In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
 state are equal, and hold what was answered; every partition takes a write; damage is repaired; every broker has just
-the replicas that are assigned to it, and all of them vote; those of a group are equal, file by file. Then every
+the replicas that are assigned to it, and all of them vote; gossip says that all are alive; orders come to rest
+(`settling`); replicas of a group are equal, file by file. Then every
 partition is read from its start to its end through some broker, and the history is judged as a whole.
 """
 
@@ -31,6 +32,8 @@ from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.2
 WRITES_S: Final = 2.0
+GOSSIP_S: Final = 60.0
+"""Healed brokers have heard of each other within this."""
 
 
 class Convergence:
@@ -60,6 +63,8 @@ class Convergence:
         self._within(options.convergence_s, "no-repair", self._damaged)
         self._within(options.convergence_s, "replicas-misplaced", self._misplaced)
         self._within(options.convergence_s, "not-whole", self._not_whole)
+        if options.gossip is not None:
+            self._within(GOSSIP_S, "gossip-disagrees", self._unheard)
         if options.elasticity.orders:
             settling.rest()
         self._within(options.convergence_s, "no-convergence", self._different)
@@ -198,6 +203,15 @@ class Convergence:
                 if group.damage is not None or group.core.voting_position is not None
             ]
         return found
+
+    def _unheard(self) -> list[str]:
+        """Brokers that others do not take for alive."""
+        return [
+            f"{machine.name} says that {member.node_id} is {member.state}"
+            for machine, broker in self.cluster.serving_members()
+            for member in broker.gossip.members()
+            if member.is_registered and member.state != "alive"
+        ]
 
     def _different(self) -> list[str]:
         return [self.cluster.watch.group(key).name for key in self._keys() if not is_same_everywhere(self.cluster, key)]

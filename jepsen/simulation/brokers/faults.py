@@ -23,6 +23,7 @@ from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import NodeId
 
 ABSENT_S: Final = (5.0, 15.0)
+GOSSIP_S: Final = (3.0, 15.0)
 MOVE_MS: Final = 2_000
 
 
@@ -40,6 +41,7 @@ class Faults(DiskFaults):
             Fault.ROLLING: self._rolling,
             Fault.ABSENCE: self._absence,
             Fault.AMBUSH: self._ambush,
+            Fault.GOSSIP: self._block_gossip,
         }
 
     def may_start(self, machine: Machine) -> bool:
@@ -108,6 +110,27 @@ class Faults(DiskFaults):
 
     def _strike_links(self, machine: Machine) -> None:
         self.cut(shapes.isolated(machine.node.number, self.numbers()))
+
+    # gossip
+
+    def _block_gossip(self) -> None:
+        """It is cut off wholly, or one broker's is, or a third of it is lost; connections are as before."""
+        beside = self.cluster.network.beside
+        if beside is None:
+            return
+        self.loop.note("network", "gossip alone is disturbed")
+        kind, nodes = self.random.choice(("all", "one", "loss")), [machine.node for machine in self.everybody()]
+        if kind == "all":
+            beside.impose(shapes.split([[number] for number in self.numbers()]))
+        elif kind == "one":
+            beside.impose(shapes.isolated(self.someone().node.number, self.numbers()))
+        else:
+            lossy = beside.conditions._replace(loss=0.3)
+            for source in nodes:
+                for destination in nodes:
+                    if source is not destination:
+                        beside.set_conditions(source, destination, lossy)
+        self.later(GOSSIP_S, beside.heal)
 
     # operators
 

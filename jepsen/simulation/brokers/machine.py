@@ -19,6 +19,7 @@ from jepsen.simulation.node import Node, Process, State
 from jepsen.simulation.options import generator
 from jepsen.simulation.timed_disk import TimedDisk
 from raftlog.errors import RaftlogError
+from raftlog.membership.wire import Wire
 from raftlog.partitions.multiraft import NodeTransport, Surroundings
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Identity, RpcConfig
@@ -50,6 +51,10 @@ def _ignore(*_: object) -> None:
     return None
 
 
+def _no_wire(process: Process) -> Wire:
+    raise AssertionError(f"{process} is not meant to gossip")
+
+
 class Machine(Generic[S]):
     """See the module. `seed` names the generators of its processes, one for each start."""
 
@@ -69,10 +74,14 @@ class Machine(Generic[S]):
         """Why the last process ended by itself; None after a crash, and while it runs."""
         self.replica: ReplicaId | None = None
         """What its disk makes of it; None before the first start, and when nobody can say."""
+        self.is_blank = False
+        """Its disk was replaced by an empty one, and the program has not got used to it yet; ended by the program."""
         self.stale: ReplicaId | None = None
         """Its disk is an old copy under this name."""
         self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
         """Told of the Raft messages that the process hands to its transport."""
+        self.make_wire: Callable[[Process], Wire] = _no_wire
+        """What the gossip of its processes travels on."""
         self._seed = seed
         self._random = generator(seed, "machine", node_id)
 
@@ -137,7 +146,7 @@ class Machine(Generic[S]):
         assert self.node.process is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()
-        self.replica = None
+        self.replica, self.is_blank = None, True
 
     def _die(self) -> None:
         self.service = None
@@ -167,6 +176,7 @@ class Machine(Generic[S]):
             partial(self._make_transport, process, random),
             random,
             self.wall_ms,
+            make_wire=partial(self.make_wire, process),
         )
 
     def _make_transport(self, process: Process, random: Random, identity: Callable[[], Identity]) -> NodeTransport:

@@ -12,7 +12,7 @@ from jepsen.simulation.brokers.operating import Operator, Taken
 from jepsen.simulation.brokers.striking import MembersAmbush
 from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.options import Fault
-from raftlog.raft import ReplicaId
+from raftlog.types import NodeId
 
 SUPERVISE_NS: Final = 100 * MILLISECOND_NS
 PERIOD_S: Final = (1.5, 5.0)
@@ -36,8 +36,8 @@ class Nemesis:
         ]
         self._ambush = MembersAmbush(self.faults, cluster.random("members ambush"), elasticity.ambushes)
         cluster.watch.on_change = self._ambush.changed
-        self._dismissed: dict[ReplicaId, Machine | None] = {}
-        """Disks that the cluster has removed, and the machine once it was started again after that."""
+        self._brought_back: dict[NodeId, bool] = {}
+        """Machines whose brokers were removed, and whether they were started again since."""
         self._is_over = False
 
     def start(self) -> None:
@@ -104,15 +104,12 @@ class Nemesis:
 
     def _bring_back(self, machine: Machine) -> None:
         """It was removed: somebody starts it once more, which is refused, or gives it an empty disk."""
-        replica = machine.replica
-        assert replica is not None, machine
-        if replica not in self._dismissed:
-            self._dismissed[replica] = None
+        node = machine.node_id
+        if node not in self._brought_back:
+            self._brought_back[node] = False
             self.faults.stays_down(machine)
-        elif self._is_over or self._dismissed[replica]:
-            return
-        else:
+        elif not self._is_over and not self._brought_back[node]:
+            self._brought_back[node] = True
             if self.random.random() < self.cluster.options.elasticity.returns:
                 machine.wipe()
-            self._dismissed[replica] = machine
             machine.start()

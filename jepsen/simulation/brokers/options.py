@@ -66,6 +66,18 @@ FOCUS_WEIGHT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GossipOptions:
+    """How brokers gossip in a run."""
+
+    goes_same_ways: bool
+    """Whether what cuts off connections cuts off gossip as well."""
+    pests: float
+    """Share of datagrams that somebody keeps, repeats, garbles or forges."""
+    loss: float
+    """Of all datagrams, on a good day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """One run. Times of the simulation in seconds, of the product in milliseconds, sizes in bytes."""
 
@@ -118,6 +130,8 @@ class BrokerOptions:
     """And then every partition takes a write within this."""
     convergence_s: float
     elasticity: Elasticity
+    gossip: GossipOptions | None
+    """None: it is switched off."""
 
     @property
     def brokers(self) -> int:
@@ -174,6 +188,7 @@ def draw(seed: int) -> BrokerOptions:
     faults = _draw_faults(random)
     loses_disks = any(fault in LOSSES for fault in faults)
     is_short = Fault.ABSENCE in faults and random.random() < 0.8
+    gossip = _draw_gossip(generator(seed, "gossip options"))
     joiners = random.choice((0, 0, 1, 2)) if seeds < BROKERS_MAX - 1 else random.choice((0, 1))
     return BrokerOptions(
         seed=seed,
@@ -207,13 +222,24 @@ def draw(seed: int) -> BrokerOptions:
         pause_ms=50 if is_short else random.choice((50, 200, 600)),
         value_bytes=1500 if is_short else random.choice((40, 300, 1500)),
         answer_loss=random.choice((0.0, 0.05)),
-        faults=faults,
+        faults=faults if gossip is None or not faults else (*faults, Fault.GOSSIP, Fault.GOSSIP),
         quiet=0.25,
         safety_s=30.0,
         start_s=30.0,
         progress_s=20.0,
         convergence_s=60.0,
         elasticity=draw_elasticity(generator(seed, "elasticity"), BROKERS_MAX - seeds - joiners),
+        gossip=gossip,
+    )
+
+
+def _draw_gossip(random: Random) -> GossipOptions | None:
+    if random.random() < 0.4:
+        return None
+    return GossipOptions(
+        goes_same_ways=random.random() < 0.6,
+        pests=random.choice((0.0, 0.02, 0.2)),
+        loss=random.choice((0.0, 0.05, 0.3)),
     )
 
 

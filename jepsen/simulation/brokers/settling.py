@@ -54,8 +54,9 @@ class Settling:
 
     def rest(self) -> None:
         """Nothing happens any more, and everything is where it belongs."""
-        self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
+        self._ordered("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
         self._within(self.options.convergence_s, "replicas-uneven", self._uneven)
+        self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
         before = self._picture()
         self.loop.run_for(self.options.elasticity.quiet_s)
         after = self._picture()
@@ -81,6 +82,9 @@ class Settling:
     async def _calm_settings(self, broker: Broker) -> None:
         wanted = {"balancer.mode": "continuous", "replicas.repair.after.ms": -1, "balancer.moves.max": 16}
         await broker.operations.alter_cluster_config(wanted, deadline=deadline_in(PATIENCE_MS))
+
+    async def _rebalance(self, broker: Broker) -> None:
+        await broker.operations.rebalance(deadline=deadline_in(PATIENCE_MS))
 
     async def _end_maintenance(self, node: NodeId, broker: Broker) -> None:
         await broker.operations.set_maintenance(node, False, deadline=deadline_in(PATIENCE_MS))

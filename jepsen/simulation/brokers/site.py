@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
+from jepsen.simulation.brokers.gossip_wire import Ways
 from jepsen.simulation.brokers.machine import Machine
 from jepsen.simulation.brokers.watch import Watch
 from jepsen.simulation.brokers.wires import WiredLoop
@@ -53,7 +54,8 @@ class Site(ABC, Generic[S]):
     def __init__(self, name: str, options: SiteOptions) -> None:
         self.loop = WiredLoop(Trace())
         self._seed = options.seed, name
-        self.network = SimulatedNetwork(self.loop, self.random("network"), options.link)
+        self.network = Ways(self.loop, self.random("network"), options.link)
+        self.network.beside = self.make_gossip_network()
         self.watch = Watch(self.loop)
         self.machines: dict[NodeId, Machine[S]] = {}
         random = self.random("machines")
@@ -64,6 +66,10 @@ class Site(ABC, Generic[S]):
     def random(self, name: str) -> Random:
         """A generator for one part of the site."""
         return generator(*self._seed, name)
+
+    def make_gossip_network(self) -> SimulatedNetwork | None:
+        """The network of gossip, where there is any; called before there are machines."""
+        return None
 
     def _add_machine(self, node_id: NodeId, options: SiteOptions, random: Random) -> None:
         drift_ppm = random.randint(-options.drift_ppm, options.drift_ppm)

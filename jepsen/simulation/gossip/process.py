@@ -34,6 +34,7 @@ class Process:
         self.is_up = False
         self.has_left = False
         self.is_paused = False
+        self.resumed_at = -math.inf
         self.inbox: list[Datagram] = []
         self.wake_at = math.inf
         self.swim: Swim

@@ -128,6 +128,7 @@ class World:
             return
         self.note(process, "goes on")
         process.is_paused = False
+        process.resumed_at = self.now
         process.swim.tick(self.now)
         process.wake_at = inf
         self.carry_out(process)

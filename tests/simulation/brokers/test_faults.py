@@ -50,6 +50,7 @@ def calm() -> BrokerOptions:
         answer_loss=0.0,
         faults=(),
         elasticity=NONE,
+        gossip=None,
     )
 
 

@@ -1,0 +1,193 @@
+"""What the gossip of simulated brokers travels on: a network beside that of their connections, and its pests.
+
+    Ways            cuts, losses and healing of one network befall the other as well, or not, as the run has it
+    Pests           what a stranger on the way does to datagrams: keeps and repeats them, elsewhere too, garbles them,
+                    cuts them short, makes his own
+    SimulatedWire   the product's `Wire`, for one process
+
+Who calls: `cluster`, `machine`, and the faults that block gossip alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Final
+
+from jepsen.simulation.brokers.wires import address_of
+from jepsen.simulation.links import SECOND_NS, LinkConditions
+from jepsen.simulation.loop import VirtualLoop
+from jepsen.simulation.network import SimulatedNetwork
+from jepsen.simulation.node import Node, Process
+from jepsen.simulation.streams import Stream as NetworkStream
+from raftlog.membership.wire import DATAGRAM_BYTES_MAX, STREAM_S_MAX, STREAMS_MAX, Address, Stream, StreamEnd
+
+GOSSIP_PORT: Final = 7001
+SERVICE: Final = "gossip"
+KEPT_MAX: Final = 64
+LATER_S: Final = (0.0, 20.0)
+
+_logger = logging.getLogger(__name__)
+
+
+class Ways(SimulatedNetwork):
+    """The network of the brokers' connections; `beside` is that of their gossip."""
+
+    beside: SimulatedNetwork | None = None
+    are_shared = True
+    """Whether both networks break together. They heal together in any case."""
+
+    def attach(self, node: Node) -> None:
+        super().attach(node)
+        if self.beside is not None:
+            self.beside.attach(node)
+
+    def cut(self, source: Node, destination: Node) -> None:
+        super().cut(source, destination)
+        if self.beside is not None and self.are_shared:
+            self.beside.cut(source, destination)
+
+    def set_conditions(self, source: Node, destination: Node, conditions: LinkConditions) -> None:
+        super().set_conditions(source, destination, conditions)
+        if self.beside is not None and self.are_shared:
+            self.beside.set_conditions(source, destination, conditions)
+
+    def heal(self) -> None:
+        super().heal()
+        if self.beside is not None:
+            self.beside.heal()
+
+
+class Pests:
+    """`share`: of all datagrams, those that something is done with."""
+
+    def __init__(self, random: Random, share: float) -> None:
+        self._random, self._share = random, share
+        self._kept: list[bytes] = []
+
+    def visit(self, datagram: bytes, send: "Callable[[bytes], None]", later: "Callable[[int, bytes], None]") -> None:
+        """Let a datagram pass, and perhaps something else with it."""
+        send(datagram)
+        random = self._random
+        if self._share == 0.0 or random.random() >= self._share:
+            return
+        if len(self._kept) < KEPT_MAX:
+            self._kept.append(datagram)
+        else:
+            self._kept[random.randrange(KEPT_MAX)] = datagram
+        delay_ns = int(random.uniform(*LATER_S) * SECOND_NS)
+        later(delay_ns, random.choice((self._old, self._flipped, self._short, self._long, self._forged))(datagram))
+
+    def _old(self, _: bytes) -> bytes:
+        return self._random.choice(self._kept)
+
+    def _flipped(self, datagram: bytes) -> bytes:
+        changed = bytearray(datagram)
+        changed[self._random.randrange(len(changed))] ^= 1 << self._random.randrange(8)
+        return bytes(changed)
+
+    def _short(self, datagram: bytes) -> bytes:
+        return datagram[: self._random.randrange(len(datagram))]
+
+    def _long(self, datagram: bytes) -> bytes:
+        return datagram + self._random.randbytes(DATAGRAM_BYTES_MAX)
+
+    def _forged(self, datagram: bytes) -> bytes:
+        """Its beginning, and then whatever."""
+        return datagram[:32] + self._random.randbytes(len(datagram))
+
+
+class SimulatedWire:
+    """For one process. Hosts are names of nodes, or their addresses."""
+
+    def __init__(
+        self, loop: VirtualLoop, network: SimulatedNetwork, hosts: Mapping[str, Node], process: Process, pests: Pests
+    ) -> None:
+        self.on_datagram: Callable[[bytes, Address], None] = _ignore
+        self.serve: Callable[[Stream], Awaitable[None]] = _serve_nobody
+        self.address: Address | None = None
+        self.streams_refused = 0
+        self._loop, self._network, self._hosts = loop, network, hosts
+        self._process, self._pests = process, pests
+        self._is_closed = False
+        self._serving = 0
+
+    async def start(self, host: str, port: int) -> None:
+        self.address = host, port or GOSSIP_PORT
+        self._network.bind(self._process, SERVICE, self._arrived)
+        self._network.listen(self._process, SERVICE, self._accept)
+
+    def send(self, datagram: bytes, address: Address) -> None:
+        node = self._hosts.get(address[0])
+        if node is None or self._is_closed:
+            return
+        self._pests.visit(datagram, partial(self._send, node), partial(self._send_later, node))
+
+    def _send(self, node: Node, datagram: bytes) -> None:
+        self._network.send(self._process, node, SERVICE, datagram)
+
+    def _send_later(self, node: Node, delay_ns: int, datagram: bytes) -> None:
+        self._loop.call_at_ns(self._loop.now_ns + delay_ns, self._send, node, datagram)
+
+    async def open(self, address: Address) -> Stream:
+        node = self._hosts.get(address[0])
+        if node is None:
+            raise OSError(f"there is no host {address[0]}")
+        async with asyncio.timeout(STREAM_S_MAX):
+            return _WireStream(await self._network.connect(self._process, node, SERVICE))
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    def _arrived(self, source: Node, message: object) -> None:
+        assert isinstance(message, bytes), message
+        if not self._is_closed:
+            self.on_datagram(message, (address_of(source), GOSSIP_PORT))
+
+    def _accept(self, stream: NetworkStream) -> None:
+        if self._is_closed or self._serving >= STREAMS_MAX:
+            self.streams_refused += not self._is_closed
+            stream.close()
+            return
+        self._serving += 1
+        self._process.spawn(self._serve(_WireStream(stream)), name="gossip")
+
+    async def _serve(self, stream: "_WireStream") -> None:
+        try:
+            async with asyncio.timeout(STREAM_S_MAX):
+                await self.serve(stream)
+        except (OSError, TimeoutError, StreamEnd) as error:
+            _logger.debug("gossip: a stream ended early: %r", error)
+        finally:
+            self._serving -= 1
+            stream.close()
+
+
+class _WireStream:
+    def __init__(self, stream: NetworkStream) -> None:
+        self.peer: Address = address_of(stream.peer_node), 0
+        self._stream = stream
+
+    async def send(self, frame: bytes) -> None:
+        self._stream.send(frame)
+        await self._stream.drain()
+
+    async def receive(self) -> bytes:
+        try:
+            message = await self._stream.receive()
+        except EOFError:
+            raise StreamEnd("the other side closed the stream") from None
+        assert isinstance(message, bytes), message
+        return message
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _ignore(_datagram: bytes, _address: Address) -> None:
+    return None
+
+
+async def _serve_nobody(_stream: Stream) -> None:
+    return None
