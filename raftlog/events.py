@@ -40,6 +40,9 @@ EVENTS: Final[dict[str, Kind]] = {
     # groups
     "leader_elected": _kind(INFO, "group term why", "this broker leads the group"),
     "leadership_lost": _kind(INFO, "group term why leader", "it does not lead it any more"),
+    "transfer_failed": _kind(
+        WARNING, "group target pause_s", "a broker did not take a group over; the next try is later"
+    ),
     "members_changed": _kind(INFO, "group voters learners", "a group led here is to have other members"),
     "replica_added": _kind(
         INFO, "group how", "a replica begins here: as one of the first, or empty, for its leader to fill"

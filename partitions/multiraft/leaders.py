@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
+from raftlog.events import event
 from raftlog.partitions.multiraft.fitness import Fitness
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.raft import ReplicaId, Role
@@ -106,6 +107,10 @@ class Leaders:
             self._led[group.key] = group
         elif self._led.pop(group.key, None) is not None:
             self._moved.set()
+
+    def is_moving(self, key: GroupKey) -> bool:
+        """Whether a hand-over of the group was begun, and has no outcome yet."""
+        return key in self._moving
 
     def forget(self, key: GroupKey) -> None:
         """The group is gone."""
@@ -200,8 +205,8 @@ class Leaders:
         failures = min(rest.failures + 1, _DOUBLINGS_MAX) if rest else 0
         pause_s = self._settings.transfer_retry_ms / 1000 * 2**failures
         self._resting[key] = _Rest(failures, now + pause_s)
-        path = self._led[key].path
-        _logger.warning("node %s did not take over %s; tried again in %g s", target.node_id, path, pause_s)
+        name = self._led[key].name
+        event(_logger, "transfer_failed", group=name, target=target.node_id, pause_s=pause_s)
 
     def _due_target(self, group: Group, now: float) -> ReplicaId | None:
         """To whom the group should go now."""

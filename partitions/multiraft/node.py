@@ -395,7 +395,7 @@ class Node:
 
     def _stepped(self, group: Group, ready: Ready) -> None:
         if ready.role_state is not None:
-            self.turnover.note(group, ready.role_state)
+            self.turnover.note(group, ready.role_state, is_handed_over=self.leaders.is_moving(group.key))
             self.leaders.note_role(group, ready.role_state.role)
             self._waits.wake(group.key)
         watcher = self._watchers.get(group.key)

@@ -31,8 +31,8 @@ class Turnover:
         self._leaders: dict[GroupKey, ReplicaId] = {}
         """The last that were known."""
 
-    def note(self, group: Group, state: RoleState) -> None:
-        """Role, term or leader of a group changed here."""
+    def note(self, group: Group, state: RoleState, *, is_handed_over: bool) -> None:
+        """Role, term or leader of a group changed here; perhaps by a hand-over that was begun here."""
         before = self._roles.pop(group.key, Role.FOLLOWER)
         if state.role is not Role.FOLLOWER:
             self._roles[group.key] = state.role
@@ -46,7 +46,8 @@ class Turnover:
             event(_logger, "leader_elected", group=group.name, term=state.term, why=state.why)
         elif before is Role.LEADER and state.role is not Role.LEADER:
             leader = None if state.leader is None else state.leader.node_id
-            event(_logger, "leadership_lost", group=group.name, term=state.term, why=state.why, leader=leader)
+            why = "handed over" if is_handed_over else state.why
+            event(_logger, "leadership_lost", group=group.name, term=state.term, why=why, leader=leader)
         if state.leader is not None and self._leaders.get(group.key) != state.leader:
             self.leader_changes += group.key in self._leaders
             self._leaders[group.key] = state.leader

@@ -24,7 +24,7 @@ class Led:
 
     def __init__(self, number: int = 1, match: int = 100) -> None:
         self.group_id = uuid.UUID(int=number)
-        self.key, self.path = self.group_id.bytes, f"/data/{number}"
+        self.key, self.path, self.name = self.group_id.bytes, f"/data/{number}", str(number)
         self.asked: list[ReplicaId] = []
         self.refusal: Exception | None = None
         self.given_up = 0

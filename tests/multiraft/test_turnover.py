@@ -21,6 +21,10 @@ def state(role: Role, term: int, leader: ReplicaId | None = None) -> RoleState:
     return RoleState(role, Term(term), leader, "because")
 
 
+def note(turnover: Turnover, what: RoleState) -> None:
+    turnover.note(GROUP, what, is_handed_over=False)
+
+
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.set_level(logging.INFO, "raftlog")
@@ -29,11 +33,11 @@ def told(caplog: pytest.LogCaptureFixture) -> Any:
 
 def test_an_election_that_is_won_and_a_leadership_that_is_lost(told: Any, caplog: pytest.LogCaptureFixture) -> None:
     turnover = Turnover()
-    turnover.note(GROUP, state(Role.PRE_CANDIDATE, 1))
-    turnover.note(GROUP, state(Role.CANDIDATE, 2))
+    note(turnover, state(Role.PRE_CANDIDATE, 1))
+    note(turnover, state(Role.CANDIDATE, 2))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 0)
-    turnover.note(GROUP, state(Role.LEADER, 2, ME))
-    turnover.note(GROUP, state(Role.FOLLOWER, 3, OTHER))
+    note(turnover, state(Role.LEADER, 2, ME))
+    note(turnover, state(Role.FOLLOWER, 3, OTHER))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 1, 0)
     assert turnover.leader_changes == 1
     assert told() == ["leader_elected", "leadership_lost"]
@@ -45,29 +49,29 @@ def test_an_election_that_is_won_and_a_leadership_that_is_lost(told: Any, caplog
 @pytest.mark.parametrize("after", [Role.FOLLOWER, Role.PRE_CANDIDATE])
 def test_an_election_that_is_lost(told: Any, after: Role) -> None:
     turnover = Turnover()
-    turnover.note(GROUP, state(Role.CANDIDATE, 2))
-    turnover.note(GROUP, state(after, 2))
+    note(turnover, state(Role.CANDIDATE, 2))
+    note(turnover, state(after, 2))
     assert (turnover.elections_started, turnover.elections_won, turnover.elections_lost) == (1, 0, 1)
     assert told() == []
 
 
 def test_two_elections_in_one_turn_and_one_after_the_other() -> None:
     turnover = Turnover()
-    turnover.note(GROUP, state(Role.CANDIDATE, 2))
-    turnover.note(GROUP, state(Role.CANDIDATE, 3))
+    note(turnover, state(Role.CANDIDATE, 2))
+    note(turnover, state(Role.CANDIDATE, 3))
     assert (turnover.elections_started, turnover.elections_lost) == (2, 1)
     alone = Turnover()
-    alone.note(GROUP, state(Role.LEADER, 1, ME))
+    note(alone, state(Role.LEADER, 1, ME))
     assert (alone.elections_started, alone.elections_won) == (1, 1)
 
 
 def test_a_leader_that_is_met_again_is_no_change(told: Any) -> None:
     turnover = Turnover()
     for term, leader in ((1, OTHER), (2, None), (3, OTHER)):
-        turnover.note(GROUP, state(Role.FOLLOWER, term, leader))
+        note(turnover, state(Role.FOLLOWER, term, leader))
     assert turnover.leader_changes == 0
     turnover.forget(GROUP.key)
-    turnover.note(GROUP, state(Role.FOLLOWER, 4, ME))
+    note(turnover, state(Role.FOLLOWER, 4, ME))
     assert turnover.leader_changes == 0, "a group that begins anew had no leader"
 
 
@@ -75,5 +79,13 @@ def test_another_leader_of_the_controller_is_told_by_everybody(told: Any) -> Non
     turnover = Turnover()
     group: Any = SimpleNamespace(key=b"0", name=CONTROLLER)
     for term, leader in ((1, OTHER), (2, None), (3, OTHER), (4, ME)):
-        turnover.note(group, state(Role.FOLLOWER, term, leader))
+        turnover.note(group, state(Role.FOLLOWER, term, leader), is_handed_over=False)
     assert told() == ["controller_leader_changed"] * 2
+
+
+def test_a_leadership_that_was_handed_over_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "raftlog")
+    turnover = Turnover()
+    note(turnover, state(Role.LEADER, 1, ME))
+    turnover.note(GROUP, state(Role.FOLLOWER, 2), is_handed_over=True)
+    assert caplog.records[-1].why == "handed over"  # type: ignore[attr-defined]

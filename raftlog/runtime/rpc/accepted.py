@@ -163,10 +163,7 @@ class Accepted:
         if self._is_noted:
             endpoint.memory.note_connected(theirs)
         self._registry.promote(self)
-        level = logging.DEBUG if theirs.channel is Channel.PROBE else logging.INFO
-        _logger.log(
-            level, "node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source
-        )
+        _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
 
     def _refuse(self, refusal: Refusal) -> None:
         """The timer goes on: whoever does not read the refusal is cut off."""

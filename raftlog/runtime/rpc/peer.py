@@ -175,7 +175,9 @@ class Peer:
         """Told once for as long as it stays the same."""
         text = _text(error)
         if text != self._last_error:
-            level = logging.WARNING if isinstance(error, HandshakeRefused) else logging.INFO
+            is_news = self._channel is Channel.RAFT and not self._connections_made
+            level = logging.INFO if is_news else logging.DEBUG
+            level = logging.WARNING if isinstance(error, HandshakeRefused) else level
             _logger.log(level, "no connection to node %s for %s: %s", self._node, self._channel.name, text)
         self._last_error = text
 

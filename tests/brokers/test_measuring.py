@@ -1,0 +1,74 @@
+"""The numbers of brokers in a cluster: what leads, what lags, how long things took, who is asked for whom."""
+
+import asyncio
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.measuring import Figures
+from raftlog.records import NewRecord
+
+
+async def produce(broker: Broker, count: int) -> None:
+    for number in range(count):
+        record = NewRecord(str(number).encode())
+        (result,) = await broker.produce_records("t", 0, [record], deadline=deadline_in(10_000))
+        assert result.error is None
+
+
+async def figures_when(broker: Broker, is_so) -> Figures:
+    """Look until it is so."""
+    async with asyncio.timeout(20):
+        while not is_so(figures := await broker.measuring.look()):
+            await asyncio.sleep(0.02)
+    return figures
+
+
+async def test_a_follower_that_is_away_is_seen_by_the_leader(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+    leader = await brokers.leader("t")
+    away = (await brokers.followers("t"))[0]
+    whole = await figures_when(brokers[leader], lambda seen: not seen.under_replicated)
+    assert whole.led >= 1
+    await brokers.stop(away)
+    leader = await brokers.leader("t")
+    await produce(brokers[leader], 5)
+    behind = await figures_when(
+        brokers[leader], lambda seen: seen.under_replicated and dict(seen.replicas[0].lags).get(away, 0) >= 5
+    )
+    (row,) = behind.replicas
+    assert (row.topic, row.partition, row.high_watermark, row.log_start_offset, row.is_led) == ("t", 0, 5, 0, True)
+    assert row.log_bytes > 0
+    (follower,) = (number for number in brokers.running if number != leader)
+    (seen,) = (await figures_when(brokers[follower], lambda seen: seen.replicas[0].high_watermark == 5)).replicas
+    assert (seen.is_led, seen.lags) == (False, ())
+    await brokers.start(away)
+    whole = await figures_when(brokers[leader], lambda seen: not seen.led or not seen.under_replicated)
+    assert all(lag == 0 for _, lag in whole.replicas[0].lags)
+
+
+async def test_latencies_are_counted_where_they_arise(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+    leader, follower = await brokers.leader("t"), (await brokers.followers("t"))[0]
+    driver, asked = brokers[leader].node.driver, brokers[follower]
+
+    def counts() -> list[int]:
+        times = (driver.persister.append_times, driver.journal.sync_times, driver.commit_times)
+        return [sum(each.counts) for each in (*times, asked.counters.append_times)]
+
+    before, forwarded = counts(), (await asked.measuring.look()).forwarded
+    await produce(asked, 7)
+    after, seen = counts(), await asked.measuring.look()
+    assert all(now - then >= 7 for then, now in zip(before, after, strict=True)), (before, after)
+    assert after[3] - before[3] == 7, "one for each append, at the broker that was asked"
+    assert (seen.forwarded - forwarded, seen.forwarding) == (7, 0)
+    assert sum(brokers[leader].node.driver.ticker.lateness.counts) > 0
+
+
+async def test_who_waits_for_records_is_counted(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+    leader = brokers[await brokers.leader("t")]
+    fetch = asyncio.ensure_future(leader.fetch("t", 0, 0, max_bytes=1_000, deadline=deadline_in(20_000)))
+    await figures_when(leader, lambda seen: seen.waiting_fetches == 1)
+    await produce(leader, 1)
+    assert (await fetch).batches
+    assert (await leader.measuring.look()).waiting_fetches == 0
