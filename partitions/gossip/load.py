@@ -1,18 +1,24 @@
 """What this broker has to do, in a few numbers that the others are told."""
 
 from collections.abc import Callable, Sized
+from typing import Final
 
+from raftlog.config import KIB
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.gossip.description import Load
 from raftlog.partitions.multiraft import Node
 
+_WEIGHT: Final = 0.2
+"""Of the newest look in the rate."""
+
 
 class LoadMeter:
-    """Each call looks anew; the rate is that since the call before."""
+    """Each call looks anew. The rate is smoothed, so that others are told of a change and not of every wave."""
 
     def __init__(self, node: Node, counters: Counters, replicas: Callable[[], Sized]) -> None:
         self._node, self._counters, self._replicas = node, counters, replicas
         self._looked_at, self._bytes_in = node.loop.time(), counters.bytes_in
+        self._rate = 0.0
 
     def __call__(self) -> Load:
         driver = self._node.driver
@@ -26,4 +32,6 @@ class LoadMeter:
         now, bytes_in = self._node.loop.time(), self._counters.bytes_in
         elapsed_s, appended = now - self._looked_at, bytes_in - self._bytes_in
         self._looked_at, self._bytes_in = now, bytes_in
-        return round(appended / elapsed_s) if elapsed_s > 0 else 0
+        if elapsed_s > 0:
+            self._rate += _WEIGHT * (appended / elapsed_s - self._rate)
+        return round(self._rate / KIB) * KIB

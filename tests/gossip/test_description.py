@@ -1,0 +1,74 @@
+"""What brokers tell of themselves by gossip: it fits, it comes back, and nothing else is taken for it."""
+
+from contextlib import suppress
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.errors import FormatError
+from raftlog.partitions.gossip.description import DESCRIPTION_BYTES_MAX, Description, Load, decode, encode
+
+NUMBERS = st.integers(0, (1 << 63) - 1)
+LOADS = st.builds(Load, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+PLAIN = Description("a:1", "b:2", "c:3", "host", "rack", "0.2.0", Load(1, 2, 3, 4, 5))
+
+
+@given(st.builds(Description, *[st.text(max_size=120)] * 6, LOADS))
+def test_it_always_fits_and_what_is_told_is_what_is_read(described: Description) -> None:
+    encoded = encode(described)
+    assert len(encoded) <= DESCRIPTION_BYTES_MAX
+    read = decode(encoded)
+    assert read.load == described.load
+    for said, text in zip(read[:-1], described[:-1], strict=True):
+        assert said in (text, ""), "a text is told whole or not at all"
+
+
+def test_short_ones_are_told_whole() -> None:
+    assert decode(encode(PLAIN)) == PLAIN
+
+
+def test_where_there_is_no_room_addresses_between_brokers_stay() -> None:
+    long = "x" * 100
+    read = decode(encode(Description(long, long, long, long, long, "0.2.0", Load(*[(1 << 63) - 1] * 5))))
+    assert (read.http, read.rpc, read.gossip, read.version) == (long, long, long, "0.2.0")
+    assert read.rack == read.host_label == ""
+
+
+def test_a_longer_one_of_a_later_release_is_read() -> None:
+    fields = [*PLAIN[:-1], [*PLAIN.load, 6], "more"]
+    assert decode(msgpack.packb(fields)) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        None,
+        [],
+        {"http": "a:1"},
+        [*PLAIN[:-1]],
+        [*PLAIN[:-1], [1, 2]],
+        [*PLAIN[:-1], [1, 2, 3, 4, -2]],
+        [*PLAIN[:-1], [1, 2, 3, 4, True]],
+        [1, *PLAIN[1:-1], list(PLAIN.load)],
+    ],
+)
+def test_what_is_none_is_refused(fields: object) -> None:
+    with pytest.raises(FormatError):
+        decode(msgpack.packb(fields))
+
+
+@given(st.binary(max_size=DESCRIPTION_BYTES_MAX + 10))
+def test_garbage_is_refused_or_read_and_never_more(garbage: bytes) -> None:
+    with suppress(FormatError):
+        decode(garbage)
+
+
+def test_a_load_differs_by_a_tenth() -> None:
+    told = Load(100, 10, 1_000, 2_000, 0)
+    assert not told.differs(told)
+    assert not told._replace(replicas=110, disk_free=901).differs(told)
+    assert told._replace(replicas=111).differs(told)
+    assert told._replace(leaders=12).differs(told)
+    assert told._replace(bytes_in_per_s=1).differs(told)

@@ -1,0 +1,59 @@
+"""Members as gossip and the controller's state have them, put together."""
+
+from typing import Any
+from uuid import UUID
+
+from raftlog.membership.member import About, Address, Member, State
+from raftlog.partitions.control import Addresses, Broker
+from raftlog.partitions.gossip.description import Description, Load, encode
+from raftlog.partitions.gossip.members import combined
+from raftlog.types import NodeId
+
+DISK, OTHER_DISK = UUID(int=7), UUID(int=8)
+TOLD = Description("h:1", "r:2", "g:3", "host", "rack-1", "0.2.0", Load(3, 1, 10, 20, 0))
+
+
+def row(node: int = 1, **changes: Any) -> Broker:
+    fields: dict[str, Any] = {
+        "node_id": NodeId(node),
+        "disk_uuid": DISK,
+        "boot_epoch": 1,
+        "host": "registered-host",
+        "addresses": Addresses("registered:1", "registered:2", ""),
+        "feature_level_min": 1,
+        "feature_level_max": 3,
+        "is_draining": False,
+        "version": 5,
+    }
+    return Broker(**{**fields, **changes})
+
+
+def member(node: int = 1, disk: UUID = DISK, description: bytes | None = None, state: State = State.ALIVE) -> Member:
+    told = encode(TOLD) if description is None else description
+    return Member(NodeId(node), disk.bytes, 9, state, About(9, Address("g", 3), told), 100.0)
+
+
+def test_who_is_registered_and_gossips_is_shown_with_both() -> None:
+    (one,) = combined([row()], {NodeId(1): member()}, 103.5)
+    assert (one.state, one.state_s, one.is_registered, one.incarnation) == ("alive", 3.5, True, 9)
+    assert (one.http, one.rpc, one.gossip, one.host) == ("registered:1", "registered:2", "g:3", "registered-host")
+    assert (one.rack, one.version, one.load) == ("rack-1", "0.2.0", TOLD.load)
+
+
+def test_who_does_not_gossip_is_unknown() -> None:
+    (one,) = combined([row()], {}, 103.5)
+    assert (one.state, one.state_s, one.is_registered, one.version, one.load) == ("unknown", None, True, None, None)
+    assert one.disk_uuid == str(DISK)
+
+
+def test_who_gossips_and_is_not_registered_is_shown_as_such() -> None:
+    one, other = combined([row(1)], {NodeId(1): member(disk=OTHER_DISK), NodeId(2): member(2, state=State.LEFT)}, 100.0)
+    assert not one.is_registered
+    assert one.disk_uuid == str(OTHER_DISK)
+    assert (other.node_id, other.state, other.is_registered, other.http) == (2, "left", False, "h:1")
+
+
+def test_a_description_that_cannot_be_read_is_left_out() -> None:
+    (one,) = combined([], {NodeId(1): member(description=b"nonsense")}, 100.0)
+    assert (one.rack, one.version, one.load) == ("", None, None)
+    assert one.gossip == "g:3", "the protocol has an address of its own"

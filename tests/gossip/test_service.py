@@ -1,0 +1,155 @@
+"""Brokers of one process that gossip over loopback: what they learn, what they do with it, and what they refuse."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.membership.member import State
+from raftlog.membership.wire import UdpWire
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.gossip import GossipSettings
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.types import NodeId
+from tests.brokers.conftest import Brokers, brokers_in
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path, gossip=GossipSettings(), rack="r") as brokers:
+        await brokers.start()
+        yield brokers
+
+
+async def heard(broker: Broker, is_so: Callable[[], Any]) -> None:
+    """Until something that this broker hears makes it so."""
+    changed = asyncio.Event()
+    agent = broker.gossip._agent
+    assert agent is not None
+    taken = agent.on_change
+    agent.on_change = lambda change: (taken(change), changed.set())[0]
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            changed.clear()
+            await changed.wait()
+    agent.on_change = taken
+
+
+def are(broker: Broker, state: State, *nodes: int) -> bool:
+    return all(broker.gossip.state_of(NodeId(node)) is state for node in nodes)
+
+
+async def all_alive(brokers: Brokers) -> None:
+    for broker in brokers.running.values():
+        await heard(broker, lambda broker=broker: are(broker, State.ALIVE, 1, 2, 3))
+
+
+async def test_brokers_learn_of_each_other_from_the_controller_and_tell_what_they_are(three: Brokers) -> None:
+    await all_alive(three)
+    members = three[1].members()
+    assert [(one.node_id, one.state, one.is_registered, one.rack) for one in members] == [
+        (node, "alive", True, "r") for node in (1, 2, 3)
+    ]
+    rows = {row.node_id: row.addresses.gossip for row in three[1].metadata.state.all_brokers()}
+    assert rows == {node: three[node].gossip.address for node in (1, 2, 3)}
+    assert three[1].gossip.racks() == {1: "r", 2: "r", 3: "r"}
+    assert min(three[1].gossip.free_bytes().values()) > 0
+    described = await three[1].brokers(deadline=deadline_in(5_000))
+    assert [one.rack for one in described] == ["r"] * 3
+
+
+async def test_who_stops_has_left_and_groups_that_sleep_on_it_look(three: Brokers) -> None:
+    await all_alive(three)
+    doubted: list[int] = []
+    three[1].node.driver.doubt = doubted.append  # type: ignore[assignment]
+    await three.stop(3)
+    await heard(three[1], lambda: are(three[1], State.LEFT, 3))
+    assert doubted == [3]
+    assert three[1].gossip.is_doubtful(NodeId(3))
+    assert not three[1].gossip.is_doubtful(NodeId(2))
+    await three.start(3)
+    await heard(three[1], lambda: are(three[1], State.ALIVE, 3))
+    assert not three[1].gossip.is_doubtful(NodeId(3))
+
+
+async def test_views_wait_less_for_whom_gossip_doubts(three: Brokers) -> None:
+    broker = three[1]
+    patience: dict[int, float] = {}
+
+    async def ask(node: int, name: str, header: Any, payload: Any, deadline: float) -> None:
+        patience[node] = deadline - asyncio.get_running_loop().time()
+        raise Unavailable("nobody is asked here")
+
+    broker.node.ask = ask  # type: ignore[method-assign,assignment]
+    broker.gossip.is_doubtful = lambda node: node == 3  # type: ignore[method-assign]
+    rows = await broker.brokers(deadline=deadline_in(60_000))
+    assert [row.is_alive for row in rows] == [True, False, False]
+    assert patience[3] <= 0.5 < patience[2] <= 1.5
+
+
+async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_away(tmp_path: Path) -> None:
+    """Two of three were away, and one comes back at another address: without it there is no majority to say so."""
+    async with brokers_in(tmp_path, gossip=GossipSettings()) as three:
+        await three.start()
+        await all_alive(three)
+        await three.stop(2, 3)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            three._rpc[2] = free.getsockname()[:2]
+        three._seeds = 0  # nobody looks for it at its new address
+        async with asyncio.timeout(WAIT_S):
+            await three.start(2)
+        assert three[1].metadata.state.brokers[NodeId(2)].addresses.rpc == f"127.0.0.1:{three._rpc[2][1]}"
+
+
+async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = UdpWire()
+    await taken.start("127.0.0.1", 0)
+    assert taken.address is not None
+    gossip = GossipSettings(port=taken.address[1], is_required=False)
+    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=gossip)
+    with caplog.at_level(logging.WARNING):
+        broker = await started(settings)
+    assert "gossip is off" in caplog.text
+    assert broker.gossip.address == ""
+    assert broker.gossip.counters() is None
+    await broker.close()
+    with pytest.raises(InvalidArgument, match="--gossip"):
+        await started(replace(settings, gossip=replace(gossip, is_required=True)))
+    await taken.close()
+
+
+async def started(settings: BrokerSettings) -> Broker:
+    broker = await Broker.open(settings)
+    try:
+        await broker.start("127.0.0.1:1")
+    except BaseException:
+        await broker.close()
+        raise
+    return broker
+
+
+async def test_where_others_can_reach_it_gossip_needs_keys_or_the_word(tmp_path: Path) -> None:
+    settings = BrokerSettings(
+        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=GossipSettings(host="0.0.0.0")
+    )
+    with pytest.raises(InvalidArgument, match="--gossip-key-file"):
+        await started(settings)
+    broker = await started(replace(settings, insecure=True))
+    assert broker.gossip.counters() is not None
+    await broker.close()
+
+
+async def test_a_rack_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="64 bytes"):
+        BrokerSettings(data_dir=str(tmp_path), rack="x" * 65)
