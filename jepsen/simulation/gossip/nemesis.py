@@ -55,9 +55,12 @@ class Nemesis:
 
     def plan_single_events(self, first: float, last: float) -> None:
         """Deaths mostly; each alone, and each looked at ten periods later."""
+        events = [self._die, self._die, self._leave, self._come_back, self._say_something]
+        if not self._options.loss:
+            events += [self._nap, self._nap]
         when = first + self._random.random() * EVENT_INTERVAL_S
         while when < last - PERIODS_MAX * self._world.config.period_s:
-            event = self._random.choice((self._die, self._die, self._leave, self._come_back, self._say_something))
+            event = self._random.choice(events)
             self._world.at(when, event)
             when += EVENT_INTERVAL_S * self._random.uniform(0.5, 1.5)
 
@@ -85,6 +88,16 @@ class Nemesis:
         if process is not None:
             self._describe(process)
             self._expect_known(process)
+
+    def _nap(self) -> None:
+        """It is stopped for a while; afterwards all know that it is alive."""
+        process = self._someone()
+        if process is not None:
+            seconds = self._random.uniform(1, 30)
+            life = process.life
+            self._stop(process, seconds)
+            when = self._world.now + seconds + PERIODS_MAX * self._world.config.period_s
+            self._world.at(when, lambda: self._watch.demand_known(process, life))
 
     def _expect_known(self, process: Process) -> None:
         life = process.life

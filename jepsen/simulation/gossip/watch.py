@@ -1,6 +1,7 @@
 """What gossip promises, seen from outside: the truth is what the harness did to the processes.
 
 healthy-declared-dead   with nothing but loss, nobody who is there is declared dead by anybody
+healthy-suspected       without loss not even suspected, nor by one that was stopped itself
 dead-not-known          one who died, left or came back alone is known as that to all within ten periods
 incarnation-back        what a member believes of another never gets older
 state-not-allowed       at one incarnation states only rise
@@ -45,8 +46,12 @@ class Watch:
         if change.before is not after:
             self.declared[after] += 1
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
-        if after is State.DEAD and self.world.options.is_steady and self._is_there(member):
-            self._condemn("healthy-declared-dead", process, member)
+        options = self.world.options
+        if options.is_steady and after in (State.SUSPECT, State.DEAD) and self._is_well(member):
+            if after is State.DEAD:
+                self._condemn("healthy-declared-dead", process, member)
+            if not options.loss:
+                self._condemn("healthy-suspected", process, member)
 
     def _judge_order(self, process: Process, member: Member) -> None:
         key = (process.node_id, process.life, member.node_id)
@@ -58,6 +63,11 @@ class Watch:
             self._condemn("incarnation-back", process, member)
         if member.incarnation == before.incarnation and member.state < before.state:
             self._condemn("state-not-allowed", process, member)
+
+    def _is_well(self, member: Member) -> bool:
+        """It is there, and has been for long enough that all could hear of it."""
+        rested_s = self.world.now - self._process(member.node_id).resumed_at
+        return rested_s > PERIODS_MAX * self.world.config.period_s and self._is_there(member)
 
     def _is_there(self, member: Member) -> bool:
         process = self._process(member.node_id)

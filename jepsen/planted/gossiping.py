@@ -1,0 +1,74 @@
+"""Bugs in gossip: what each member believes of the others."""
+
+from jepsen.planted.patching import replace_method
+from raftlog.membership import states, view
+from raftlog.membership.broadcasts import Broadcasts
+from raftlog.membership.member import Claim, Identity, Member
+from raftlog.membership.states import Order, Verdict, order
+from raftlog.membership.swim import Sender, Swim
+from raftlog.membership.view import View
+from raftlog.types import NodeId
+
+
+def never_refute() -> None:
+    """A suspect that hears of the suspicion does not contradict."""
+
+    def hear_nothing(self: View, claim: Claim, now: float) -> None:
+        """What others say of us is their affair."""
+
+    replace_method(View, "_hear_of_me", hear_nothing)
+
+
+def ignore_incarnations() -> None:
+    """The last word counts, however old it is."""
+    judge = states.judge
+
+    def judge_as_newer(known: Member | None, claim: Claim) -> Verdict:
+        if known is not None and order(known, claim) is Order.OLDER and known.disk_uuid == claim.disk_uuid:
+            return claim.state
+        return judge(known, claim)
+
+    replace_method(view, "judge", judge_as_newer)
+
+
+def retransmit_without_end() -> None:
+    """What was sent often enough is sent a hundred times as often."""
+    take = Broadcasts.take
+
+    def take_for_ever(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
+        return take(self, room, 100 * times_max, besides)
+
+    replace_method(Broadcasts, "take", take_for_ever)
+
+
+def overfill_datagrams() -> None:
+    """All the news goes into each datagram."""
+    take = Broadcasts.take
+
+    def take_all(self: Broadcasts, room: int, times_max: int, besides: NodeId | None = None) -> list[Claim]:
+        return take(self, 1 << 30, times_max, besides)
+
+    replace_method(Broadcasts, "take", take_all)
+
+
+def leave_old_beliefs_alone() -> None:
+    """Who hears something old about himself does not tell the teller better."""
+
+    def only_hear(self: Swim, claim: Claim, _sender: Sender, now: float) -> None:
+        self._view.hear(claim, now)
+
+    replace_method(Swim, "_handle_claim", only_hear)
+
+
+def forget_lives() -> None:
+    """Each start begins at the same incarnation, so that the dead cannot come back before they hear of their death."""
+    replace_method(Identity, "first_incarnation", property(lambda _identity: 1))
+
+
+def accuse_when_late() -> None:
+    """A process that was stopped blames the others for what it did not hear meanwhile, and is well itself."""
+
+    def resume(self: Swim, now: float) -> None:
+        """As if nothing had been."""
+
+    replace_method(Swim, "_resume", resume)
