@@ -54,7 +54,7 @@ _QUEUE_MAX: Final = 256
 """Changes planned ahead."""
 _COUNTED_MAX: Final = 10_000
 """Changes planned to say how many there will be."""
-_MOVES_A_LOOK: Final = 4
+_MOVES_A_LOOK: Final = 2
 """Partitions set out a few at a time: what all do first, making a replica, is what others notice most."""
 _LEADERS_A_LOOK: Final = 64
 _SLICE_S: Final = 0.001

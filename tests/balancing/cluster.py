@@ -1,18 +1,31 @@
-"""Brokers and partitions for plans, and what a plan makes of them."""
+"""Brokers and partitions for plans and what a plan makes of them; a controller's state with some of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
 from raftlog.partitions.balancing.layout import Place, Placed
 from raftlog.partitions.balancing.plan import Change, Failure, Wishes, plan
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.control import (
+    Addresses,
+    Bootstrap,
+    Broker,
+    ControllerState,
+    CreateTopic,
+    GroupName,
+    RegisterBroker,
+    Request,
+    SetAssignment,
+    UpdateBroker,
+)
 from raftlog.raft import ReplicaId
-from raftlog.types import NodeId
+from raftlog.types import Index, NodeId
 
 CONTINUOUS = Wishes()
 PLANS_MAX = 400
+TOPIC = UUID(int=7)
 
 
 def replica(node: int) -> ReplicaId:
@@ -72,3 +85,34 @@ def led(placed: Iterable[Placed], nodes: Iterable[int]) -> dict[int, int]:
 
 def spread(numbers: dict[int, int]) -> int:
     return max(numbers.values()) - min(numbers.values())
+
+
+@dataclass
+class Controller:
+    """Some brokers, and a topic of two partitions on the first three if there are so many."""
+
+    brokers: int = 4
+    seeds: int = 1
+    state: ControllerState = field(default_factory=ControllerState)
+
+    def __post_init__(self) -> None:
+        self.apply(Bootstrap(UUID(int=1), tuple(map(replica, range(1, self.seeds + 1))), 3, 0))
+        for node in range(1, self.brokers + 1):
+            disk = replica(node).disk_uuid
+            self.apply(RegisterBroker(NodeId(node), disk, 1, f"host-{node}", Addresses("", "", ""), 1, 3))
+        if self.brokers > 3:
+            row = (replica(1), replica(2), replica(3))
+            self.apply(CreateTopic("t", TOPIC, (row, row), (), 0))
+
+    def apply(self, command: object) -> int:
+        index = Index(self.state.applied_index + 1)
+        request = Request(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
+        return self.state.apply(request, index).result()
+
+    def assign(self, name: GroupName, *nodes: int) -> int:
+        version = self.state.assignment(name).version
+        return self.apply(SetAssignment(TOPIC, name.partition, tuple(map(replica, nodes)), version))
+
+    def drain(self, node: int) -> Broker:
+        self.apply(UpdateBroker(NodeId(node), replica(node).disk_uuid, True))
+        return self.state.brokers[node]

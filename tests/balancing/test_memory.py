@@ -1,8 +1,5 @@
 """What the balancer remembers of brokers and partitions while it leads; when a broker may be removed."""
 
-from dataclasses import dataclass, field
-from uuid import UUID
-
 import pytest
 
 from raftlog.partitions.balancing.availability import SETTLE_S, Availability
@@ -10,52 +7,13 @@ from raftlog.partitions.balancing.progress import Told, Way, summed
 from raftlog.partitions.balancing.removal import may_remove
 from raftlog.partitions.balancing.report import BalancerSettings
 from raftlog.partitions.balancing.tenure import REST_S, SILENT_S, STUCK_S, Tenure
-from raftlog.partitions.control import (
-    Addresses,
-    Bootstrap,
-    Broker,
-    ControllerState,
-    CreateTopic,
-    RegisterBroker,
-    Request,
-    SetAssignment,
-    UpdateBroker,
-)
+from raftlog.partitions.control import Broker, UpdateBroker
 from raftlog.partitions.control import GroupName as Name
-from raftlog.types import Index, NodeId
-from tests.balancing.cluster import replica
+from raftlog.types import NodeId
+from tests.balancing.cluster import TOPIC, Controller, replica
 
-TOPIC = UUID(int=7)
 FIRST, SECOND = Name(TOPIC, 0), Name(TOPIC, 1)
 SETTINGS = BalancerSettings()
-
-
-@dataclass
-class Controller:
-    """Four brokers and a topic of two partitions on the first three."""
-
-    state: ControllerState = field(default_factory=ControllerState)
-
-    def __post_init__(self) -> None:
-        self.apply(Bootstrap(UUID(int=1), (replica(1),), 3, 0))
-        for node in (1, 2, 3, 4):
-            disk = replica(node).disk_uuid
-            self.apply(RegisterBroker(NodeId(node), disk, 1, f"host-{node}", Addresses("", "", ""), 1, 3))
-        row = (replica(1), replica(2), replica(3))
-        self.apply(CreateTopic("t", TOPIC, (row, row), (), 0))
-
-    def apply(self, command: object) -> int:
-        index = Index(self.state.applied_index + 1)
-        request = Request(UUID(int=int(index)), self.state.applied_index, command)  # type: ignore[arg-type]
-        return self.state.apply(request, index).result()
-
-    def assign(self, name: Name, *nodes: int) -> int:
-        version = self.state.assignment(name).version
-        return self.apply(SetAssignment(TOPIC, name.partition, tuple(map(replica, nodes)), version))
-
-    def drain(self, node: int) -> Broker:
-        self.apply(UpdateBroker(NodeId(node), replica(node).disk_uuid, True))
-        return self.state.brokers[node]
 
 
 def told(
