@@ -5,6 +5,8 @@ aiohttp tells a handler neither while it writes nothing. Owned by the server, us
 
 import asyncio
 from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Any
 
 from aiohttp import web
@@ -50,13 +52,21 @@ class Connections(web.Server):
     def __init__(self, ends: Ends, handler: Any, **settings: Any) -> None:
         super().__init__(handler, **settings)
         self._ends, self._settings = ends, settings
+        self._open: dict[_Connection, asyncio.Transport] = {}
         self._lost_one = asyncio.Event()
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
 
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        self._open[handler] = transport
+
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
+        assert isinstance(handler, _Connection), f"{handler} was not made here"
+        self._open.pop(handler, None)
         self._ends.lost(handler)
         self._lost_one.set()
 
@@ -64,13 +74,37 @@ class Connections(web.Server):
         """Until no connection is left, for so long at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.connections:
+                while self._open:
                     self._lost_one.clear()
                     await self._lost_one.wait()
+
+    async def part(self, seconds: float) -> None:
+        """Close connections that nobody uses now, and wait for the end of the others, which comes with their answers.
+
+        A connection on which a request is arriving is used, though nobody may have read of it yet.
+        """
+        for connection, transport in list(self._open.items()):
+            if connection.is_waiting and not _has_arrived(transport):
+                connection.force_close()
+        await self.emptied(seconds)
+
+
+def _has_arrived(transport: asyncio.Transport) -> bool:
+    """Whether the system holds bytes of this connection that were not read."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or transport.is_closing():
+        return False
+    unread = ioctl(socket.fileno(), FIONREAD, bytes(4))
+    return any(unread)
 
 
 class _Connection(web.RequestHandler):
     __slots__ = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for the head of a request."""
+        return self._waiter is not None
 
     def handle_error(
         self,

@@ -23,6 +23,8 @@ METRICS_PARTITIONS_MAX = 1_000
 """So many partitions have series of their own in `/metrics`."""
 _LINGER_S = 2.0
 _BACKLOG = 1024
+_CUT_OFF_S = 0.05
+"""What is under way when the grace is over gets so long to notice."""
 
 
 class HttpServer:
@@ -77,8 +79,8 @@ class HttpServer:
         self._broker.wake_fetches()
         self._ends.stop()
         await self._connections.emptied(last_s)
-        self._connections.pre_shutdown()
-        await self._connections.shutdown(grace_s)
+        await self._connections.part(grace_s)
+        await self._connections.shutdown(_CUT_OFF_S)
         await self._sockets.wait_closed()
         self._sockets = self._connections = None
 
