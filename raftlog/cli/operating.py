@@ -34,7 +34,7 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
     (UnknownTopic, "`raftlog partition list` shows the partitions"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
-    (VersionConflict, "look again, and decide anew"),
+    (VersionConflict, "if it still makes sense, order it with the version of now"),
     (NotListening, "`--bootstrap` names others"),
     (OutcomeUnknown, "look whether it happened (`raftlog cluster health`), or order it again: that does it only once"),
     (Unavailable, "`raftlog cluster health` says what is wrong"),

@@ -226,7 +226,7 @@ def test_a_move_is_waited_for(ask: Any, told: Told) -> None:
 def test_two_operators_collide(ask: Any, told: Told) -> None:
     told.answers[REPLICAS] = 409, {"error_code": 40904, "message": "it has version 22", "outcome": "failed"}
     done = ask("partition", "move", "orders/0", "--to", "4", "--expected-version", "21", expect=1)
-    assert done.err == "error: it has version 22; look again, and decide anew\n"
+    assert done.err == "error: it has version 22; if it still makes sense, order it with the version of now\n"
 
 
 def test_an_unknown_outcome_is_exit_code_3(ask: Any, told: Told) -> None:

@@ -1,7 +1,7 @@
 """Brokers: who they are and how they are; taking one out of the cluster, and keeping it after all."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -11,8 +11,12 @@ from raftlog.api.http.answers import json_answer
 from raftlog.api.http.routing import Router, Target
 from raftlog.errors import RaftlogError, UnknownBroker
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import BrokerDescription
+
+
+_ASK_MS: Final = 1_500
+"""For so long a row waits to say how far a maintenance is."""
 
 
 class BrokerHandlers:
@@ -62,6 +66,7 @@ class BrokerHandlers:
     async def _shown(self, one: BrokerDescription, deadline: Deadline) -> dict[str, Any]:
         """How far a maintenance is is asked only of who is in maintenance; it must not hide the row."""
         status = shapes.NO_MAINTENANCE
+        deadline = Deadline(min(deadline, deadline_in(_ASK_MS)))
         if one.in_maintenance:
             try:
                 status = shapes.maintenance(await self._broker.operations.maintenance(one.node_id, deadline=deadline))

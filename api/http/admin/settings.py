@@ -1,10 +1,10 @@
 """/v1/cluster_config: settings that all brokers follow at run time; /v1/features: the cluster's feature level."""
 
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
-from raftlog.api.codes import INVALID_JSON, NOT_FOUND
+from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.admin import shapes
 from raftlog.api.http.admin.reading import deadline_of, expected_version, only, tagged
 from raftlog.api.http.answers import json_answer
@@ -15,6 +15,10 @@ from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.results import Levels
+
+
+_CHANGES_MAX: Final = 100
+_TEXT_MAX: Final = 255
 
 
 class SettingHandlers:
@@ -103,7 +107,14 @@ def _changes(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         raise HttpProblem(INVALID_JSON, '"upsert" is no object of settings, such as {"balancer.mode": "off"}')
     if type(remove) is not list or any(type(name) is not str for name in remove):
         raise HttpProblem(INVALID_JSON, '"remove" is no list of names')
+    if len(upsert) + len(remove) > _CHANGES_MAX or any(len(name) > _TEXT_MAX for name in (*upsert, *remove)):
+        raise HttpProblem(
+            BAD_REQUEST,
+            f"at most {_CHANGES_MAX} settings can be changed at once, with names of at most {_TEXT_MAX} characters",
+        )
     for name, value in upsert.items():
         if type(value) not in (str, int, bool):
             raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no text, whole number, true or false")
+        if type(value) is str and len(value) > _TEXT_MAX:
+            raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {_TEXT_MAX} characters")
     return upsert, remove
