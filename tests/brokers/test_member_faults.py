@@ -1,0 +1,165 @@
+"""Members change while brokers are away, die or come back: nothing acknowledged is lost, and nobody is disturbed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from raftlog.errors import RaftlogError, StorageError
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+from raftlog.raft import Ready, Role
+from raftlog.records import NewRecord
+from raftlog.runtime.group import Group
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.brokers.test_moves import (
+    WITHIN_S,
+    assign,
+    group_of,
+    is_member_everywhere,
+    read,
+    until,
+    write,
+)
+
+
+@pytest.fixture
+async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """Nobody but the tests orders anything."""
+    async with brokers_in(tmp_path, 4) as brokers:
+        await brokers.start()
+        await brokers[1].operations.alter_cluster_config(
+            {"balancer.mode": "off", "leaders.balance": False}, deadline=deadline_in(10_000)
+        )
+        await brokers[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+        await assign(brokers[1], "t", [1, 2, 3])
+        await until(lambda: is_member_everywhere(brokers, "t", {1, 2, 3}))
+        yield brokers
+
+
+async def lead(brokers: Brokers, node: int) -> None:
+    await brokers[4].operations.transfer_leadership("t", 0, node, deadline=deadline_in(10_000))
+
+
+def role(broker: Broker) -> Role:
+    group = group_of(broker, "t")
+    assert group is not None
+    return group.core.role
+
+
+@asynccontextmanager
+async def writing(broker: Broker, acknowledged: list[bytes], tried: list[bytes]) -> AsyncIterator[None]:
+    """One record after another; each that is acknowledged is noted."""
+
+    async def go_on() -> None:
+        while True:
+            value = b"w%d" % len(tried)
+            tried.append(value)
+            with suppress(RaftlogError):
+                [result] = await broker.produce_records(
+                    "t", 0, [NewRecord(value, None, 1_000)], deadline=deadline_in(5_000)
+                )
+                if result.error is None:
+                    acknowledged.append(value)
+
+    task = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_f33_a_node_is_removed_while_it_is_cut_off_and_two_more_die(four: Brokers) -> None:
+    """Of its old configuration and of the new one too few are there: nothing is acknowledged, so nothing is lost."""
+    await lead(four, 1)
+    await write(four[1], "t", b"before")
+    await four.stop(3)
+    await assign(four[1], "t", [1, 2, 4])
+    await until(lambda: is_member_everywhere(four, "t", {1, 2, 4}))
+    await write(four[4], "t", b"after")
+    await four.stop(1, 2)
+    returning = asyncio.create_task(four.start(3))
+    try:
+        await until(lambda: 3 in four.running and four[3].node.is_connected(four[4].node_id))
+        late = [NewRecord(b"late", None, 1_000)]
+        [result] = await four[4].produce_records("t", 0, late, deadline=deadline_in(2_000))
+        assert result.error is not None, "a minority of either configuration took a record"
+        await four.start(1)
+        await asyncio.wait_for(returning, WITHIN_S)
+    finally:
+        returning.cancel()
+    for node in (1, 3, 4):
+        found = await read(four[node], "t")
+        assert found == [
+            b"before",
+            b"after",
+            *([b"late"] if len(found) > 2 and result.error.outcome == "unknown" else []),
+        ]
+    await until(lambda: group_of(four[3], "t") is None)
+
+
+async def test_f34_a_learner_is_promoted_and_the_leader_dies_at_once(four: Brokers) -> None:
+    await lead(four, 1)
+    died = asyncio.get_running_loop().create_future()
+    before = four[1].node.on_step
+
+    def stepped(group: Group, ready: Ready) -> None:
+        before(group, ready)
+        configuration = group.core.configuration
+        is_promoted = any(voter.node_id == 4 for voter in configuration.voters) and not configuration.is_joint
+        if group.name == "t/0" and is_promoted and not died.done():
+            died.set_result(None)
+            four[1].node.fail(StorageError("it dies here"))
+
+    four[1].node.on_step = stepped
+    acknowledged: list[bytes] = []
+    tried: list[bytes] = []
+    async with writing(four[3], acknowledged, tried):
+        await until(lambda: len(acknowledged) > 20)
+        await assign(four[3], "t", [1, 3, 4])
+        async with asyncio.timeout(WITHIN_S):
+            await died
+            await four[1].node.ended
+        await four.stop(1)
+        seen = len(acknowledged)
+        await until(lambda: len(acknowledged) > seen + 20)
+    await until(lambda: role(four[4]) is Role.LEADER or role(four[3]) is Role.LEADER)
+    if role(four[4]) is not Role.LEADER:
+        await four[3].operations.transfer_leadership("t", 0, 4, deadline=deadline_in(10_000))
+    found = await read(four[4], "t")
+    assert [value for value in found if value in {*acknowledged}] == acknowledged, "in their order, each once"
+    assert {*found} <= {*tried}
+
+
+async def test_f36_a_removed_node_that_comes_back_disturbs_nobody(four: Brokers) -> None:
+    """It does not know that it was removed, and hears no leader: its campaigns move no term."""
+    await lead(four, 1)
+    await four.stop(3)
+    await assign(four[1], "t", [1, 2, 4])
+    await until(lambda: is_member_everywhere(four, "t", {1, 2, 4}))
+    group = group_of(four[1], "t")
+    assert group is not None
+    term = group.core.term
+    await four.start(3)
+    await until(lambda: group_of(four[3], "t") is None)
+    assert (group.core.role, group.core.term) == (Role.LEADER, term)
+    await write(four[3], "t", b"x")
+
+
+async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) -> None:
+    """The second order comes while the first one is half done."""
+    await lead(four, 1)
+    await write(four[1], "t", *(b"%d" % number for number in range(100)))
+    await assign(four[1], "t", [4, 2, 1])
+
+    def has_begun() -> bool:
+        group = group_of(four[1], "t")
+        return group is not None and bool(group.core.configuration.learners or group.core.configuration.is_joint)
+
+    await until(lambda: has_begun() or is_member_everywhere(four, "t", {1, 2, 4}))
+    await four[2].operations.set_replicas("t", 0, [3, 4, 2], deadline=deadline_in(10_000))
+    await until(lambda: is_member_everywhere(four, "t", {2, 3, 4}))
+    assert len(await read(four[3], "t")) == 100
