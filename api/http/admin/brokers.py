@@ -14,7 +14,6 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import BrokerDescription
 
-
 _ASK_MS: Final = 1_500
 """For so long a row waits to say how far a maintenance is."""
 

@@ -16,7 +16,6 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.results import Levels
 
-
 _CHANGES_MAX: Final = 100
 _TEXT_MAX: Final = 255
 
