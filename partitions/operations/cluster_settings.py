@@ -174,7 +174,7 @@ def checked(upsert: Mapping[str, object]) -> dict[str, str]:
         try:
             texts[name] = str(SETTINGS[name].read(text)).lower() if isinstance(value, str | int) else _no(text)
         except ValueError:
-            wrong.append(f"{name} cannot be {value!r}: it can be {SETTINGS[name].allowed}")
+            wrong.append(f"{name} cannot be {value!r:.60}: it can be {SETTINGS[name].allowed}")
     _refuse(wrong)
     return texts
 

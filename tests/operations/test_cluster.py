@@ -61,30 +61,6 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
     assert (await three[1].operations.cluster_config(deadline=soon())).version == 0
 
 
-@pytest.mark.parametrize(
-    ("upsert", "remove", "said"),
-    [
-        ({"no.such": "1"}, [], "no.such is not there"),
-        ({}, ["no.such"], "no.such is not there"),
-        ({"balancer.mode": "on"}, [], "it can be off, node_add or continuous"),
-        ({"balancer.moves.max": 0}, [], "1 to 10000"),
-        ({"balancer.moves.max": 1.5}, [], "1 to 10000"),
-        ({"balancer.moves.max": True}, [], "1 to 10000"),
-        ({"balancer.moves.max": None}, [], "1 to 10000"),
-        ({"replicas.repair.after.ms": 999}, [], "-1, or 1000 or more"),
-        ({"catch.up.bytes.per.s": "fast"}, [], "-1, or"),
-        ({"leaders.balance": "yes"}, [], "true or false"),
-        ({"leaders.balance": True}, ["leaders.balance"], "set and unset at once"),
-        ({}, [], "no setting is named"),
-    ],
-)
-async def test_what_a_setting_cannot_be(
-    three: Brokers, upsert: dict[str, object], remove: list[str], said: str
-) -> None:
-    with pytest.raises(InvalidArgument, match=said):
-        await three[1].operations.alter_cluster_config(upsert, remove, deadline=soon())
-
-
 async def test_an_upgrade_is_finished_when_all_know_the_level(older: Brokers) -> None:
     operations = older[1].operations
     refused = (
