@@ -1,5 +1,8 @@
 """Bugs in gossip: what each member believes of the others."""
 
+from typing import Final
+
+from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patching import replace_method
 from raftlog.membership import states, view
 from raftlog.membership.broadcasts import Broadcasts
@@ -65,10 +68,53 @@ def forget_lives() -> None:
     replace_method(Identity, "first_incarnation", property(lambda _identity: 1))
 
 
-def accuse_when_late() -> None:
-    """A process that was stopped blames the others for what it did not hear meanwhile, and is well itself."""
-
-    def resume(self: Swim, now: float) -> None:
-        """As if nothing had been."""
-
-    replace_method(Swim, "_resume", resume)
+BUGS: Final = (
+    PlantedBug(
+        "never-refute",
+        "a member that is suspected in error is declared dead, for it does not contradict",
+        never_refute,
+        ("healthy-declared-dead", "healthy-suspected", "disagreement"),
+        found_within=3,
+        level="gossip",
+    ),
+    PlantedBug(
+        "ignore-incarnations",
+        "old news about a member overturns newer news",
+        ignore_incarnations,
+        ("incarnation-back",),
+        found_within=5,
+        level="gossip",
+    ),
+    PlantedBug(
+        "retransmit-without-end",
+        "news is sent on long after everybody has heard it",
+        retransmit_without_end,
+        ("queue-not-empty",),
+        found_within=3,
+        level="gossip",
+    ),
+    PlantedBug(
+        "overfill-datagrams",
+        "datagrams are larger than the network may carry in one piece",
+        overfill_datagrams,
+        ("datagram-too-large",),
+        found_within=6,
+        level="gossip",
+    ),
+    PlantedBug(
+        "leave-old-beliefs-alone",
+        "one that wrongly believes others dead, and is believed alive itself, is not told better",
+        leave_old_beliefs_alone,
+        ("disagreement",),
+        found_within=44,
+        level="gossip",
+    ),
+    PlantedBug(
+        "forget-lives",
+        "a new start is not newer than what was said before, so that who comes back is not known to be there",
+        forget_lives,
+        ("disagreement", "dead-not-known"),
+        found_within=1,
+        level="gossip",
+    ),
+)

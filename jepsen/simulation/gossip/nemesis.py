@@ -137,7 +137,7 @@ class Nemesis:
 
     def _crash(self, process: Process) -> None:
         self._world.note(process, "is killed")
-        process.end()
+        process.end(self._world.now)
 
     def _crash_for_a_while(self, process: Process) -> None:
         self._crash(process)
@@ -151,7 +151,7 @@ class Nemesis:
         process.has_left = True
         self._world.carry_out(process)
         life = process.life
-        self._world.at(self._world.now + 1, lambda: process.end() if process.life == life else None)
+        self._world.at(self._world.now + 1, lambda: process.end(self._world.now) if process.life == life else None)
 
     def _leave_for_a_while(self, process: Process) -> None:
         self._go(process)

@@ -34,7 +34,7 @@ class Process:
         self.is_up = False
         self.has_left = False
         self.is_paused = False
-        self.resumed_at = -math.inf
+        self.resumed_at = self.ended_at = -math.inf
         self.inbox: list[Datagram] = []
         self.wake_at = math.inf
         self.swim: Swim
@@ -67,7 +67,8 @@ class Process:
         self.inbox.clear()
         self.wake_at = math.inf
 
-    def end(self) -> None:
+    def end(self, now: float) -> None:
+        self.ended_at = now
         self.is_up = self.is_paused = False
         self.inbox.clear()
         self.wake_at = math.inf

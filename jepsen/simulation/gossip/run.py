@@ -26,10 +26,15 @@ def simulate_gossip(seed: int, members: int | None = None, loss: float | None = 
 
 
 def simulate_options(options: GossipOptions) -> Outcome:
+    return simulate_watched(Watch(options))
+
+
+def simulate_watched(watch: Watch) -> Outcome:
+    """The same for who wants to look at more than the outcome."""
+    options, world = watch.world.options, watch.world
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
     PropertyBroken.said.clear()
-    watch = Watch(options)
     failure: Failure | None = None
     try:
         _run(watch, Nemesis(watch))
@@ -38,7 +43,6 @@ def simulate_options(options: GossipOptions) -> Outcome:
     except Exception as error:  # noqa: BLE001 - whatever ends a run is its outcome
         text = "".join(traceback.format_exception(error))
         failure = Failure(type(error).__name__, text, False, watch.world.trace.timeline(TIMELINE_LINES))
-    world = watch.world
     gc.enable()
     cpu_s = time.process_time() - began
     return Outcome(

@@ -33,6 +33,8 @@ class Watch:
         self.world = World(options, self.changed)
         self.declared: Counter[State] = Counter()
         """Changes to a state, over all views."""
+        self.deaths: dict[tuple[NodeId, int], float] = {}
+        """By process and life: how long after its end the last one that knew it found it dead."""
         self._newest: dict[tuple[NodeId, int, NodeId], Member] = {}
         """What each life believes of each member."""
 
@@ -45,6 +47,7 @@ class Watch:
         self._judge_order(process, member)
         if change.before is not after:
             self.declared[after] += 1
+            self._measure(change)
             self.world.note(process, f"{change.node_id}: {after.name.lower()}, incarnation {member.incarnation:x}")
         options = self.world.options
         if options.is_steady and after in (State.SUSPECT, State.DEAD) and self._is_well(member):
@@ -52,6 +55,11 @@ class Watch:
                 self._condemn("healthy-declared-dead", process, member)
             if not options.loss:
                 self._condemn("healthy-suspected", process, member)
+
+    def _measure(self, change: MemberChange) -> None:
+        process = self._process(change.node_id)
+        if change.before is not None and change.after is State.DEAD and not process.is_up and not process.has_left:
+            self.deaths[process.node_id, process.life] = self.world.now - process.ended_at
 
     def _judge_order(self, process: Process, member: Member) -> None:
         key = (process.node_id, process.life, member.node_id)

@@ -1,0 +1,88 @@
+"""Gossip among many: what it costs when nothing happens, and what becomes of a hundred when datagrams are lost.
+
+The machines of `raftlog.membership` on a virtual clock (`jepsen.simulation.gossip`): so these are counts, which this
+machine's speed does not change. Bytes are those of payload, seal, UDP and IP headers, sent by each member; it receives
+as many.
+"""
+
+from bench.child import run_in_child
+from bench.measure import Figure, Measure, Values, Workspace, require
+from jepsen.simulation.gossip.nemesis import Nemesis
+from jepsen.simulation.gossip.options import CONTRACT_S, steady
+from jepsen.simulation.gossip.run import FOUNDING_S, simulate_watched
+from jepsen.simulation.gossip.watch import Watch
+from raftlog.membership.member import State
+
+MEMBERS = 100
+MANY = 500
+LOSS = 0.05
+SEEDS = (1, 2, 3)
+IDLE_S = 120.0
+
+
+def idle(members: int) -> dict[str, float]:
+    """What each member sends while nothing happens, exchanges of digests included; in a child."""
+    watch = Watch(steady(1, members=members, loss=0.0))
+    Nemesis(watch).found()
+    watch.world.run_until(FOUNDING_S)
+    before = watch.world.bytes
+    watch.world.run_until(FOUNDING_S + IDLE_S)
+    return {"kb_per_s": (watch.world.bytes - before) / IDLE_S / members / 1000}
+
+
+def run_cost(_workspace: Workspace) -> Values:
+    return {f"members_{count}": run_in_child(idle, members=count)["kb_per_s"] for count in (MEMBERS, MANY)}
+
+
+def lossy(seed: int) -> dict[str, float]:
+    """One run of ten virtual minutes; in a child."""
+    watch = Watch(steady(seed, members=MEMBERS, loss=LOSS))
+    outcome = simulate_watched(watch)
+    failure = outcome.failure
+    require(failure is None or failure.is_property, failure.what if failure else "")
+    return {
+        "false_deaths": float(failure is not None and failure.name == "healthy-declared-dead"),
+        "unknown_deaths": float(failure is not None and failure.name != "healthy-declared-dead"),
+        "slowest_s": max(watch.deaths.values(), default=0.0),
+        "deaths": len(watch.deaths),
+        "suspicions": watch.declared[State.SUSPECT],
+    }
+
+
+def run_lossy(_workspace: Workspace) -> Values:
+    runs = [run_in_child(lossy, seed=seed) for seed in SEEDS]
+    require(sum(each["deaths"] for each in runs) > 0, "nobody died")
+    return {
+        "false_deaths": sum(each["false_deaths"] for each in runs),
+        "slowest_periods": max(each["slowest_s"] for each in runs),
+        "unknown_deaths": sum(each["unknown_deaths"] for each in runs),
+        "deaths": sum(each["deaths"] for each in runs),
+    }
+
+
+MEASURES = (
+    Measure(
+        "gossip-cost",
+        f"gossip of {MEMBERS} and of {MANY} members when nothing happens (simulated)",
+        f"Everybody knows everybody; after {FOUNDING_S:g} virtual seconds all bytes are counted for {IDLE_S:g}: "
+        "payload, seal, UDP and IP headers of datagrams, and exchanges of digests with the headers of their segments.",
+        (
+            Figure(f"members_{MEMBERS}", f"sent by each of {MEMBERS}", "kB/s", at_most=3),
+            Figure(f"members_{MANY}", f"… of {MANY}", "kB/s", at_most=3),
+        ),
+        run_cost,
+    ),
+    Measure(
+        "gossip-loss",
+        f"{MEMBERS} members that lose {LOSS:.0%} of all datagrams for {CONTRACT_S / 60:g} virtual minutes (simulated)",
+        f"{len(SEEDS)} seeds; every 45 s on the average a member dies, leaves, comes back or describes itself anew. "
+        "Counted are runs in which anybody declares one dead who is there, and runs in which ten periods after an "
+        "event somebody does not know it; and the longest time from a death until the last one has declared it.",
+        (
+            Figure("false_deaths", "runs with a healthy member declared dead", "", at_most=0),
+            Figure("slowest_periods", "a death known to all, the slowest", "periods", at_most=10),
+            Figure("unknown_deaths", "runs in which somebody did not hear in time", "", at_most=0),
+        ),
+        run_lossy,
+    ),
+)
