@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling_cluster import MAINTENANCE_LEVEL, Leaders, Seen, words_of
+from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
 from raftlog.errors import RaftlogError, UnknownTopic
 
 LOOK_S: Final = 0.2
@@ -63,6 +64,8 @@ class Step(NamedTuple):
 
 T = TypeVar("T")
 Tell = Callable[[Step], None]
+WhyNot = Callable[[], Awaitable[str | None]]
+"""Why something is not so yet; None: it is."""
 Waiting = Callable[[str], None]
 """What is waited for right now; empty: nothing."""
 
@@ -91,7 +94,7 @@ class RollingRestart:
             await self._one(unit)
             left.remove(unit)
             self._done(unit)
-        await self._until("the cluster is healthy", self._why_unhealthy)
+        await self._until("the cluster is healthy", self._why_unhealthy())
 
     async def plan(self, units: Sequence[Unit]) -> list[Step]:
         """What `run` would do, as the cluster is now."""
@@ -120,14 +123,12 @@ class RollingRestart:
         is_up = all(map(before.is_alive, unit.brokers))
         leaders = await self._answer(self._cluster.leaders)
         if is_up:
-            await self._until("the cluster is healthy", lambda: self._why_unhealthy(unit))
+            await self._until("the cluster is healthy", self._why_unhealthy())
             await self._drain(unit, leaders)
         self._waiting(f"node {unit.node_id} restarts")
         figures = await self._restarter.restart(unit)
         self._say(unit, "restarted", "restarted", **figures)
-        await self._until(
-            f"node {unit.node_id} is back and every partition in sync", lambda: self._why_not_back(unit, before)
-        )
+        await self._until(f"node {unit.node_id} is back and every partition in sync", self._why_not_back(unit, before))
         if await self._answer(self._cluster.feature_level) >= MAINTENANCE_LEVEL:
             for node in unit.brokers:
                 await self._ordered(node, is_on=False)
@@ -172,24 +173,29 @@ class RollingRestart:
         else:
             self._say(unit, "done", "leads again", seconds=_since(began))
 
-    async def _why_unhealthy(self, unit: Unit | None = None) -> str | None:
-        """Maintenance of the unit that is about to stop is no reason to wait."""
-        seen = await self._cluster.look()
-        if seen.health.is_healthy:
-            return None
-        if unit is not None and seen.in_maintenance & set(unit.brokers):
-            return _why_not_whole(seen)
-        return "; ".join(seen.health.unhealthy_reasons)
+    def _why_unhealthy(self) -> WhyNot:
+        lagging = Lagging()
 
-    async def _why_not_back(self, unit: Unit, before: Seen) -> str | None:
-        seen = await self._cluster.look()
-        for node in unit.brokers:
-            if not seen.is_alive(node):
-                return f"node {node} does not answer yet"
-            epoch = seen.boot_epochs.get(node)
-            if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
-                return f"node {node} was not started again: it is in the same life as before"
-        return _why_not_whole(seen)
+        async def why_not() -> str | None:
+            health = (await self._cluster.look()).health
+            return why_not_healthy(health, lagging.of(health, time.monotonic()))
+
+        return why_not
+
+    def _why_not_back(self, unit: Unit, before: Seen) -> WhyNot:
+        lagging = Lagging()
+
+        async def why_not() -> str | None:
+            seen = await self._cluster.look()
+            for node in unit.brokers:
+                if not seen.is_alive(node):
+                    return f"node {node} does not answer yet"
+                epoch = seen.boot_epochs.get(node)
+                if epoch is not None and epoch <= before.boot_epochs.get(node, -1):
+                    return f"node {node} was not started again: it is in the same life as before"
+            return why_not_whole(seen.health, lagging.of(seen.health, time.monotonic()))
+
+        return why_not
 
     async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What the cluster says, once it says something."""
@@ -201,7 +207,7 @@ class RollingRestart:
         await self._until("the brokers answer", asked)
         return answers[0]
 
-    async def _until(self, what: str, why_not: Callable[[], Awaitable[str | None]], timeout_s: float = 0.0) -> None:
+    async def _until(self, what: str, why_not: WhyNot, timeout_s: float = 0.0) -> None:
         """Until `why_not` says nothing. Raises `CommandFailed` with what it said last."""
         timeout_s = timeout_s or self._timeout_s
         until, why = time.monotonic() + timeout_s, ""
@@ -238,19 +244,6 @@ def next_unit(left: Sequence[Unit], seen: Seen) -> Unit:
         )
 
     return min(left, key=rank)
-
-
-def _why_not_whole(seen: Seen) -> str | None:
-    """What keeps another broker from being stopped without harm."""
-    health = seen.health
-    if health.nodes_down:
-        return f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}"
-    if health.leaderless_count or health.under_replicated_count:
-        return (
-            f"{health.leaderless_count} partitions have no leader, "
-            f"{health.under_replicated_count} lack replicas in sync"
-        )
-    return None
 
 
 def _since(began: float) -> float:

@@ -1,0 +1,57 @@
+"""Which partitions really lack replicas, from several looks at a cluster that is written to.
+
+A follower that is a moment behind its leader's last commit counts as not in sync in that look; with many busy
+partitions some are at any time. What lacks replicas is what lacked them in every look of the last `LOOKED_S`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from raftlog.client import ClusterHealth
+
+LOOKED_S: Final = 2.0
+_SAID_OF_REPLICAS: Final = "partitions lack replicas in sync"
+"""What health says of one look."""
+_NAMES_SHOWN: Final = 5
+
+
+class Lagging:
+    """For one wait: what was seen before a restart says nothing about what is there afterwards."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, frozenset[str]]] = deque()
+
+    def of(self, health: ClusterHealth, now: float) -> list[str]:
+        """Partitions that lacked replicas lately whenever somebody looked, by name."""
+        listed = frozenset(health.under_replicated_partitions)
+        if len(listed) < health.under_replicated_count:  # of those that are not listed nothing is known
+            self._looks.clear()
+            return sorted(listed)
+        self._looks.append((now, listed))
+        while self._looks[0][0] < now - LOOKED_S:
+            self._looks.popleft()
+        return sorted(frozenset.intersection(*(each for _, each in self._looks)))
+
+
+def why_not_healthy(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
+    """The reasons that health gives, but for replicas those that lack them really; None: there are none."""
+    reasons = [reason for reason in health.unhealthy_reasons if _SAID_OF_REPLICAS not in reason]
+    return "; ".join([*reasons, *_said(lacking)]) or None
+
+
+def why_not_whole(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
+    """What keeps another broker from being stopped without harm; less than what keeps it from being healthy."""
+    reasons = []
+    if health.nodes_down:
+        reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")
+    if health.leaderless_count:
+        reasons.append(f"{health.leaderless_count} partitions have no leader")
+    return "; ".join([*reasons, *_said(lacking)]) or None
+
+
+def _said(lacking: Sequence[str]) -> list[str]:
+    if not lacking:
+        return []
+    shown = ", ".join(lacking[:_NAMES_SHOWN])
+    return [f"{len(lacking)} partitions lack replicas: {shown}{', …' if len(lacking) > _NAMES_SHOWN else ''}"]
