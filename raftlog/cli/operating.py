@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
+import click
+
 from raftlog.cli.options import F, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.patience import is_passing
@@ -110,7 +112,7 @@ async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float
     shows more."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
-    with _bar(what) as update:
+    with _bar(what) as update, _telling_that_it_goes_on(what, look):
         while not (found := await _patiently(ask, min(PATIENCE_SECONDS, until - loop.time()))).is_over:
             update(found)
             if loop.time() >= until:
@@ -118,6 +120,16 @@ async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float
                     f"{what}: not over after {timeout_s:g} s ({found.text}); it goes on, and `{look}` shows how far"
                 )
             await asyncio.sleep(min(LOOK_SECONDS, max(0.0, until - loop.time())))
+
+
+@contextmanager
+def _telling_that_it_goes_on(what: str, look: str) -> Iterator[None]:
+    """Ctrl-C ends the waiting, and not what was ordered."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        click.echo(f"{what}: it goes on, and `{look}` shows how far", err=True)
+        raise
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]], seconds: float) -> T:

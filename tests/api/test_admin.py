@@ -364,6 +364,14 @@ async def test_the_second_change_of_a_level_goes_back_to_what_was_first(api, app
     assert app_logger.level == first
 
 
+async def test_loggers_are_listed(api, app_logger):
+    _, rows = await api.get("/v1/loggers")
+    names = [row["name"] for row in rows]
+    assert names == sorted(names)
+    assert {"raftlog", "raftlog.api.http.app", "raftlog.partitions"} <= {*names}
+    assert all(name.split(".")[0] == "raftlog" for name in names)
+
+
 async def test_a_log_level_for_good(api, app_logger):
     _, shown = await api.call("PUT", LEVEL + "?level=warning&expires=0")
     assert shown == {"name": "raftlog.api.http.app", "level": "warning", "expires": None}

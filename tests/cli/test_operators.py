@@ -1,5 +1,6 @@
 """`raftlog broker`, `partition` and `cluster` verbs against a broker that answers what a test tells it."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -145,6 +146,20 @@ def test_a_wait_that_takes_too_long_says_how_far_it_is(ask: Any, told: Told) -> 
     done = ask("broker", "decommission", "3", "--wait", "--timeout", "0.03", expect=1)
     assert "2 replicas left, 700.0 kB left, 50.0 kB/s, no host is left for orders/1" in done.err
     assert "it goes on, and `raftlog broker decommission-status 3` shows how far" in done.err
+
+
+async def test_a_wait_that_is_broken_off_says_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    async def how_far() -> operating.HowFar:
+        asked.set()
+        return operating.HowFar(False, "2 replicas left")
+
+    asked = asyncio.Event()
+    waiting = asyncio.ensure_future(operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves"))
+    await asked.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert capsys.readouterr().err == "move of orders/0: it goes on, and `raftlog partition moves` shows how far\n"
 
 
 def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:

@@ -10,6 +10,7 @@ from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.routing import Router, Target, query_int
+from raftlog.events import event
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,13 @@ class LogLevelHandlers:
         self._overrides: dict[str, _Override] = {}
 
     def add_to(self, router: Router) -> None:
+        router.add("GET", "/v1/loggers", self.loggers)
         router.add("GET", "/v1/config/log_level/{name}", self.level)
         router.add("PUT", "/v1/config/log_level/{name}", self.set_level)
+
+    async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
+        return json_answer([{"name": name, "level": _level_of(name)} for name in names])
 
     async def level(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         return self._shown(_known(target.args[0]))
@@ -57,23 +63,29 @@ class LogLevelHandlers:
         timer = asyncio.get_running_loop().call_later(expires_s, self._restore, name) if expires_s else None
         self._overrides[name] = _Override(before, timer)
         found.setLevel(level)
-        until = f"for {expires_s} s" if expires_s else "for good"
-        logger.info("%s is logged from level %s up, %s", name, logging.getLevelName(level).lower(), until)
+        event(logger, "log_level_changed", name=name, to=_level_of(name), expires_s=expires_s or None)
 
     def _restore(self, name: str) -> None:
         logging.getLogger(name).setLevel(self._overrides.pop(name).before)
-        logger.info("%s is logged as before", name)
+        event(logger, "log_level_changed", name=name, to=_level_of(name), expires_s=None)
 
     def _shown(self, name: str) -> web.Response:
         override = self._overrides.get(name)
         timer = override.timer if override is not None else None
         left_s = None if timer is None else max(0, round(timer.when() - asyncio.get_running_loop().time()))
-        level = logging.getLevelName(logging.getLogger(name).getEffectiveLevel()).lower()
-        return json_answer({"name": name, "level": level, "expires": left_s})
+        return json_answer({"name": name, "level": _level_of(name), "expires": left_s})
+
+
+def _level_of(name: str) -> str:
+    return logging.getLevelName(logging.getLogger(name).getEffectiveLevel()).lower()
+
+
+def _is_ours(name: str) -> bool:
+    return name == ROOT or name.startswith(f"{ROOT}.")
 
 
 def _known(name: str) -> str:
     """Raises `HttpProblem` 404. A logger that nobody has is never made here: names would pile up."""
-    if (name == ROOT or name.startswith(f"{ROOT}.")) and name in logging.root.manager.loggerDict:
+    if _is_ours(name) and name in logging.root.manager.loggerDict:
         return name
-    raise HttpProblem(NOT_FOUND, f"there is no logger {name!r}; there are {ROOT!r} and those below it, by module")
+    raise HttpProblem(NOT_FOUND, f"there is no logger {name!r}; /v1/loggers lists {ROOT!r} and those below it")

@@ -185,6 +185,14 @@ PATHS: Json = {
     "/v1/cluster_config/status": _read(
         "Which version of the settings each broker has.", "clusterConfigStatus", ref("ClusterSettingsStatus"), TIMEOUT
     ),
+    "/v1/loggers": {
+        "get": operation(
+            "The loggers of this broker, and from which level up they log.",
+            _TAG,
+            "loggers",
+            {"200": answer("By name.", array(obj({"name": string(), "level": string()})))},
+        )
+    },
     "/v1/config/log_level/{name}": {
         "get": operation(
             "From which level up this broker logs.",
