@@ -72,10 +72,8 @@ class Gossip:
         settings = self._settings
         if settings is None:
             return ""
-        wire = self._node.surroundings.make_wire()
         try:
-            host = await self._host(settings)
-            await wire.start(host, settings.port)
+            wire = self._wire = await self._listening(settings)
         except (OSError, InvalidArgument) as error:
             if settings.is_required:
                 raise InvalidArgument(
@@ -83,10 +81,31 @@ class Gossip:
                 ) from error
             _logger.warning("gossip is off: %s:%s: %s; give --gossip", settings.host, settings.port, error)
             return ""
-        self._wire = wire
         assert wire.address is not None, "a wire that was started has an address"
         self.address = address_text(settings.advertise or wire.address)
         return self.address
+
+    async def _listening(self, settings: GossipSettings) -> Wire:
+        """At the port of the settings; where that was not asked for, it leaves those alone that others have."""
+        host = await self._host(settings)
+        ports = [settings.port] if settings.is_required or settings.port not in self._rpc_ports() else []
+        if not settings.is_required:
+            ports.append(0)
+        for port in ports:
+            wire = self._node.surroundings.make_wire()
+            try:
+                await wire.start(host, port)
+            except OSError:
+                if port == ports[-1]:
+                    raise
+            else:
+                return wire
+        raise AssertionError("there is a port to be tried")
+
+    def _rpc_ports(self) -> set[int]:
+        """Of registered brokers, which may be on this machine, and be started after this one."""
+        texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
+        return {address[1] for text in texts if (address := _address(text)) is not None}
 
     async def _host(self, settings: GossipSettings) -> str:
         """The address to bind, which only this machine may reach unless gossip is signed, or that was allowed."""

@@ -21,7 +21,7 @@ class GossipSettings:
     keys: GossipKeys | None = None
     """None: derived from the cluster's id, which keeps clusters apart and guards against nobody."""
     is_required: bool = True
-    """Without it, a port that cannot be had is a warning, and the broker goes on without gossip."""
+    """Without it, any other port will do, and where there is none the broker goes on without gossip."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

@@ -194,9 +194,11 @@ class _Dev:
             sys.stdout.flush()
             return
         click.echo(f"{times(len(self._nodes), 'node')} of cluster {cluster_id}, ready after {seconds:.1f} s\n")
-        table = Table("node", "HTTP", "RPC", "pid", "data", box=None, header_style="bold")
+        table = Table("node", "HTTP", "RPC", "gossip", "pid", "data", box=None, header_style="bold")
         for node in self._nodes:
-            table.add_row(str(node.node_id), node.http, node.rpc, str(node.child.pid), _short(node.data_dir))
+            table.add_row(
+                str(node.node_id), node.http, node.rpc, node.gossip, str(node.child.pid), _short(node.data_dir)
+            )
         show(table)
         click.echo(f"\nexport RAFTLOG_BOOTSTRAP={','.join(node.http for node in self._nodes)}\nCtrl-C stops all.")
         sys.stdout.flush()

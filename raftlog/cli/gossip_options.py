@@ -1,6 +1,7 @@
 """Options of `raftlog serve` about gossip between brokers, and the settings that they stand for."""
 
 import logging
+from collections.abc import Collection
 from typing import Any, Final
 
 import click
@@ -27,7 +28,7 @@ def gossip_options(function: Any) -> Any:
                 envvar="RAFTLOG_GOSSIP",
                 metavar="HOST:PORT|off",
                 help="Where brokers gossip about who is there, UDP and TCP; port 0 takes a free one. "
-                "Default: the host of --rpc and the port above it; off without --rpc.",
+                "Default: the host of --rpc and the port above it, or any other; off without --rpc.",
             ),
             option(
                 "--advertise-gossip",
@@ -55,7 +56,9 @@ def gossip_options(function: Any) -> Any:
     return function
 
 
-def gossip_settings_from(arguments: dict[str, Any], rpc: tuple[str, int] | None, insecure: bool) -> dict[str, Any]:
+def gossip_settings_from(
+    arguments: dict[str, Any], rpc: tuple[str, int] | None, seeds: Collection[tuple[str, int]], insecure: bool
+) -> dict[str, Any]:
     """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError` and `InvalidArgument`."""
     gossip, advertised, key_file, rack = (
         arguments.pop(name) for name in ("gossip", "advertise_gossip", "gossip_key_file", "rack")
@@ -71,7 +74,7 @@ def gossip_settings_from(arguments: dict[str, Any], rpc: tuple[str, int] | None,
         _check_keys(gossip, address[0], keys, insecure)
     else:
         assert rpc is not None, "without --rpc there is no gossip unless it was asked for"
-        address = _beside(rpc)
+        address = _beside(rpc, {port for _, port in seeds})
         if keys is None and not insecure and not is_loopback(address[0]):
             _logger.warning(
                 "gossip is off: give --gossip-key-file, for %s can be reached by other machines", address[0]
@@ -87,9 +90,11 @@ def gossip_settings_from(arguments: dict[str, Any], rpc: tuple[str, int] | None,
     return {"gossip": settings, "rack": rack}
 
 
-def _beside(rpc: tuple[str, int]) -> tuple[str, int]:
+def _beside(rpc: tuple[str, int], others: Collection[int]) -> tuple[str, int]:
+    """The port above, unless it may be that of another broker on this machine; then any."""
     host, port = rpc
-    return host, port + GOSSIP_PORT_STEP if 0 < port < _PORT_MAX else 0
+    beside = port + GOSSIP_PORT_STEP
+    return host, beside if 0 < port < _PORT_MAX and beside not in others else 0
 
 
 def _check_keys(gossip: str, host: str, keys: GossipKeys | None, insecure: bool) -> None:

@@ -14,9 +14,15 @@ LOOPBACK, OPEN = ("127.0.0.1", 8094), ("10.0.0.1", 8094)
 KEY = "ab" * 32
 
 
-def settings_of(rpc: tuple[str, int] | None, *, insecure: bool = False, **given: Any) -> GossipSettings | None:
+def settings_of(
+    rpc: tuple[str, int] | None,
+    *,
+    seeds: tuple[tuple[str, int], ...] = (),
+    insecure: bool = False,
+    **given: Any,
+) -> GossipSettings | None:
     arguments = {"gossip": None, "advertise_gossip": None, "gossip_key_file": None, "rack": "", "other": 1} | given
-    found = gossip_settings_from(arguments, rpc, insecure)
+    found = gossip_settings_from(arguments, rpc, seeds, insecure)
     assert arguments == {"other": 1}, "what is not its own is left alone"
     settings: GossipSettings | None = found["gossip"]
     return settings
@@ -38,6 +44,10 @@ def test_beside_rpc_it_is_on_one_port_above_and_may_be_missing() -> None:
     assert settings is not None
     assert (settings.host, settings.port, settings.is_required) == ("127.0.0.1", 8095, False)
     assert settings_of(("127.0.0.1", 0)).port == 0
+
+
+def test_the_port_of_another_broker_is_left_to_it() -> None:
+    assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8095))).port == 0
 
 
 def test_off_is_off() -> None:

@@ -110,19 +110,14 @@ async def test_a_broker_that_moved_is_found_by_gossip_while_the_controller_is_aw
         assert three[1].metadata.state.brokers[NodeId(2)].addresses.rpc == f"127.0.0.1:{three._rpc[2][1]}"
 
 
-async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(tmp_path: Path) -> None:
     taken = UdpWire()
     await taken.start("127.0.0.1", 0)
     assert taken.address is not None
     gossip = GossipSettings(port=taken.address[1], is_required=False)
     settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=gossip)
-    with caplog.at_level(logging.WARNING):
-        broker = await started(settings)
-    assert "gossip is off" in caplog.text
-    assert broker.gossip.address == ""
-    assert broker.gossip.counters() is None
+    broker = await started(settings)
+    assert broker.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
     await broker.close()
     with pytest.raises(InvalidArgument, match="--gossip"):
         await started(replace(settings, gossip=replace(gossip, is_required=True)))
@@ -137,6 +132,34 @@ async def started(settings: BrokerSettings) -> Broker:
         await broker.close()
         raise
     return broker
+
+
+async def test_the_rpc_port_of_another_broker_is_left_to_it(tmp_path: Path) -> None:
+    async with brokers_in(tmp_path, 2, gossip=GossipSettings(is_required=False)) as two:
+        await two.start()
+        await two.stop(1, 2)
+        port = two._rpc[2][1]
+        two._settings["gossip"] = GossipSettings(port=port, is_required=False)
+        await asyncio.gather(two.start(1), two.start(2))
+        assert two[1].gossip.address not in ("", f"127.0.0.1:{port}")
+
+
+async def test_without_any_port_the_broker_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(wire: UdpWire, host: str, port: int) -> None:
+        raise OSError("no port for you")
+
+    monkeypatch.setattr(UdpWire, "start", refuse)
+    settings = BrokerSettings(
+        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=GossipSettings(is_required=False)
+    )
+    with caplog.at_level(logging.WARNING):
+        broker = await started(settings)
+    assert "gossip is off" in caplog.text
+    assert broker.gossip.address == ""
+    assert broker.gossip.counters() is None
+    await broker.close()
 
 
 async def test_where_others_can_reach_it_gossip_needs_keys_or_the_word(tmp_path: Path) -> None:
