@@ -24,6 +24,7 @@ from bench import (
     repair,
     replication,
     rolling_restart,
+    scrape,
     slow_disk,
 )
 from bench.measure import Measure
@@ -52,6 +53,7 @@ MEASURES: tuple[Measure, ...] = (
     *http_batches.MEASURES,
     *http_fetch.MEASURES,
     *footprint.MEASURES,
+    *scrape.MEASURES,
     *peers.MEASURES,
 )
 
