@@ -1,0 +1,141 @@
+"""Gossip in the simulator: a hundred members at 5 % loss for ten minutes, small clusters under everything at once."""
+
+import subprocess
+import sys
+from os import environ
+
+import pytest
+
+from jepsen.simulation.gossip.options import draw, steady
+from jepsen.simulation.gossip.run import simulate_gossip, simulate_options
+from jepsen.simulation.gossip.watch import Watch
+from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
+from jepsen.simulation.outcome import Outcome
+from jepsen.simulation.report import failure_text
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.membership.member import About, Address, Member, State
+from raftlog.membership.swim import MemberChange
+from raftlog.types import NodeId
+
+SEEDS = range(1, 41)
+SEEDS_PER_TEST = 10
+
+
+def demand(outcome: Outcome) -> None:
+    if outcome.failure is not None:
+        pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_hundred_members_at_five_percent_loss_for_ten_minutes(seed: int) -> None:
+    outcome = simulate_gossip(seed, members=100, loss=0.05)
+    demand(outcome)
+    assert outcome.virtual_s > 600
+
+
+@pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
+def test_fixed_seeds(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        demand(simulate_gossip(seed))
+
+
+@pytest.mark.parametrize("kept", kept_seeds("gossip"), ids=lambda kept: str(kept.seed))
+def test_kept_seeds(kept: KeptSeed) -> None:
+    demand(simulate_gossip(kept.seed))
+
+
+def test_without_loss_nobody_is_even_suspected_however_others_are_stopped() -> None:
+    for members in (2, 3, 5, 10):
+        demand(simulate_options(steady(1, members=members, loss=0.0, safety_s=300.0)))
+
+
+def test_two_hash_seeds_give_the_same_trace() -> None:
+    script = "from jepsen.simulation.gossip.run import simulate_gossip; print(simulate_gossip(9).digest)"
+    digests = {
+        subprocess.run(
+            (sys.executable, "-c", script),
+            env=environ | {"PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for hash_seed in ("1", "2")
+    }
+    assert digests == {simulate_gossip(9).digest}
+
+
+def test_the_seed_says_what_a_run_is_like() -> None:
+    assert draw(5) == draw(5)
+    assert len({str(draw(seed)).partition("\n")[2] for seed in range(50)}) > 25
+
+
+# what the judge condemns
+
+
+def change(node: int, before: State | None, after: State, incarnation: int = 1 << 32, disk: int = 0) -> MemberChange:
+    uuid = node.to_bytes(8) + disk.to_bytes(8)
+    about = About(incarnation, Address("10.0.0.1", 1), b"")
+    return MemberChange(NodeId(node), before, after, Member(NodeId(node), uuid, incarnation, after, about, 0.0))
+
+
+def watching(loss: float = 0.05) -> Watch:
+    """Three that are up."""
+    watch = Watch(steady(1, members=3, loss=loss))
+    for process in watch.world.processes:
+        watch.world.begin(process, ())
+    watch.world.now = 100.0
+    return watch
+
+
+def condemned(watch: Watch, *changes: MemberChange) -> str:
+    *before, last = changes
+    for each in before:
+        watch.changed(watch.world.processes[0], each)
+    with pytest.raises(PropertyBroken) as broken:
+        watch.changed(watch.world.processes[0], last)
+    return broken.value.name
+
+
+def test_a_healthy_member_declared_dead_is_condemned() -> None:
+    assert condemned(watching(), change(2, State.SUSPECT, State.DEAD)) == "healthy-declared-dead"
+
+
+def test_one_who_is_gone_may_be_declared_dead() -> None:
+    watch = watching()
+    watch.world.processes[1].end(90.0)
+    watch.changed(watch.world.processes[0], change(2, State.SUSPECT, State.DEAD))
+    assert watch.deaths == {(2, 1): 10.0}
+
+
+def test_a_suspicion_without_loss_is_condemned() -> None:
+    assert condemned(watching(loss=0.0), change(2, State.ALIVE, State.SUSPECT)) == "healthy-suspected"
+    watching(loss=0.05).changed(watching().world.processes[0], change(2, State.ALIVE, State.SUSPECT))
+
+
+def test_an_incarnation_that_falls_is_condemned() -> None:
+    newer, older = change(2, None, State.ALIVE, 2 << 32), change(2, State.ALIVE, State.ALIVE, 1 << 32)
+    assert condemned(watching(), newer, older) == "incarnation-back"
+
+
+def test_a_state_that_falls_is_condemned() -> None:
+    suspect, alive = change(2, State.ALIVE, State.SUSPECT), change(2, State.SUSPECT, State.ALIVE)
+    assert condemned(watching(), suspect, alive) == "state-not-allowed"
+
+
+def test_a_death_that_somebody_does_not_know_is_condemned() -> None:
+    watch = watching()
+    watch.world.processes[1].end(90.0)
+    with pytest.raises(PropertyBroken, match="dead-not-known"):
+        watch.demand_known(watch.world.processes[1], 1)
+
+
+def test_costs_above_the_bound_are_condemned() -> None:
+    watch = watching()
+    watch.demand_cheap(3 * 3_000 * 10, 10.0)
+    with pytest.raises(PropertyBroken, match="gossip-cost"):
+        watch.demand_cheap(3 * 3_001 * 10, 10.0)
+
+
+def test_views_that_differ_in_the_end_are_condemned() -> None:
+    with pytest.raises(PropertyBroken, match="disagreement"):
+        watching().demand_agreement()
