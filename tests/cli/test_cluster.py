@@ -29,31 +29,31 @@ UNHEALTHY = HEALTHY | {
 }
 
 
-def test_a_healthy_cluster(run: Any, told: Told) -> None:
+def test_a_healthy_cluster(ask: Any, told: Told) -> None:
     told.answers["/v1/cluster/health_overview"] = 200, HEALTHY
-    text = run("cluster", "health", "--bootstrap", told.address).stdout.decode()
+    text = ask("cluster", "health").out
     assert [line.split() for line in text.splitlines()][:3] == [
         ["healthy", "yes"],
         ["reasons", "-"],
         ["controller", "2"],
     ]
-    shown = json.loads(run("cluster", "health", "--json", "--bootstrap", told.address).stdout)
+    shown = json.loads(ask("cluster", "health", "--json").out)
     assert shown == HEALTHY
 
 
-def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(run: Any, told: Told) -> None:
+def test_an_unhealthy_cluster_is_exit_code_1_with_reasons(ask: Any, told: Told) -> None:
     told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
-    done = run("cluster", "health", "--bootstrap", told.address, expect=1)
-    assert REASON in done.stderr.decode()
-    text = done.stdout.decode()
+    done = ask("cluster", "health", expect=1)
+    assert REASON in done.err
+    text = done.out
     assert "200: orders/0, " in text
     assert "orders/9, …" in text
-    assert json.loads(run("cluster", "health", "--json", "--bootstrap", told.address, expect=1).stdout) == UNHEALTHY
+    assert json.loads(ask("cluster", "health", "--json", expect=1).out) == UNHEALTHY
 
 
-def test_no_controller_is_shown_as_none(run: Any, told: Told) -> None:
+def test_no_controller_is_shown_as_none(ask: Any, told: Told) -> None:
     told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY | {"controller_id": -1}
-    shown = json.loads(run("cluster", "health", "--json", "--bootstrap", told.address, expect=1).stdout)
+    shown = json.loads(ask("cluster", "health", "--json", expect=1).out)
     assert shown["controller_id"] is None
 
 
@@ -67,7 +67,7 @@ def test_watching_prints_changes(spawn: Any, told: Told) -> None:
     assert process.wait(10) == 1
 
 
-def test_info(run: Any, told: Told) -> None:
+def test_info(ask: Any, told: Told) -> None:
     told.answers |= {
         "/v1/cluster/health_overview": (200, HEALTHY),
         "/v1/cluster/uuid": (200, {"cluster_uuid": "c0ffee"}),
@@ -95,11 +95,11 @@ def test_info(run: Any, told: Told) -> None:
             ],
         ),
     }
-    lines = run("cluster", "info", "--bootstrap", told.address).stdout.decode().splitlines()
+    lines = ask("cluster", "info").out.splitlines()
     assert lines[0] == "cluster c0ffee, controller 2"
     assert lines[3].split() == ["1", "yes", "active", "127.0.0.1:8082", "127.0.0.1:8084", "rack-1", "0.1.0", "-"]
     assert lines[4].split() == ["2", "no", "maintenance", "-", "-", "-", "-", "d15c"]
-    shown = json.loads(run("cluster", "info", "--json", "--bootstrap", told.address).stdout)
+    shown = json.loads(ask("cluster", "info", "--json").out)
     assert (shown["cluster_id"], shown["controller_id"]) == ("c0ffee", 2)
     assert [broker["rpc"] for broker in shown["brokers"]] == ["127.0.0.1:8084", None]
 
@@ -108,7 +108,7 @@ def replica(broker: int, *, leader: bool = False, in_sync: bool = True) -> dict[
     return {"broker": broker, "leader": leader, "in_sync": in_sync}
 
 
-def test_a_topic_with_a_partition_that_nobody_leads(run: Any, told: Told) -> None:
+def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> None:
     told.answers["/topics/orders"] = (
         200,
         {
@@ -126,13 +126,11 @@ def test_a_topic_with_a_partition_that_nobody_leads(run: Any, told: Told) -> Non
         },
     )
     told.answers["/topics/orders/partitions/0/offsets"] = 200, {"beginning_offset": 3, "end_offset": 7}
-    lines = run("topic", "describe", "orders", "--bootstrap", told.address).stdout.decode().splitlines()
+    lines = ask("topic", "describe", "orders").out.splitlines()
     assert lines[0] == "orders: 2 partitions, replication factor 3"
     assert lines[3].split() == ["0", "2", "1,", "2,", "3", "1,", "2", "3", "7", "4"]
     assert lines[4].split() == ["1", "-", "1", "-", "-", "-", "-", "no", "leader"]
-    first, second = json.loads(run("topic", "describe", "orders", "--json", "--bootstrap", told.address).stdout)[
-        "partitions"
-    ]
+    first, second = json.loads(ask("topic", "describe", "orders", "--json").out)["partitions"]
     assert first == {
         "partition": 0,
         "leader": 2,
@@ -147,10 +145,10 @@ def test_a_topic_with_a_partition_that_nobody_leads(run: Any, told: Told) -> Non
     assert "/topics/orders/partitions/1/offsets" not in told.asked
 
 
-def test_offsets_that_nobody_can_say_do_not_hide_the_rest(run: Any, told: Told) -> None:
+def test_offsets_that_nobody_can_say_do_not_hide_the_rest(ask: Any, told: Told) -> None:
     partitions = [{"partition": 0, "leader": 1, "replicas": [replica(1, leader=True)], "high_watermark": 5}]
     told.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
     refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}
     told.answers["/topics/t/partitions/0/offsets"] = 503, refusal
-    lines = run("topic", "describe", "t", "--bootstrap", told.address).stdout.decode().splitlines()
+    lines = ask("topic", "describe", "t").out.splitlines()
     assert lines[3].split() == ["0", "1", "1", "1", "-", "5", "-"]
