@@ -54,8 +54,6 @@ _QUEUE_MAX: Final = 256
 """Changes planned ahead."""
 _COUNTED_MAX: Final = 10_000
 """Changes planned to say how many there will be."""
-_MOVES_A_LOOK: Final = 2
-"""Partitions set out a few at a time: what all do first, making a replica, is what others notice most."""
 _LEADERS_A_LOOK: Final = 64
 _SLICE_S: Final = 0.001
 _PLAN_PAUSE_S: Final = 0.0002
@@ -270,14 +268,15 @@ class Balancer:
     async def _order(self, tenure: Tenure) -> None:
         """Give the orders that there is room for."""
         now = self._node.loop.time()
-        free = min(_MOVES_A_LOOK, self._settings().moves_max - tenure.under_way(now))
+        free = tenure.may_set_out(self._settings().moves_max, now)
         orders: list[Change] = []
         while tenure.queue and len(orders) < _LEADERS_A_LOOK:
             change = tenure.queue[0]
             if change.why is not Why.LEADERS:
-                if free <= 0:
+                if free < 1:
                     break
                 free -= 1
+                tenure.note_setting_out()
             orders.append(tenure.queue.popleft())
         if not orders:
             return

@@ -26,6 +26,8 @@ STUCK_S: Final = 30.0
 """Who shall have a replica and is away for so long before it was filled is given up for this partition."""
 SILENT_S: Final = 15.0
 """A partition that no leader has named for so long has none, as far as is known."""
+SET_OUT_PER_S: Final = 20.0
+"""Partitions set out a few at a time: what each does first, making a replica, is what others notice most."""
 _CALM_S: Final = SETTLE_S
 """Numbers are evened only when brokers and topics have been the same for so long …"""
 _CALM_S_MAX: Final = 60.0
@@ -62,6 +64,9 @@ class Tenure:
         self._ordered: dict[GroupName, int] = {}
         """Versions that were made by this balancer."""
         self._surroundings: tuple[bytes, ...] = ()
+        self._may_set_out = 0.0
+        self._counted_at = now
+        """When the number of those that may set out was brought up to date."""
         self._disturbed_at = self._unrest_at = now
         """The last disturbance, and the first since it was calm."""
 
@@ -119,6 +124,16 @@ class Tenure:
         known = self.ways[name]
         is_unled = now - known.named_at >= SILENT_S
         return is_unled or any(not self.availability.is_heard(node) for node in known.way.missing)
+
+    def may_set_out(self, moves_max: int, now: float) -> float:
+        """How many more partitions, of at most `moves_max` on their way."""
+        earned = self._may_set_out + SET_OUT_PER_S * (now - self._counted_at)
+        self._may_set_out, self._counted_at = min(earned, float(moves_max)), now
+        return min(self._may_set_out, moves_max - self.under_way(now))
+
+    def note_setting_out(self) -> None:
+        """One more sets out."""
+        self._may_set_out -= 1
 
     def under_way(self, now: float) -> int:
         return sum(not self.is_waiting(name, now) for name in self.ways)

@@ -7,7 +7,7 @@ from raftlog.partitions.balancing.progress import Told, Way, summed
 from raftlog.partitions.balancing.removal import may_remove
 from raftlog.partitions.balancing.report import BalancerSettings
 from raftlog.partitions.balancing.tenure import REST_S, SILENT_S, STUCK_S, Tenure
-from raftlog.partitions.control import Broker, UpdateBroker
+from raftlog.partitions.control import Broker, SetMaintenance, UpdateBroker
 from raftlog.partitions.control import GroupName as Name
 from raftlog.types import NodeId
 from tests.balancing.cluster import TOPIC, Controller, replica
@@ -87,6 +87,30 @@ def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
     tenure.availability.look(heard, 2.0)
     assert tenure.under_way(SILENT_S) == 0
     assert tenure.waits(controller.state, SILENT_S) == {"no leader says how far the move is": ["t/0"]}
+
+
+def test_partitions_set_out_a_few_at_a_time() -> None:
+    tenure = Tenure(1, 0.0)
+    assert tenure.may_set_out(16, 0.0) == 0
+    assert tenure.may_set_out(16, 0.25) == 5
+    tenure.note_setting_out()
+    assert tenure.may_set_out(16, 0.25) == 4
+    assert tenure.may_set_out(16, 100.0) == 16, "after a pause no more than there can be under way"
+    tenure.note_leaving(FIRST, [], 100.0)
+    assert tenure.may_set_out(16, 100.0) == 15
+
+
+def test_who_is_in_maintenance_is_not_lost() -> None:
+    controller, tenure = Controller(), Tenure(1, 0.0)
+    controller.apply(SetMaintenance(NodeId(4), replica(4).disk_uuid, True))
+    for at in range(2_000):
+        tenure.availability.look({1: True, 2: True, 3: False, 4: False}, float(at))
+    there = {place.replica.node_id: place for place in tenure.places(controller.state, [NodeId(2)], SETTINGS, 2_000.0)}
+    assert [node for node, place in there.items() if place.is_lost] == [3]
+    assert [node for node, place in there.items() if place.in_maintenance] == [4]
+    assert [node for node, place in there.items() if place.takes_replicas] == [1], "2 has no room"
+    never = SETTINGS._replace(repair_after_s=None)
+    assert not any(place.is_lost for place in tenure.places(controller.state, [], never, 2_000.0))
 
 
 def test_a_target_that_went_away_is_given_up_after_a_time() -> None:
