@@ -82,6 +82,7 @@ class Broker:
         self._moves = Moves(node, metadata)
         self._leaving = Leaving(node, metadata, self._assignments.remove)
         self._assignments.on_step = self._moves.stepped
+        self._assignments.on_made = self._leaving.look_soon
         load = LoadMeter(node, self.counters, lambda: self._assignments.replicas)
         self.gossip = Gossip(node, metadata, settings.gossip, settings.rack, load)
         self._changes = TopicChanges(

@@ -61,6 +61,8 @@ class Assignments:
         """Of the topics' partitions; the controller's own group is not among them."""
         self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
         """Called with every Ready of any group, after its replica has heard of it."""
+        self.on_made: Callable[[], None] = lambda: None
+        """Called when replicas were made here: they may be assigned to others by now."""
         self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
@@ -172,6 +174,8 @@ class Assignments:
             missing, ready = self._look()
             await self._join([each for each in ready if each.was_here])
             self._attach()
+        if ready:
+            self.on_made()
         return len(ready) == len(missing)
 
     def _look(self) -> tuple[list[_Missing], list[_Missing]]:

@@ -57,6 +57,10 @@ class Leaving:
         if self._compared != self._metadata.state.moved.digest:
             self._changed.set()
 
+    def look_soon(self) -> None:
+        """Replicas were made here that may be unwanted already."""
+        self._changed.set()
+
     async def _run(self) -> None:
         pause_s, before = LOOK_S, 0
         while True:

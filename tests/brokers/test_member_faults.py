@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from raftlog.errors import RaftlogError, StorageError
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import CreateTopic
 from raftlog.partitions.deadline import deadline_in
 from raftlog.raft import Ready, Role
 from raftlog.records import NewRecord
@@ -19,6 +22,7 @@ from tests.brokers.test_moves import (
     assign,
     group_of,
     is_member_everywhere,
+    nodes_of,
     read,
     until,
     write,
@@ -163,3 +167,23 @@ async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) 
     await four[2].operations.set_replicas("t", 0, [3, 4, 2], deadline=deadline_in(10_000))
     await until(lambda: is_member_everywhere(four, "t", {2, 3, 4}))
     assert len(await read(four[3], "t")) == 100
+
+
+async def test_a_replica_that_is_made_when_it_is_unwanted_already_goes(four: Brokers) -> None:
+    """Its making takes until after the assignment that takes it away, and the group's others move on without it."""
+    is_moved = asyncio.Event()
+    make = four[4].node.create_groups
+
+    async def makes_late(*creations: Any) -> None:
+        await is_moved.wait()
+        await make(*creations)
+
+    four[4].node.create_groups = makes_late  # type: ignore[method-assign]
+    state = four[1].metadata.state
+    placed = (tuple(state.brokers[node].replica for node in (2, 3, 4)),)
+    await four[1].metadata.submit(CreateTopic("u", UUID(int=9), placed, (), 5_000), deadline_in(10_000))
+    await assign(four[1], "u", [2, 3])
+    await until(lambda: nodes_of(four[4], "u") == [2, 3])
+    is_moved.set()
+    await until(lambda: group_of(four[4], "u") is not None)
+    await until(lambda: is_member_everywhere(four, "u", {2, 3}))
