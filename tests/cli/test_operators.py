@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -160,6 +161,20 @@ async def test_a_wait_that_is_broken_off_says_that_it_goes_on(capsys: pytest.Cap
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert capsys.readouterr().err == "move of orders/0: it goes on, and `raftlog partition moves` shows how far\n"
+
+
+async def test_a_terminal_sees_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    steps = [operating.HowFar(False, "2 replicas left", 1, 3)] * 20 + [operating.HowFar(True, "", 3, 3)]
+
+    async def how_far() -> operating.HowFar:
+        return steps.pop(0)
+
+    await operating.wait(how_far, "move of orders/0", 60, "raftlog partition moves")
+    done = capsys.readouterr()
+    assert "2 replicas left" in done.err
+    assert done.out == ""
 
 
 def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:
