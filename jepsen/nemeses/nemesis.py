@@ -5,6 +5,7 @@ is down already is not killed again, and one fault's end does not undo another's
 by the fault that ended or stopped it. After `finish` nothing is wrong any more, as far as it is up to the nemesis.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -13,6 +14,8 @@ from raftlog.types import TopicPartition
 
 LOOK_S: Final = 0.1
 """Between two questions whether a broker that was started serves."""
+STOP_S_MAX: Final = 20.0
+"""How long a broker may take at the end of the load to end in order, and to serve again."""
 
 
 class Victims(Protocol):
@@ -21,6 +24,8 @@ class Victims(Protocol):
     def is_up(self, node: int) -> bool: ...
     def is_serving(self, node: int) -> bool: ...
     def kill(self, node: int) -> str: ...
+    def is_whole(self) -> bool: ...
+    def terminate(self, node: int) -> str: ...
     def launch(self, node: int) -> None: ...
     def pause(self, node: int) -> str: ...
     def resume(self, node: int) -> None: ...
@@ -62,6 +67,54 @@ class _Running(NamedTuple):
     proof: str
 
 
+class _Rolling:
+    """A rolling restart that is under way: who is being restarted, who is left, and what was seen of it."""
+
+    def __init__(self, fault: Fault, begin_s: float, until_s: float, victims: Victims) -> None:
+        self.fault, self.begin_s, self.until_s = fault, begin_s, until_s
+        self._victims = victims
+        self._left = list(fault.nodes)
+        self._node: int | None = None
+        self._is_launched = False
+        self.proofs: list[str] = []
+
+    @property
+    def is_between(self) -> bool:
+        """Nobody is down because of it."""
+        return self._node is None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_between and not self._left
+
+    def stop(self) -> None:
+        """Begin with nobody any more."""
+        self._left.clear()
+
+    def forget(self, nodes: Sequence[int]) -> None:
+        """They were killed: who starts them again is another fault's business."""
+        if self._node in nodes:
+            self._node = None
+
+    def step(self) -> None:
+        """The next node only when everything is whole, as whoever restarts brokers does it."""
+        node = self._node
+        if node is None:
+            if self._left and self._victims.is_whole():
+                self._terminate(self._left.pop(0))
+        elif not self._is_launched:
+            if not self._victims.is_up(node):
+                self._victims.launch(node)
+                self._is_launched = True
+        elif self._victims.is_serving(node):
+            self._node = None
+
+    def _terminate(self, node: int) -> None:
+        if self._victims.is_up(node):
+            self._node, self._is_launched = node, False
+            self.proofs.append(self._victims.terminate(node))
+
+
 class Nemesis:
     """`note(text, members)` writes into the history; `now_s` is the time since the beginning of the load."""
 
@@ -76,6 +129,7 @@ class Nemesis:
         self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
         self._waiting = sorted(schedule, key=lambda fault: fault.begin_s)
         self._running: list[_Running] = []
+        self._rolling: list[_Rolling] = []
         self._starting: list[_Starting] = []
         self._next_look_s = 0.0
         self.happened: list[Happened] = []
@@ -84,13 +138,15 @@ class Nemesis:
     @property
     def under_way(self) -> list[str]:
         """What is wrong right now, for people to read."""
-        return [str(running.fault) for running in self._running]
+        return [*(str(each.fault) for each in self._running), *(str(each.fault) for each in self._rolling)]
 
     def step(self) -> None:
         """Begin and end what is due."""
         now_s = self._now_s()
         for running in [running for running in self._running if running.until_s <= now_s]:
             self._end(running)
+        for rolling in list(self._rolling):
+            self._roll(rolling, now_s)
         while self._waiting and self._waiting[0].begin_s <= now_s:
             self._begin(self._waiting.pop(0))
         if self._starting and now_s >= self._next_look_s:
@@ -98,10 +154,17 @@ class Nemesis:
             self._next_look_s = now_s + LOOK_S
 
     def finish(self) -> None:
-        """End everything, begin nothing. Whoever does not serve yet is not waited for."""
+        """End everything, begin nothing. Whoever does not serve yet is not waited for, but who was told to end is: it
+        could not be started again before that."""
         self._waiting.clear()
         for running in list(self._running):
             self._end(running)
+        until = time.monotonic() + STOP_S_MAX
+        while self._rolling and time.monotonic() < until:
+            for rolling in list(self._rolling):
+                rolling.stop()
+                self._roll(rolling, self._now_s())
+            time.sleep(LOOK_S / 10)
         for starting in self._starting:
             self.happened.append(starting.happened._replace(served_s=self._now_s()))
         self._starting.clear()
@@ -114,7 +177,25 @@ class Nemesis:
                 self._starting.remove(starting)
                 self.happened.append(starting.happened._replace(served_s=self._now_s()))
 
+    def _roll(self, rolling: _Rolling, now_s: float) -> None:
+        if now_s >= rolling.until_s:
+            rolling.stop()
+        if rolling is self._rolling[0]:  # one that came to its end late holds the next one up
+            rolling.step()
+        if rolling.is_over:
+            self._rolling.remove(rolling)
+            if rolling.proofs:
+                proof = "; ".join(rolling.proofs)
+                self.happened.append(
+                    Happened("roll", str(rolling.fault), rolling.begin_s, now_s, proof, served_s=now_s)
+                )
+            self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
+
     def _begin(self, fault: Fault) -> None:
+        if fault.kind == "roll":
+            self._rolling.append(_Rolling(fault, self._now_s(), fault.end_s, self._victims))
+            self._say("begins", fault, "")
+            return
         if fault.of_leader is not None:
             leader = self._victims.leader(self._partitions[fault.of_leader])
             fault = fault if leader is None else fault.aimed_at(leader)
@@ -126,6 +207,8 @@ class Nemesis:
         elif fault.kind == "kill":
             proof = "; ".join(self._victims.kill(node) for node in hit)
             self._starting = [starting.without(hit) for starting in self._starting]
+            for rolling in self._rolling:
+                rolling.forget(hit)
         else:
             proof = "; ".join(self._victims.pause(node) for node in hit)
         until_s = max(fault.end_s, began_s + FAULT_S_MIN)

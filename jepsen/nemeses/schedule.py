@@ -3,7 +3,8 @@
     warm-up │ window │ window │ …            a window is quiet (a quarter of them), or holds one fault, or two at once
     0 < begin < end ≤ length − QUIET_END_S   every fault ends by itself
 
-A kill ends with the start of the process. Kinds come in turn from a shuffled bag, so each comes early and none is left
+A kill ends with the start of the process; a roll is a rolling restart, one node after another, as far as it comes until
+its end. Kinds come in turn from a shuffled bag, so each comes early and none is left
 out for long. Node ids are those that were drawn; where `of_leader` names a partition, its leader at that moment changes
 places with the first of them.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple, get_args
 
-FaultKind = Literal["kill", "pause", "cut"]
+FaultKind = Literal["kill", "pause", "cut", "roll"]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 Way = tuple[int, int]
 
@@ -36,7 +37,7 @@ class Fault(NamedTuple):
     begin_s: float
     end_s: float
     nodes: tuple[int, ...]
-    """The killed or paused; of a cut those that suffer most, the first of all."""
+    """The killed, paused or restarted, in this order; of a cut those that suffer most, the first of all."""
     shape: str = ""
     """Of a cut: what it looks like."""
     ways: tuple[Way, ...] = ()
@@ -93,6 +94,9 @@ class _Drawing:
             until = self._random.uniform(since + FAULT_S_MIN, end)
             if kind == "cut":
                 yield from self._cuts(since, until)
+            elif kind == "roll" and free:
+                yield Fault(kind, since, end, tuple(free))
+                free.clear()
             elif free:
                 nodes = tuple(free[: self._victims()])
                 del free[: len(nodes)]

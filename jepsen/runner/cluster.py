@@ -13,6 +13,7 @@ from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 0.3
 _SERVING_S_MAX: Final = 0.2
+_WHOLE_S_MAX: Final = 0.3
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
@@ -25,6 +26,8 @@ class RealCluster:
     def __init__(self, nodes: int, directory: Path, serve_flags: Sequence[str] = ()) -> None:
         self._cluster = Cluster(nodes, data_dir=directory, serve_flags=serve_flags)
         self._expected_up: dict[int, bool] = {}
+        self._told_to_end: set[int] = set()
+        self._unclean: list[str] = []
 
     def start(self) -> None:
         try:
@@ -54,14 +57,41 @@ class RealCluster:
     def kill(self, node: int) -> str:
         victim = self._cluster.nodes[node]
         self._expected_up[node] = False
+        self._told_to_end.discard(node)
         pid = victim.pid
         victim.kill()
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
+    def is_whole(self) -> bool:
+        """As the first node says that serves. Quickly: other faults wait for it."""
+        for node in self._cluster.nodes.values():
+            if node.is_running and not node.is_paused:
+                try:
+                    told = ask(node.http, "/v1/cluster/health_overview", timeout_s=_WHOLE_S_MAX)
+                except BrokerFailed:
+                    continue
+                return told[0] == 200 and not told[1]["nodes_down"] and not told[1]["leaderless_count"]
+        return False
+
+    def terminate(self, node: int) -> str:
+        self._expected_up[node] = False
+        victim = self._cluster.nodes[node]
+        victim.process.ask_to_end()
+        self._told_to_end.add(node)
+        return f"node {node}, process {victim.pid}, was told to end"
+
     def launch(self, node: int) -> None:
         if not self.is_up(node):
+            self._note_end(node)
             self._cluster.nodes[node].launch()
         self._expected_up[node] = True
+
+    def _note_end(self, node: int) -> None:
+        """A broker that was told to end, and that nobody killed meanwhile, ends with 0."""
+        ended = self._cluster.nodes[node]
+        if node in self._told_to_end and ended.exit_code != 0:
+            self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.process.last_words()}")
+        self._told_to_end.discard(node)
 
     def pause(self, node: int) -> str:
         victim = self._cluster.nodes[node]
@@ -99,7 +129,8 @@ class RealCluster:
         ]
         for node in dead:
             self._expected_up[node.node_id] = False
-        return [
+        unclean, self._unclean = self._unclean, []
+        return unclean + [
             f"node {node.node_id} ended by itself with {node.exit_code}{node.process.last_words()}" for node in dead
         ]
 

@@ -136,6 +136,10 @@ class BrokerProcess:
         self._signal(signal.SIGKILL)
         self._reap(STOP_SECONDS_MAX)
 
+    def ask_to_end(self) -> None:
+        """SIGTERM, and do not wait."""
+        self._signal(signal.SIGTERM)
+
     def stop(self, timeout_s: float = STOP_SECONDS_MAX) -> int:
         """SIGTERM, and wait; the exit code. Raises `BrokerFailed` when it had to be killed."""
         self._signal(signal.SIGTERM)

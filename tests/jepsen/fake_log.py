@@ -67,6 +67,13 @@ class FakeLog:
                 del records[-FORGOTTEN:]
         return "nobody was hurt"
 
+    def is_whole(self) -> bool:
+        return all(self._up.values())
+
+    def terminate(self, node: int) -> str:
+        self._up[node] = False
+        return "nobody was hurt"
+
     def launch(self, node: int) -> None:
         self._up[node] = True
 

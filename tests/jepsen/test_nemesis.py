@@ -17,6 +17,7 @@ class Victims:
         self.up = dict.fromkeys((1, 2, 3), True)
         self.paused: set[int] = set()
         self.starting: set[int] = set()
+        self.ending: set[int] = set()
         self.lost: tuple[Way, ...] = ()
         self.done: list[str] = []
         self._leader = leader
@@ -31,8 +32,23 @@ class Victims:
         assert self.up[node], "a node that is down is not killed"
         self.up[node] = False
         self.paused.discard(node)
+        self.ending.discard(node)
         self.done.append(f"kill {node}")
         return f"node {node} is dead"
+
+    def is_whole(self) -> bool:
+        return all(self.up.values()) and not self.starting
+
+    def terminate(self, node: int) -> str:
+        assert self.up[node], "a node that is down is not told to end"
+        self.ending.add(node)
+        self.done.append(f"terminate {node}")
+        return f"node {node} was told"
+
+    def end(self, node: int) -> None:
+        """It has ended in order."""
+        self.ending.remove(node)
+        self.up[node] = False
 
     def launch(self, node: int) -> None:
         self.up[node] = True
@@ -145,12 +161,62 @@ def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
     assert victims.lost == ()
 
 
+def test_a_roll_restarts_one_after_another() -> None:
+    victims = Victims()
+    work, notes = nemesis(victims, Fault("roll", 1, 60, (3, 1, 2)))
+    work.step_at(1)
+    for second, node in ((2, 3), (10, 1), (20, 2)):
+        work.step_at(second)
+        work.step_at(second + 1)
+        assert victims.done[-1] == f"terminate {node}", "nobody else before it is back"
+        victims.end(node)
+        victims.starting = {node}
+        work.step_at(second + 2)
+        work.step_at(second + 3)
+        assert victims.done[-1] == f"launch {node}"
+        victims.starting = set()
+        work.step_at(second + 4)
+    work.step_at(30)
+    assert [(each.kind, each.begin_s, each.proof.count("was told")) for each in work.happened] == [("roll", 1, 3)]
+    assert "roll nodes 3, 1, 2 begins" in notes
+
+
+def test_a_roll_waits_until_all_is_whole_and_ends_between_two_nodes() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("kill", 1, 4, (1,)), Fault("roll", 1, 10, (2, 3)))
+    for second in (1, 2, 3):
+        work.step_at(second)
+    assert victims.done == ["kill 1"]
+    work.step_at(4)
+    work.step_at(5)
+    assert victims.done == ["kill 1", "launch 1", "terminate 2"]
+    work.step_at(11)
+    assert work.under_way == ["roll nodes 2, 3"], "it does not leave node 2 as it is"
+    victims.end(2)
+    work.step_at(12)
+    work.step_at(13)
+    assert work.under_way == []
+    assert victims.done[-1] == "launch 2"
+
+
+def test_who_is_killed_while_it_is_rolled_is_started_by_the_kill() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("roll", 1, 3, (2,)), Fault("kill", 2, 8, (2,)))
+    for second in (1, 1.5, 2, 3, 4):
+        work.step_at(second)
+    assert victims.done == ["terminate 2", "kill 2"]
+    work.step_at(8)
+    assert victims.done[-1] == "launch 2"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_after_finish_nothing_is_wrong(seed: int) -> None:
     victims = Victims(leader=seed % 3 + 1)
     work, _ = nemesis(victims, *draw_schedule(seed, KINDS, (1, 2, 3), 60, 2))
     for tenth in range(100 + 20 * seed):
         work.step_at(tenth / 10)
+        for node in list(victims.ending - victims.paused):
+            victims.end(node)
     work.finish()
     assert all(victims.up.values())
     assert not victims.paused
