@@ -15,6 +15,8 @@ from raftlog.client import BrokerClient
 Json = dict[str, Any]
 
 _LOOK = "raftlog partition moves"
+QUIET_LOOKS = 2
+"""A leader that has not heard of the order yet tells of no move, so one look without it proves nothing."""
 
 
 @click.command()
@@ -73,18 +75,30 @@ async def _move(
     if not waits:
         return told
 
+    quiet_looks = 0
+
     async def how_far() -> HowFar:
+        nonlocal quiet_looks
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row["topic"], row["partition"]) == (topic, number)), None)
-        if found is None:
-            return HowFar(True, "")
-        left, whole = found["bytes_left_to_move"], found["partition_size"]
-        text = f"{size(left)} left" + (f"; {found['reason']}" if found["reason"] else "")
-        total = None if left is None or not whole else left + (found["bytes_moved"] or 0)
-        return HowFar(False, text, 0 if total is None else total - left, total)
+        if found is not None:
+            quiet_looks = 0
+            return _how_far(found)
+        partition = await client.admin.partition(topic, number)
+        behind = [each["node_id"] for each in partition["replicas"] if not each["in_sync"]]
+        quiet_looks = 0 if behind or partition["leader_id"] < 0 else quiet_looks + 1
+        waits_for = f"node {nodes(behind)} to be in sync" if behind else "its leader"
+        return HowFar(quiet_looks >= QUIET_LOOKS, f"it waits for {waits_for}")
 
     await wait(how_far, f"move of {topic}/{number}", timeout_s, _LOOK)
     return told
+
+
+def _how_far(move: Json) -> HowFar:
+    left, whole = move["bytes_left_to_move"], move["partition_size"]
+    text = f"{size(left)} left" + (f"; {move['reason']}" if move["reason"] else "")
+    total = None if left is None or not whole else left + (move["bytes_moved"] or 0)
+    return HowFar(False, text, 0 if total is None else total - left, total)
 
 
 @click.command()
