@@ -35,16 +35,18 @@ class Conflicts:
         self._waiting: list[Conflict] = []
         self._said: dict[tuple[NodeId, bytes], float] = {}
 
-    def note(self, conflict: Conflict, now: float) -> None:
+    def note(self, conflict: Conflict, now: float) -> bool:
+        """Whether that is news."""
         key = (conflict.known.node_id, conflict.other.disk_uuid)
         said = self._said.get(key)
         if said is not None and now - said < CONFLICT_INTERVAL_S:
-            return
+            return False
         if said is None and len(self._said) >= CONFLICTS_MAX:
             del self._said[next(iter(self._said))]
         self._said[key] = now
         if len(self._waiting) < CONFLICTS_MAX:
             self._waiting.append(conflict)
+        return True
 
     def take(self) -> list[Conflict]:
         waiting, self._waiting = self._waiting, []

@@ -141,7 +141,7 @@ class Swim:
             self._resume(now)
         for message in messages:
             self._handle(message, sender, now)
-        if self._broadcasts:
+        if self._broadcasts or self._view.contested:
             self._follow_up(now)
 
     def converse(self, messages: Sequence[Message], sender: Sender, now: float) -> list[Message]:
@@ -377,6 +377,10 @@ class Swim:
         """After claims were heard."""
         if self._view.newly_suspected:
             self._look_again(now)
+        if self._view.contested:
+            contested, self._view.contested = self._view.contested, []
+            for node_id in contested:
+                self.doubt(node_id, now)
         self._expect_gossip(now)
 
     def _expect_gossip(self, now: float) -> None:

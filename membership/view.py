@@ -43,6 +43,8 @@ class View:
         """Confirmations that `suspicion_due` reckons with."""
         self.newly_suspected: list[NodeId] = []
         """By others, since the machine looked: it may want to see for itself."""
+        self.contested: list[NodeId] = []
+        """Names that somebody else claims, since the machine looked: is the holder still there?"""
         self.changes: list[MemberChange] = []
         self.conflicts = Conflicts()
         self.suspected_count = 0
@@ -65,9 +67,10 @@ class View:
             self.broadcasts.drop(claim.node_id)
 
     def outdoes(self, claim: Claim) -> bool:
-        """Whether a claim about us is old: what we say of ourselves now is newer."""
+        """Whether a claim about us, or a disk that had our name, is old: what we say of ourselves now is newer."""
         me = self.roster.myself
-        return me.state is State.ALIVE and claim.disk_uuid == me.disk_uuid and claim.incarnation < me.incarnation
+        is_of_holder = claim.disk_uuid != me.disk_uuid and claim.state.is_up
+        return me.state is State.ALIVE and claim.incarnation < me.incarnation and not is_of_holder
 
     def accuse(self, node_id: NodeId, incarnation: int, now: float) -> None:
         """It did not answer us at that incarnation: it is suspected, or one more suspects it."""
@@ -113,7 +116,8 @@ class View:
         known = self.roster.get(claim.node_id)
         verdict = judge(known, claim)
         if known is not None and verdict is Effect.CONFLICT:
-            self.conflicts.note(Conflict(known, claim), now)
+            if self.conflicts.note(Conflict(known, claim), now):
+                self.contested.append(claim.node_id)
         elif known is not None and verdict is Effect.CONFIRM:
             self._confirm(claim)
             self._maybe_learn_about(known, claim)

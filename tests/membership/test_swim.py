@@ -378,3 +378,26 @@ def test_changes_say_what_was_before() -> None:
         (SUSPECT, ALIVE),
         (ALIVE, ALIVE),
     ]
+
+
+def test_who_holds_a_contested_name_is_looked_for_at_once() -> None:
+    """Others may have buried it while we could not hear them."""
+    machine = knowing(1, [2, 3], config=STILL)
+    machine.receive([claim(2, ALIVE, first(2), on=disk(2, 1))], sender(3), 0.0)
+    assert sent(machine, Ping)[0][0] == 2
+
+
+def test_one_that_missed_a_change_of_disks_learns_of_it() -> None:
+    net = Net(1, 2, 3, 4, 5)
+    net.lost = lambda one, other: 5 in (one, other)
+    net.run(1.0)
+    net.kill(3)
+    net.start(3, boot=1, on=disk(3, 1))
+    net.run(12.0)
+    assert {machine.member(NodeId(3)).disk_uuid for node, machine in net.machines.items() if node != 5} == {disk(3, 1)}
+    net.machines[5].receive([claim(3, ALIVE, first(3) + 9)], sender(3), net.now)
+    net.lost = lambda _one, _other: False
+    net.run(40.0)
+    assert {
+        (each.disk_uuid, each.state) for each in (machine.member(NodeId(3)) for machine in net.machines.values())
+    } == {(disk(3, 1), ALIVE)}
