@@ -1,8 +1,11 @@
 """A broker is emptied and removed; when that cannot be, it says why; and it can stay after all."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
-from raftlog.errors import IdentityRefused, InvalidArgument, UnknownBroker
+from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, Unavailable, UnknownBroker
 from raftlog.partitions.operations.results import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.operations.conftest import assigned, soon, until, until_told, voters, write
@@ -88,3 +91,34 @@ async def test_the_last_one_stays(tmp_path) -> None:
         await brokers[1].operations.decommission(2, deadline=soon())
         with pytest.raises(InvalidArgument, match="the only one that is not being decommissioned"):
             await brokers[1].operations.decommission(1, deadline=soon())
+
+
+async def test_the_controllers_leader_dies_meanwhile(four: Brokers) -> None:
+    """Whoever leads next goes on; an order that was given to the old one is done once."""
+    await four[1].create_topic("t", 4, 2, deadline=soon())
+    leader = four[1].controller_id
+    assert leader is not None
+    goes, asked = [node for node in four.running if node != leader][:2]
+    for partition in range(4):
+        await write(four[asked], "t", b"x", partition)
+    order = asyncio.create_task(four[asked].operations.decommission(goes, deadline=soon()))
+    four[leader].node.fail(StorageError("it dies here"))
+    await order
+    await four.stop(leader)
+    await four.start(leader)  # with two replicas a partition needs both
+
+    async def is_finished() -> bool:
+        with suppress(Unavailable):
+            return (await status(four, asked, goes)).finished
+        return False
+
+    await until_told(is_finished)
+    await until_told(lambda: _is_healthy(four, asked))
+    for partition in range(4):
+        assert goes not in assigned(four[asked], "t", partition)
+        found = await four[asked].offsets("t", partition, linearizable=True, deadline=soon())
+        assert found.end == 1
+
+
+async def _is_healthy(brokers: Brokers, asked: int) -> bool:
+    return (await brokers[asked].health(deadline=soon())).is_healthy

@@ -1,0 +1,59 @@
+"""Whether replicas that have to go have a place elsewhere."""
+
+import pytest
+
+from raftlog.partitions.control import SetMaintenance, UpdateBroker
+from raftlog.partitions.operations.places import allocation_failures
+from raftlog.types import NodeId
+from tests.control.fleet import Scribe, cluster, create, disk, register, replica
+
+
+def drain(scribe: Scribe, *nodes: int) -> None:
+    for node in nodes:
+        scribe.tell(UpdateBroker(NodeId(node), disk(node), True))
+
+
+def failures(scribe: Scribe, node: int) -> list[str]:
+    return allocation_failures(scribe.state, scribe.state.groups_of(replica(node))).names
+
+
+@pytest.mark.parametrize(
+    ("brokers", "draining", "failed"),
+    [
+        (4, (1,), []),
+        (3, (1,), ["t/0", "t/1"]),
+        (5, (1, 2), []),
+        (5, (1, 2, 3), ["t/0", "t/1"]),
+        (4, (1, 4), ["t/0", "t/1"]),
+    ],
+)
+def test_as_many_hosts_as_replicas_have_to_be_left(brokers: int, draining: tuple[int, ...], failed: list[str]) -> None:
+    scribe = cluster(brokers, level=3)
+    scribe.tell(create("t", 1, (1, 2, 3), (2, 3, 1)))
+    drain(scribe, *draining)
+    assert failures(scribe, 1) == failed
+
+
+def test_a_broker_in_maintenance_keeps_what_it_has_and_is_no_place_for_more() -> None:
+    scribe = cluster(4, level=3)
+    scribe.tell(create("t", 1, (1, 2, 3)))
+    scribe.tell(create("u", 2, (1, 2, 4)))
+    scribe.tell(SetMaintenance(NodeId(4), disk(4), True))
+    drain(scribe, 1)
+    assert failures(scribe, 1) == ["t/0"], "u stays on 4, and goes from 1 to 3"
+
+
+def test_it_is_said_what_is_missing_and_what_to_do() -> None:
+    scribe = cluster(3, level=3)
+    scribe.tell(create("t", 1, (1, 2, 3)))
+    drain(scribe, 1)
+    found = allocation_failures(scribe.state, scribe.state.groups_of(replica(1)))
+    assert found.reasons == ["needs 3 hosts, and 2 are left"]
+    assert found.summary is not None
+    assert found.summary.startswith(
+        "1 partitions have no place for a replica (t/0 needs 3 hosts, and 2 are left): start"
+    )
+    scribe.tell(register(4, host="host-2"))
+    assert failures(scribe, 1) == ["t/0"], "another broker on a host that has one already is no place"
+    scribe.tell(register(5, host="elsewhere"))
+    assert failures(scribe, 1) == []
