@@ -33,7 +33,7 @@ EVENTS: Final[dict[str, Kind]] = {
     "process_stopping": _kind(INFO, "node", "it was told to stop, and hands its leaderships over"),
     "process_stopped": _kind(INFO, "node", "everything it took is durable, and the directory is free"),
     "process_failed": _kind(ERROR, "node why", "it cannot go on; the process ends"),
-    "log_level_changed": _kind(INFO, "name to expires_s", "a logger logs more or less, for so long if it is said"),
+    "log_level_changed": _kind(INFO, "modules to expires_s", "a logger logs more or less, for so long if it is said"),
     "disk_full": _kind(WARNING, "free_bytes min_free_bytes", "no records are taken for lack of room"),
     "disk_has_room": _kind(INFO, "free_bytes min_free_bytes", "there is room again"),
     "stalled": _kind(WARNING, "what", "its loop or disk stood still; it leads nothing for a while, if others can"),

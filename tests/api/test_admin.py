@@ -372,8 +372,10 @@ async def test_loggers_are_listed(api, app_logger):
     assert all(name.split(".")[0] == "raftlog" for name in names)
 
 
-async def test_a_log_level_for_good(api, app_logger):
-    _, shown = await api.call("PUT", LEVEL + "?level=warning&expires=0")
+async def test_a_log_level_for_good(api, app_logger, caplog):
+    with caplog.at_level(logging.INFO, "raftlog.api.http.admin"):
+        _, shown = await api.call("PUT", LEVEL + "?level=warning&expires=0")
+    assert [record.getMessage() for record in caplog.records] == ["log_level_changed"]
     assert shown == {"name": "raftlog.api.http.app", "level": "warning", "expires": None}
 
 

@@ -63,11 +63,11 @@ class LogLevelHandlers:
         timer = asyncio.get_running_loop().call_later(expires_s, self._restore, name) if expires_s else None
         self._overrides[name] = _Override(before, timer)
         found.setLevel(level)
-        event(logger, "log_level_changed", name=name, to=_level_of(name), expires_s=expires_s or None)
+        event(logger, "log_level_changed", modules=name, to=_level_of(name), expires_s=expires_s or None)
 
     def _restore(self, name: str) -> None:
         logging.getLogger(name).setLevel(self._overrides.pop(name).before)
-        event(logger, "log_level_changed", name=name, to=_level_of(name), expires_s=None)
+        event(logger, "log_level_changed", modules=name, to=_level_of(name), expires_s=None)
 
     def _shown(self, name: str) -> web.Response:
         override = self._overrides.get(name)
