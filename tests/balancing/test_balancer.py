@@ -182,6 +182,18 @@ async def test_what_a_broker_had_that_stays_away_is_made_elsewhere(three: Broker
     await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
 
 
+async def test_a_broker_that_is_away_is_decommissioned(three: Brokers) -> None:
+    """Nobody can say that its replicas are gone; but every partition does without it."""
+    await three.start(4)
+    await three[1].create_topic("t", 4, 3, deadline=deadline_in(10_000))
+    node = next(node for node in three.running if node != three[1].controller_id)
+    await three.stop(node)
+    asked = min(three.running)
+    await drain(three[asked], node)
+    await removed(three, asked, node)
+    await until(lambda: replicas(three) == dict.fromkeys(three.running, 4), lambda: replicas(three))
+
+
 async def test_nothing_is_evened_without_an_order_where_operators_do_not_want_it(three: Brokers) -> None:
     await set_up(three[1], balancer_mode="off")
     await three[1].create_topic("t", 8, 3, deadline=deadline_in(10_000))
