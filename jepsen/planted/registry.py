@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.planted import clustering, healing, membership, replicating, storing, voting
+from jepsen.planted import clustering, elasticity, gossiping, healing, membership, replicating, storing, voting
 from jepsen.planted.bug import PlantedBug
 
 BUGS: Final[dict[str, PlantedBug]] = {
@@ -215,5 +215,46 @@ BUGS: Final[dict[str, PlantedBug]] = {
             found_within=1,
             level="founding",
         ),
+        PlantedBug(
+            "gossip-edits-voters",
+            "whoever gossip takes for dead loses its votes",
+            elasticity.gossip_edits_voters,
+            ("unordered-members",),
+            found_within=3,
+            level="broker",
+        ),
+        PlantedBug(
+            "moves-change-twice",
+            "two changes of a group's members are under way at once, and both are accepted",
+            elasticity.moves_change_twice,
+            ("membership",),
+            found_within=1,
+            level="broker",
+        ),
+        PlantedBug(
+            "leave-joint-on-fail-over",
+            "a new leader ends the joint configuration of the one before, which may not be committed",
+            elasticity.leave_joint_on_fail_over,
+            ("membership",),
+            found_within=9,
+            level="broker",
+        ),
+        PlantedBug(
+            "transfer-to-just-promoted",
+            "leadership goes to a learner that has just got its vote and lacks what was committed since",
+            elasticity.transfer_to_just_promoted,
+            ("voted-for-less", "leader-completeness", "committed-cut", "durable-cut", "lost-write"),
+            found_within=1,
+            level="broker",
+        ),
+        PlantedBug(
+            "removed-disturbs",
+            "a replica that its group has let go unseats the group's leader",
+            elasticity.removed_disturbs,
+            ("removed-disturbs",),
+            found_within=15,
+            level="broker",
+        ),
+        *gossiping.BUGS,
     )
 }

@@ -1,0 +1,143 @@
+"""Bugs of clusters whose brokers come and go: of gossip, of moves, of hand-overs, and of what is left behind."""
+
+from collections.abc import Sequence
+
+from jepsen.planted.membership import two_changes_at_once
+from jepsen.planted.patching import replace_method
+from raftlog.membership.member import State
+from raftlog.membership.swim import MemberChange
+from raftlog.partitions.gossip.service import Gossip
+from raftlog.partitions.moves.moves import Moves
+from raftlog.partitions.moves.plan import next_change
+from raftlog.raft import Configuration, ConfigurationChange, ReplicaId, Role, election, leader
+from raftlog.raft.core import RaftCore
+from raftlog.raft.follower import Follower
+from raftlog.raft.leader import Leader
+from raftlog.raft.messages import PreVoteRequest, TimeoutNow, VoteRequest
+from raftlog.raft.progress import Progress
+from raftlog.raft.ready import Refusal
+from raftlog.raft.replica import Replica
+from raftlog.raft.role import Become
+from raftlog.raft.transfer import Transfer
+from raftlog.runtime.group import Group
+from raftlog.types import Index
+
+
+def gossip_edits_voters() -> None:
+    """Whoever gossip takes for dead loses its votes in all groups that are led where this is heard."""
+    changed = Gossip._changed
+
+    def drop_the_dead(self: Gossip, change: MemberChange) -> None:
+        changed(self, change)
+        if change.after is not State.DEAD or change.before is State.DEAD:
+            return
+        for group in self._node.driver.groups.values():
+            members = group.core.configuration
+            voters = tuple(voter for voter in members.voters if voter.node_id != change.node_id)
+            if group.core.role is Role.LEADER and voters and voters != members.voters:
+                _change(group, ConfigurationChange(voters, members.learners, members.index))
+
+    replace_method(Gossip, "_changed", drop_the_dead)
+
+
+def moves_change_twice() -> None:
+    """Moves begins the next change of a group while the one before is under way, and the group's leader takes it."""
+    two_changes_at_once()
+
+    def step_on(self: Moves, group: Group) -> bool:
+        core, wanted = group.core, self._wanted(group)
+        before = core.configuration
+        if wanted is None or not core.has_own_term_commit:
+            return False
+        change = next_change(
+            Configuration(before.index, before.voters, before.learners),
+            wanted,
+            me=self._node.identity.replica,
+            reachable=self._reachable(group, wanted),
+            near=self._near(group),
+        )
+        if change is not None:
+            _change(group, change)
+        return change is not None
+
+    replace_method(Moves, "_step", step_on)
+
+
+def leave_joint_on_fail_over() -> None:
+    """A new leader that finds a joint configuration of the one before leaves it at once, committed or not."""
+    maybe_leave = Leader._maybe_leave_joint
+
+    def leave_inherited(self: Leader) -> bool:
+        replica = self._replica
+        current = replica.configuration
+        if not current.is_joint or current.index > self.first_own_index:
+            return maybe_leave(self)
+        self._append_configuration(current.left(Index(replica.log.last_index + 1)))
+        return True
+
+    replace_method(Leader, "_maybe_leave_joint", leave_inherited)
+
+
+def transfer_to_just_promoted() -> None:
+    """A learner gets its vote at once, and with it the leadership: whom the leader names is believed."""
+    maybe_vote, maybe_leave = election.maybe_vote, Leader._maybe_leave_joint
+
+    def all_members(self: Moves, group: Group) -> Sequence[ReplicaId]:
+        return group.core.configuration.all_members()
+
+    def leave_and_hand_over(self: Leader) -> bool:
+        members = self._replica.configuration
+        new = [voter for voter in members.voters if members.is_joint and voter not in members.outgoing]
+        has_left = maybe_leave(self)
+        if has_left and new:
+            self.transfer_leadership(new[0])
+        return has_left
+
+    def no_reason(replica: Replica, target: ReplicaId, progress: Progress | None) -> Refusal | None:
+        return None if target in replica.configuration.voters else Refusal.NO_SUCH_VOTER
+
+    def ask_at_once(self: Transfer, replica: Replica, progress: dict[ReplicaId, Progress]) -> bool:
+        if self.target is not None:
+            replica.send(TimeoutNow(replica.me, self.target, replica.term))
+        return self.target is not None
+
+    def obey(self: Follower, message: TimeoutNow) -> Become:
+        return Become(Role.CANDIDATE, "the leader handed over", is_transfer=True)
+
+    def believe(replica: Replica, request: VoteRequest) -> bool:
+        if not request.is_transfer or replica.vote not in (None, request.sender):
+            return maybe_vote(replica, request)
+        replica.set_hard_state(replica.term, request.sender)
+        return True
+
+    def may_stand(replica: Replica, request: PreVoteRequest | VoteRequest) -> bool:
+        return True
+
+    replace_method(Moves, "_near", all_members)
+    replace_method(Leader, "_maybe_leave_joint", leave_and_hand_over)
+    replace_method(leader, "why_no_target", no_reason)
+    replace_method(Transfer, "maybe_ask", ask_at_once)
+    replace_method(Follower, "_HANDLERS", Follower._HANDLERS | {TimeoutNow: obey})
+    replace_method(election, "maybe_vote", believe)
+    replace_method(election, "may_stand", may_stand)
+
+
+def removed_disturbs() -> None:
+    """Whoever hears no leader campaigns at once, and is heard: also one that the group has let go."""
+    become, vote_request = RaftCore._become, RaftCore._step_vote_request
+
+    def become_at_once(self: RaftCore, wanted: Become) -> None:
+        become(self, wanted._replace(role=Role.CANDIDATE) if wanted.role is Role.PRE_CANDIDATE else wanted)
+
+    def hear_anybody(self: RaftCore, request: PreVoteRequest | VoteRequest) -> None:
+        if request.term > self.term and not self.configuration.has_voter(request.sender):
+            self._adopt_term(request.term, None)
+        vote_request(self, request)
+
+    replace_method(RaftCore, "_become", become_at_once)
+    replace_method(RaftCore, "_step_vote_request", hear_anybody)
+
+
+def _change(group: Group, change: ConfigurationChange) -> None:
+    """Nobody waits for what becomes of it."""
+    group.change_members(change).add_done_callback(lambda done: done.cancelled() or done.exception())
