@@ -41,6 +41,10 @@ class Roster:
     def get(self, node_id: NodeId) -> Member | None:
         return self._members.get(node_id)
 
+    def known(self, node_id: NodeId) -> Member:
+        """One that is in it."""
+        return self._members[node_id]
+
     @property
     def myself(self) -> Member:
         return self._members[self.me]

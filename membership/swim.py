@@ -17,17 +17,17 @@ from typing import Final, NamedTuple
 from raftlog.membership import exchange
 from raftlog.membership.changes import Conflict, MemberChange
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.encoding import PAYLOAD_OVERHEAD_BYTES, SEQUENCE_MAX, payload_bytes_max
+from raftlog.membership.encoding import SEQUENCE_MAX
 from raftlog.membership.member import DESCRIPTION_BYTES_MAX, Address, Claim, Identity, Member, State
 from raftlog.membership.messages import Ack, Message, Nack, Ping, PingRequest
+from raftlog.membership.outbox import Outbox, Send, Stream
 from raftlog.membership.probes import Probe, Probes, Relays
+from raftlog.membership.syncs import Syncs
 from raftlog.membership.view import View
 from raftlog.types import NodeId
 
 __all__ = ["Conflict", "Counters", "MemberChange", "Send", "Sender", "Stream", "Swim"]
 
-ADDRESSES_MAX: Final = 4_096
-JOINS_AT_ONCE: Final = 3
 FAREWELLS: Final = 16
 """So many are told directly when this member leaves."""
 SECOND_LOOKS: Final = 4
@@ -40,22 +40,6 @@ class Sender(NamedTuple):
     node_id: NodeId
     address: Address
     """Where an answer goes; not necessarily the address by which the others know it."""
-
-
-class Send(NamedTuple):
-    """One datagram: its messages together are at most `config.payload_bytes_max` when encoded."""
-
-    address: Address
-    messages: tuple[Message, ...]
-
-
-class Stream(NamedTuple):
-    """Open a stream, send `messages` as one frame, and hand each frame that comes back to `converse`."""
-
-    address: Address
-    messages: tuple[Message, ...]
-    timeout_s: float
-    """For all of it; failures need not be reported."""
 
 
 class Counters(NamedTuple):
@@ -85,16 +69,12 @@ class Swim:
         self._broadcasts = self._view.broadcasts
         self._probes = Probes(config)
         self._relays = Relays(config)
+        self._outbox = Outbox(self._view, config, random)
+        self._syncs = Syncs(self._view, self._outbox, config, random)
         self._sequence = random.randint(0, SEQUENCE_MAX)
-        self._sends: list[Send] = []
-        self._streams: list[Stream] = []
-        self._addresses: list[Address] = []
         self._turns = 0
-        self._turn_at = self._gossip_at = math.inf
-        self._sync_at = self._join_at = self._reap_at = self._slow_at = math.inf
-        """The last is the first of the others."""
-        self._strangers_at = -math.inf
-        self._probe_count = self._failed_count = self._sync_count = 0
+        self._turn_at = self._gossip_at = self._reap_at = math.inf
+        self._probe_count = self._failed_count = 0
 
     # what the caller says
 
@@ -103,18 +83,13 @@ class Swim:
         self._view.appear(now)
         self._turn_at = now + self._random.random() * self._config.period_s / 2
         self._gossip_at = now
-        self._sync_at = now + self._random.random() * self._config.sync_interval_s
         self._reap_at = now + self._config.reap_s / 10
-        self._set_slow()
+        self._syncs.start(now)
 
     def join(self, addresses: Iterable[Address], now: float) -> None:
         """Addresses where members may be. Those of known members are passed by; the others are tried, one after
         the other, again and again, until somebody known is there. A new call replaces the list; at most 4,096."""
-        self._addresses = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
-        self._random.shuffle(self._addresses)
-        for _ in range(JOINS_AT_ONCE):
-            self._join_next(now)
-        self._set_slow()
+        self._syncs.join(addresses, now)
 
     def describe(self, description: bytes, now: float) -> None:
         """Tell everybody a new description (at most 400 bytes) under a new incarnation; nothing if it is the same."""
@@ -130,9 +105,10 @@ class Swim:
     def leave(self, now: float) -> None:
         """Tell everybody that this member goes. Let the machine run for a few `gossip_interval_s` before closing."""
         self._view.leave(now)
-        self._turn_at = self._sync_at = self._join_at = self._reap_at = self._slow_at = math.inf
+        self._turn_at = self._reap_at = math.inf
+        self._syncs.stop()
         self._probes = Probes(self._config)
-        self._gossip(now, FAREWELLS)
+        self._outbox.gossip(now, FAREWELLS)
         self._gossip_at = now + self._config.gossip_interval_s
 
     def receive(self, messages: Sequence[Message], sender: Sender, now: float) -> None:
@@ -155,8 +131,7 @@ class Swim:
             elif isinstance(message, Ack):
                 self._handle_ack(message, now)
         if len(self._view.changes) > before:
-            self._sync_at = min(self._sync_at, now + self._config.join_interval_s)  # there may be more
-            self._set_slow()
+            self._syncs.hasten(now)
         self._follow_up(now)
         answers: list[Message] = []
         for message in messages:
@@ -171,26 +146,29 @@ class Swim:
             self._resume(now)
         if now >= self._relays.due:
             for relay in self._relays.take_unanswered(now):
-                self._send(relay.origin, Nack(relay.origin_sequence))
+                self._outbox.send(relay.origin, Nack(relay.origin_sequence))
         if now >= self._probes.due:
             self._tick_probes(now)
         if now >= self._view.suspicion_due:
             self._view.bury(now)
         if now >= self._turn_at:
             self._take_turn(now)
-        if now >= self._slow_at:
-            self._tick_slow(now)
+        if now >= self._syncs.due:
+            self._syncs.tick(now)
+        if now >= self._reap_at:
+            self._view.reap(now)
+            self._reap_at = now + self._config.reap_s / 10
         if self._broadcasts:
             self._follow_up(now)
         if now >= self._gossip_at:
-            self._gossip(now, self._config.gossip_fanout)
+            self._outbox.gossip(now, self._config.gossip_fanout)
             has_more = self._broadcasts and self._roster.up > 1
             self._gossip_at = now + self._config.gossip_interval_s if has_more else math.inf
 
     def due(self) -> float:
         """When to call `tick` next; changes with every call of anything else."""
         view_at, probes_at, relays_at = self._view.suspicion_due, self._probes.due, self._relays.due
-        return min(self._turn_at, self._gossip_at, self._slow_at, view_at, probes_at, relays_at)
+        return min(self._turn_at, self._gossip_at, self._syncs.due, self._reap_at, view_at, probes_at, relays_at)
 
     # what the caller takes
 
@@ -209,20 +187,18 @@ class Swim:
             probes_failed=self._failed_count,
             suspicions=view.suspected_count,
             refutations=view.refuted_count,
-            syncs=self._sync_count,
+            syncs=self._syncs.count,
             awareness=view.awareness.score,
             broadcasts_waiting=len(self._broadcasts),
         )
 
     def take_sends(self) -> list[Send]:
         """Datagrams to send now."""
-        sends, self._sends = self._sends, []
-        return sends
+        return self._outbox.take_sends()
 
     def take_streams(self) -> list[Stream]:
         """Conversations to begin now; at most a few at a time."""
-        streams, self._streams = self._streams, []
-        return streams
+        return self._outbox.take_streams()
 
     def take_changes(self) -> list[MemberChange]:
         """What is new about other members, in order."""
@@ -252,8 +228,8 @@ class Swim:
             return  # whoever had this address before is not here
         known = self._roster.get(sender.node_id)
         if known is None:
-            self._meet(sender.address, now)
-        self._send(sender.address, Ack(ping.sequence), about=known, now=now)
+            self._syncs.meet(sender.address, now)
+        self._outbox.send(sender.address, Ack(ping.sequence), about=known, now=now)
 
     def _is_me(self, ping: Ping) -> bool:
         me = self._me
@@ -262,7 +238,7 @@ class Swim:
     def _handle_ack(self, ack: Ack, now: float) -> None:
         relay = self._relays.answered(ack.sequence)
         if relay is not None:
-            self._send(relay.origin, Ack(relay.origin_sequence))
+            self._outbox.send(relay.origin, Ack(relay.origin_sequence))
         elif self._probes.answered(ack.sequence) is not None:
             self._view.awareness.improve()
 
@@ -270,20 +246,14 @@ class Swim:
         self._view.hear(claim, now)
         if claim.node_id == self._me.node_id and claim.state is not State.ALIVE and self._view.outdoes(claim):
             mine = self._view.claim_about(self._roster.myself, now, with_about=True)
-            self._sends.append(Send(sender.address, (mine,)))  # it may be alone in believing that
+            self._outbox.send(sender.address, mine)  # it may be alone in believing that
 
     def _handle_request(self, request: PingRequest, sender: Sender, now: float) -> None:
         sequence = self._next_sequence()
         if self._relays.maybe_begin(sequence, request, sender.address, now):
             ping = Ping(sequence, request.target, request.disk_uuid)
             target = self._roster.get(request.target)
-            self._send(Address(request.host, request.port), ping, about=target, now=now)
-
-    def _meet(self, address: Address, now: float) -> None:
-        """One whom we do not know thinks that we are a member: we may have forgotten everybody."""
-        if now >= self._strangers_at:
-            self._strangers_at = now + self._config.strangers_interval_s
-            self._sync(address, now)
+            self._outbox.send(Address(request.host, request.port), ping, about=target, now=now)
 
     # probes
 
@@ -302,13 +272,13 @@ class Swim:
         self._turn_at = now + self._config.turn_s(self._roster.up) * self._view.awareness.factor
 
     def _probe(self, node_id: NodeId, now: float) -> None:
-        member, sequence = self._known(node_id), self._next_sequence()
+        member, sequence = self._roster.known(node_id), self._next_sequence()
         self._probes.begin(sequence, member, now, self._view.awareness.factor)
         self._probe_count += 1
         self._ping(sequence, member, now)
 
     def _ping(self, sequence: int, member: Member, now: float) -> None:
-        self._send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
+        self._outbox.send(member.address, Ping(sequence, member.node_id, member.disk_uuid), about=member, now=now)
 
     def _ask_helpers(self, probe: Probe) -> None:
         member = self._roster.get(probe.target)
@@ -318,10 +288,10 @@ class Swim:
         request = PingRequest(probe.sequence, probe.target, member.disk_uuid, host, port)
         for helper in self._roster.draw(self._random, self._config.helpers, besides=probe.target):
             probe.asked += 1
-            self._send(self._known(helper).address, request)
+            self._outbox.send(self._roster.known(helper).address, request)
         left_s = (self._config.probe_deadline_s - self._config.probe_timeout_s) * self._view.awareness.factor
         ping = Ping(probe.sequence, probe.target, member.disk_uuid)
-        self._streams.append(Stream(member.address, (ping,), left_s))
+        self._outbox.open_stream(member.address, [ping], left_s)
 
     def _tick_probes(self, now: float) -> None:
         for probe in self._probes.take_silent(now):
@@ -338,7 +308,7 @@ class Swim:
         """A dead one is told so, about once a second by all together, in case it is there and nobody reached it."""
         dead, up = list(self._roster.dead), self._roster.up
         if self._random.random() * up < len(dead):
-            self._ping(self._next_sequence(), self._known(self._random.choice(dead)), now)
+            self._ping(self._next_sequence(), self._roster.known(self._random.choice(dead)), now)
 
     def _look_again(self, now: float) -> None:
         """A few of all who hear of a suspicion probe the suspect at once, so that it is confirmed or refuted soon."""
@@ -355,11 +325,6 @@ class Swim:
     def _next_sequence(self) -> int:
         self._sequence = (self._sequence + 1) & SEQUENCE_MAX
         return self._sequence
-
-    def _known(self, node_id: NodeId) -> Member:
-        member = self._roster.get(node_id)
-        assert member is not None, f"{node_id} is nobody"
-        return member
 
     def _resume(self, now: float) -> None:
         """This process was stopped for a while: nobody else is to blame for what did not come."""
@@ -386,61 +351,3 @@ class Swim:
     def _expect_gossip(self, now: float) -> None:
         if self._broadcasts and self._roster.up > 1 and self._gossip_at == math.inf:
             self._gossip_at = now + self._random.random() * self._config.gossip_interval_s
-
-    def _gossip(self, now: float, fanout: int) -> None:
-        chosen = self._roster.draw(self._random, fanout)
-        recently = [
-            each for each in self._roster.dead if now - self._known(each).since < self._config.gossip_to_the_dead_s
-        ]
-        if recently:
-            chosen.append(self._random.choice(recently))
-        for node_id in chosen:
-            claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
-            if claims:
-                self._sends.append(Send(self._known(node_id).address, tuple(claims)))
-
-    def _send(self, address: Address, message: Message, about: Member | None = None, now: float = 0.0) -> None:
-        """One message and as much news as fits; first of all what is held against the receiver (Lifeguard: buddy)."""
-        messages = [message]
-        besides = None
-        if about is not None and about.state is not State.ALIVE:
-            messages.append(self._view.claim_about(about, now, with_about=False))
-            besides = about.node_id
-        if self._broadcasts:
-            room = self._config.payload_bytes_max - payload_bytes_max(messages)
-            messages += self._piggyback(room, besides)
-        self._sends.append(Send(address, tuple(messages)))
-
-    def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
-        return self._broadcasts.take(room, self._view.retransmits_max, besides)
-
-    # what is rarer than turns
-
-    def _tick_slow(self, now: float) -> None:
-        if now >= self._sync_at:
-            self._sync_at = now + self._config.sync_interval_s * self._random.uniform(0.5, 1.5)
-            for partner in self._roster.draw(self._random, 1):
-                self._sync(self._known(partner).address, now)
-        if now >= self._join_at:
-            self._join_next(now)
-        if now >= self._reap_at:
-            self._view.reap(now)
-            self._reap_at = now + self._config.reap_s / 10
-        self._set_slow()
-
-    def _set_slow(self) -> None:
-        self._slow_at = min(self._sync_at, self._join_at, self._reap_at)
-
-    def _join_next(self, now: float) -> None:
-        """Try the next address at which nobody is known to be, or to have been: the dead are looked for anyway."""
-        taken = {member.address for member in self._roster}
-        free = [address for address in self._addresses if address not in taken]
-        self._join_at = now + (self._config.join_interval_s if free else self._config.sync_interval_s)
-        if free:
-            self._addresses.remove(free[0])
-            self._addresses.append(free[0])
-            self._sync(free[0], now)
-
-    def _sync(self, address: Address, now: float) -> None:
-        self._sync_count += 1
-        self._streams.append(Stream(address, tuple(exchange.opening(self._view, now)), self._config.stream_timeout_s))

@@ -1,0 +1,82 @@
+"""What this member sends: datagrams filled up with news, and streams. Called by the machine, emptied by its caller.
+
+Each datagram is at most `config.payload_bytes_max`: first what it is for, then what is held against its receiver, then
+news, which counts as sent.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.encoding import PAYLOAD_OVERHEAD_BYTES, payload_bytes_max
+from raftlog.membership.member import Address, Claim, Member, State
+from raftlog.membership.messages import Message
+from raftlog.membership.view import View
+from raftlog.types import NodeId
+
+
+class Send(NamedTuple):
+    """One datagram: its messages together are at most `config.payload_bytes_max` when encoded."""
+
+    address: Address
+    messages: tuple[Message, ...]
+
+
+class Stream(NamedTuple):
+    """Open a stream, send `messages` as one frame, and hand each frame that comes back to `converse`."""
+
+    address: Address
+    messages: tuple[Message, ...]
+    timeout_s: float
+    """For all of it; failures need not be reported."""
+
+
+class Outbox:
+    """In the order in which it was sent."""
+
+    def __init__(self, view: View, config: SwimConfig, random: Random) -> None:
+        self._view = view
+        self._roster = view.roster
+        self._news = view.broadcasts
+        self._config = config
+        self._random = random
+        self._sends: list[Send] = []
+        self._streams: list[Stream] = []
+
+    def take_sends(self) -> list[Send]:
+        sends, self._sends = self._sends, []
+        return sends
+
+    def take_streams(self) -> list[Stream]:
+        streams, self._streams = self._streams, []
+        return streams
+
+    def send(self, address: Address, message: Message, about: Member | None = None, now: float = 0.0) -> None:
+        """One message and as much news as fits; `about` is the receiver, who is told what is held against it first
+        (Lifeguard: buddy system)."""
+        messages = [message]
+        besides = None
+        if about is not None and about.state is not State.ALIVE:
+            messages.append(self._view.claim_about(about, now, with_about=False))
+            besides = about.node_id
+        if self._news:
+            messages += self._piggyback(self._config.payload_bytes_max - payload_bytes_max(messages), besides)
+        self._sends.append(Send(address, tuple(messages)))
+
+    def gossip(self, now: float, fanout: int) -> None:
+        """News to random members, and to one of those that died lately: perhaps it did not."""
+        chosen = self._roster.draw(self._random, fanout)
+        since = now - self._config.gossip_to_the_dead_s
+        died_lately = [node_id for node_id in self._roster.dead if self._roster.known(node_id).since > since]
+        if died_lately:
+            chosen.append(self._random.choice(died_lately))
+        for node_id in chosen:
+            claims = self._piggyback(self._config.payload_bytes_max - PAYLOAD_OVERHEAD_BYTES)
+            if claims:
+                self._sends.append(Send(self._roster.known(node_id).address, tuple(claims)))
+
+    def _piggyback(self, room: int, besides: NodeId | None = None) -> list[Claim]:
+        return self._news.take(room, self._view.retransmits_max, besides)
+
+    def open_stream(self, address: Address, messages: list[Message], timeout_s: float) -> None:
+        self._streams.append(Stream(address, tuple(messages), timeout_s))

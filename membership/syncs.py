@@ -1,0 +1,88 @@
+"""With whom digests are exchanged, and when: random members now and then, addresses of nobody known, unknown callers.
+
+    sync_at     a random member, every `sync_interval_s` on the average; sooner after an exchange that brought news
+    join_at     the next address at which nobody is known, every `join_interval_s`
+    strangers   who pings us and is not known, at most every `strangers_interval_s`
+
+Called by the machine.
+"""
+
+import math
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from raftlog.membership import exchange
+from raftlog.membership.config import SwimConfig
+from raftlog.membership.member import Address
+from raftlog.membership.outbox import Outbox
+from raftlog.membership.view import View
+
+ADDRESSES_MAX: Final = 4_096
+JOINS_AT_ONCE: Final = 3
+
+
+class Syncs:
+    """`due` is the first of both times; nothing is due before `start`."""
+
+    def __init__(self, view: View, outbox: Outbox, config: SwimConfig, random: Random) -> None:
+        self._view = view
+        self._outbox = outbox
+        self._config = config
+        self._random = random
+        self._addresses: list[Address] = []
+        self._sync_at = self._join_at = self.due = math.inf
+        self._strangers_at = -math.inf
+        self.count = 0
+
+    def start(self, now: float) -> None:
+        self._sync_at = now + self._random.random() * self._config.sync_interval_s
+        self._set_due()
+
+    def stop(self) -> None:
+        self._sync_at = self._join_at = self.due = math.inf
+
+    def join(self, addresses: Iterable[Address], now: float) -> None:
+        """Try these from now on, some at once."""
+        self._addresses = list(dict.fromkeys(addresses))[:ADDRESSES_MAX]
+        self._random.shuffle(self._addresses)
+        for _ in range(JOINS_AT_ONCE):
+            self._join_next(now)
+        self._set_due()
+
+    def hasten(self, now: float) -> None:
+        """An exchange brought news: there may be more."""
+        self._sync_at = min(self._sync_at, now + self._config.join_interval_s)
+        self._set_due()
+
+    def meet(self, address: Address, now: float) -> None:
+        """One whom we do not know thinks that we are a member: we may have forgotten everybody."""
+        if now >= self._strangers_at:
+            self._strangers_at = now + self._config.strangers_interval_s
+            self._sync(address, now)
+
+    def tick(self, now: float) -> None:
+        if now >= self._sync_at:
+            self._sync_at = now + self._config.sync_interval_s * self._random.uniform(0.5, 1.5)
+            for partner in self._view.roster.draw(self._random, 1):
+                self._sync(self._view.roster.known(partner).address, now)
+        if now >= self._join_at:
+            self._join_next(now)
+        self._set_due()
+
+    def _join_next(self, now: float) -> None:
+        """Try the next address at which nobody is known to be, or to have been: the dead are looked for anyway."""
+        taken = {member.address for member in self._view.roster}
+        free = [address for address in self._addresses if address not in taken]
+        self._join_at = now + (self._config.join_interval_s if free else self._config.sync_interval_s)
+        if free:
+            self._addresses.remove(free[0])
+            self._addresses.append(free[0])
+            self._sync(free[0], now)
+
+    def _sync(self, address: Address, now: float) -> None:
+        self.count += 1
+        self._outbox.open_stream(address, exchange.opening(self._view, now), self._config.stream_timeout_s)
+
+    def _set_due(self) -> None:
+        self.due = min(self._sync_at, self._join_at)
