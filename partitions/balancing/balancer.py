@@ -17,18 +17,12 @@ from random import Random
 from typing import Final
 
 from raftlog.errors import NoLeader, NotLeader, RaftlogError, RequestError
-from raftlog.partitions.balancing.layout import Mode, Place
-from raftlog.partitions.balancing.plan import Change, Planner, Why, Wishes
+from raftlog.partitions.balancing.plan import Change, Why
+from raftlog.partitions.balancing.planning import Planning
 from raftlog.partitions.balancing.progress import Progress, Told
 from raftlog.partitions.balancing.removal import may_remove
-from raftlog.partitions.balancing.report import (
-    BalancerSettings,
-    Misplaced,
-    Report,
-    grouped,
-    nodes_in_words,
-    report_of,
-)
+from raftlog.partitions.balancing.report import BalancerSettings, Report, nodes_in_words, report_of
+from raftlog.partitions.balancing.telling import LEVEL, report_on
 from raftlog.partitions.balancing.tenure import Tenure, name_in
 from raftlog.partitions.control import RemoveBroker, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -42,22 +36,13 @@ _logger = logging.getLogger(__name__)
 
 REPORT: Final = "balancing.report"
 REBALANCE: Final = "balancing.rebalance"
-LEVEL: Final = 3
-"""The feature level from which brokers answer what moves."""
 LOOK_S: Final = 1.0
 MOVING_LOOK_S: Final = 0.1
 """Between two looks while partitions are on their way."""
 _PAUSE_S: Final = 0.05
 _ASK_MS: Final = 1_500
 _ORDER_MS: Final = 5_000
-_QUEUE_MAX: Final = 256
-"""Changes planned ahead."""
-_COUNTED_MAX: Final = 10_000
-"""Changes planned to say how many there will be."""
 _LEADERS_A_LOOK: Final = 64
-_SLICE_S: Final = 0.001
-_PLAN_PAUSE_S: Final = 0.0002
-"""For each partition, from one plan to the next: about twenty times what it costs to look at it."""
 _RETRY_S: Final = 0.1
 
 
@@ -70,16 +55,11 @@ class Balancer:
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._progress = Progress(node, metadata, moves)
         self._changed = asyncio.Event()
-        self._planning = asyncio.Lock()
         self._tenure: Tenure | None = None
+        self._planning: Planning
+        """Of the tenure."""
         self._asked: bytes = b""
         """Digest of the assignments by which all have answered."""
-        self._planned: object = None
-        """What the last plan was made of."""
-        self._planned_for: object = None
-        """The part of it that the queue rests on."""
-        self._plan_at = 0.0
-        """When the next plan may be made."""
         self._task: asyncio.Task[None] | None = None
         node.on_request(REPORT, self._serve_report)
         node.on_request(REBALANCE, self._serve_rebalance)
@@ -124,17 +104,20 @@ class Balancer:
             await self._node.pause(Deadline(loop.time() + _RETRY_S))
 
     async def _serve_report(self, request: Request) -> Answer:
-        return Answer(self._report(self._tenure_of_now()).packed())
+        tenure = self._tenure_of_now()
+        state, settings = self._metadata.state, self._settings()
+        return Answer(report_on(self._node, state, settings, tenure, has_planned=self._planning.has_planned).packed())
 
     async def _serve_rebalance(self, request: Request) -> Answer:
         tenure = self._tenure_of_now()
         tenure.is_ordered = True
         tenure.resting.clear()
-        while not self._are_settled(tenure) and self._node.loop.time() + _RETRY_S < request.deadline:
-            await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
-        tenure = self._tenure_of_now()
-        planner = await self._plan(tenure, self._wishes(tenure), _COUNTED_MAX)
-        self._planned = None
+        loop = self._node.loop
+        while not self._planning.are_settled() and loop.time() + _RETRY_S < request.deadline:
+            await self._node.pause(Deadline(loop.time() + _RETRY_S))
+        self._tenure_of_now()
+        planner = await self._planning.count()
+        self._planning.forget()
         self._changed.set()
         return Answer(sum(change.why is not Why.LEADERS for change in planner.changes) or len(planner.changes))
 
@@ -170,7 +153,8 @@ class Balancer:
         term = self._metadata.term
         if self._tenure is None or self._tenure.term != term:
             self._tenure = Tenure(term, self._node.loop.time())
-            self._asked, self._planned, self._planned_for = b"", None, None
+            self._planning = Planning(self._node, self._metadata, self._settings, self._random, self._tenure)
+            self._asked = b""
         return self._tenure
 
     def _leads(self, tenure: Tenure) -> bool:
@@ -187,7 +171,7 @@ class Balancer:
         told = await self._ask(tenure)
         if not self._leads(tenure) or tenure.unanswered:
             return
-        await self._maybe_plan(tenure)
+        await self._planning.maybe_plan()
         if self._leads(tenure):
             await self._order(tenure)
         if self._leads(tenure):
@@ -212,57 +196,6 @@ class Balancer:
             self._asked = b"" if tenure.unanswered else digest
         return told
 
-    # planning
-
-    def _places(self, tenure: Tenure) -> list[Place]:
-        state, now, fitness = self._metadata.state, self._node.loop.time(), self._node.standing.fitness
-        full = [broker.node_id for broker in state.brokers if fitness.is_full(broker.node_id, now)]
-        return tenure.places(state, full, self._settings(), now)
-
-    def _wishes(self, tenure: Tenure) -> Wishes:
-        settings = self._settings()
-        if tenure.is_ordered:
-            return Wishes(Mode.CONTINUOUS, True, balances_leaders=True)
-        is_calm = tenure.is_calm(self._node.loop.time())
-        return Wishes(settings.mode, is_calm and settings.mode is not Mode.OFF, settings.balances_leaders)
-
-    async def _maybe_plan(self, tenure: Tenure) -> None:
-        """Fill the queue, unless nothing can have changed since the last plan."""
-        now = self._node.loop.time()
-        places, wishes = self._places(tenure), self._wishes(tenure)
-        if tenure.queue and self._planned_for == (places, wishes):
-            return
-        inputs = (places, wishes, *tenure.inputs(self._metadata.state, self._settings(), now))
-        if inputs == self._planned or now < self._plan_at or now - tenure.began_at < LOOK_S:
-            return
-        planner = await self._plan(tenure, wishes, _QUEUE_MAX)
-        self._planned, self._planned_for = inputs, (places, wishes)
-        tenure.queue.clear()
-        tenure.queue.extend(planner.changes)
-        tenure.failures, tenure.failures_count = planner.failures, planner.failures_count
-        if not planner.changes and not tenure.ways and self._are_settled(tenure):
-            tenure.is_ordered = False
-
-    def _are_settled(self, tenure: Tenure) -> bool:
-        """Whether all that are heard can be given something, as far as time goes."""
-        now, there = self._node.loop.time(), tenure.availability
-        heard = [broker.node_id for broker in self._metadata.state.brokers if self._hears(broker.node_id)]
-        return all(there.is_available(node, now) for node in heard)
-
-    async def _plan(self, tenure: Tenure, wishes: Wishes, limit: int) -> Planner:
-        """Plan in slices; others have the loop in between."""
-        loop = self._node.loop
-        async with self._planning:
-            state, now = self._metadata.state, loop.time()
-            self._plan_at = now + _PLAN_PAUSE_S * state.group_count()
-            planner = Planner(self._places(tenure), wishes, self._random, limit)
-            sliced_at = now
-            for _ in planner.run(tenure.placed(state, self._settings(), now)):
-                if loop.time() - sliced_at >= _SLICE_S:
-                    await asyncio.sleep(0)
-                    sliced_at = loop.time()
-        return planner
-
     # ordering
 
     async def _order(self, tenure: Tenure) -> None:
@@ -282,8 +215,7 @@ class Balancer:
             return
         done = await asyncio.gather(*(self._order_one(tenure, change) for change in orders))
         if not all(done):
-            tenure.queue.clear()
-            self._planned = None
+            self._planning.forget()
 
     async def _order_one(self, tenure: Tenure, change: Change) -> bool:
         """Whether it was decided."""
@@ -315,52 +247,6 @@ class Balancer:
             if broker.is_draining and may_remove(broker, state, tenure.ways, told, voters):
                 await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))
                 _logger.info("balancing: node %s holds nothing any more, and was removed", broker.node_id)
-
-    # telling
-
-    def _report(self, tenure: Tenure) -> Report:
-        state, now, settings = self._metadata.state, self._node.loop.time(), self._settings()
-        brokers, fitness = state.all_brokers(), self._node.standing.fitness
-        away = [each.node_id for each in brokers if not tenure.availability.is_heard(each.node_id)]
-        misplaced = [
-            Misplaced(name_in(state, each.group).rpartition("/")[0], each.group.partition, each.node_id, each.reason)
-            for each in tenure.failures
-        ]
-        return Report(
-            self._status(tenure, settings, now),
-            settings.mode.value,
-            away,
-            [each.node_id for each in brokers if fitness.is_full(each.node_id, now)],
-            None if tenure.looked_at is None else now - tenure.looked_at,
-            len(tenure.ways),
-            sum(change.why is not Why.LEADERS for change in tenure.queue),
-            self._reasons(tenure, misplaced, now),
-            misplaced,
-        )
-
-    def _status(self, tenure: Tenure, settings: BalancerSettings, now: float) -> str:
-        if self._metadata.state.feature_level < LEVEL:
-            return "off"
-        if self._planned is None:
-            return "starting"
-        if tenure.under_way(now) or tenure.queue:
-            return "in_progress"
-        if tenure.failures or tenure.ways or tenure.problem or tenure.unanswered:
-            return "stalled"
-        return "off" if settings.mode is Mode.OFF else "ready"
-
-    def _reasons(self, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:
-        level = self._metadata.state.feature_level
-        if level < LEVEL:
-            return [f"the cluster runs at feature level {level}, and nothing is balanced: finish the upgrade first"]
-        by_reason: dict[str, list[str]] = {}
-        for each in misplaced:
-            why = f"node {each.node_id} cannot let its replica go: it {each.reason}"
-            by_reason.setdefault(why, []).append(f"{each.topic}/{each.partition}")
-        reasons = grouped(by_reason) + grouped(tenure.waits(self._metadata.state, now))
-        if tenure.unanswered:
-            reasons.append(f"{nodes_in_words(tenure.unanswered)} did not say what moves there")
-        return reasons + ([] if tenure.problem is None else [tenure.problem])
 
 
 def _nodes(change: Change) -> str:

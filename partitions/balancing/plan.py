@@ -81,7 +81,6 @@ class Planner:
         self.changes: list[Change] = []
         self.failures: list[Failure] = []
         """At most `FAILURES_MAX`."""
-        self.failures_count = 0
 
     def run(self, placed: Iterable[Placed]) -> Iterator[None]:
         """Plan, step by step."""
@@ -178,7 +177,6 @@ class Planner:
         self.changes.append(Change(placed.group, self._layout.replicas(number), placed.version, why))
 
     def _fail(self, number: int, node: int) -> None:
-        self.failures_count += 1
         if len(self.failures) < FAILURES_MAX:
             name = node if node >= 0 else -1 - node
             self.failures.append(Failure(self._layout.placed[number].group, name, self._why_not(number)))

@@ -52,7 +52,6 @@ class Tenure:
         """Until when."""
         self.queue: deque[Change] = deque()
         self.failures: list[Failure] = []
-        self.failures_count = 0
         self.unanswered: list[NodeId] = []
         """Brokers that are heard, and did not say what moves."""
         self.problem: str | None = None
