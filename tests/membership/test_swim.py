@@ -1,6 +1,8 @@
 """The machine where the papers are silent: starts, names, pauses, leaving, forgetting, streams, bounds."""
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,31 @@ from tests.membership.gossip import (
     state_of,
     swim,
 )
+
+CORE = (
+    "awareness",
+    "broadcasts",
+    "changes",
+    "config",
+    "digest",
+    "encoding",
+    "exchange",
+    "member",
+    "messages",
+    "outbox",
+)
+CORE += ("probes", "roster", "rounds", "states", "suspicion", "swim", "syncs", "view")
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_the_core_has_neither_clock_nor_chance_nor_wires_of_its_own(module: str) -> None:
+    tree = ast.parse((Path(__file__).parents[2] / "membership" / f"{module}.py").read_text())
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    assert not imported & {"asyncio", "socket", "time", "random.random", "os", "logging", "threading"}
+    others = {name for name in imported if name.startswith("raftlog.membership.")}
+    assert others <= {f"raftlog.membership.{each}" for each in CORE}
+
 
 # starts
 
