@@ -1,0 +1,102 @@
+"""`raftlog generate`: files for programs that watch a cluster, made from the tables in `watching`.
+
+What is printed as YAML is written as JSON, which is YAML too.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+import orjson
+
+from raftlog.cli.lazy import LazyGroup, Verb
+from raftlog.cli.options import bootstrap_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.watching import ALERTS, PANELS, Alert, Panel
+from raftlog.client import BrokerClient
+
+_HERE: Final = "raftlog.cli.generate"
+VERBS: Final = {
+    "prometheus-config": Verb(_HERE, "prometheus_config", "What Prometheus has to scrape."),
+    "prometheus-rules": Verb(_HERE, "prometheus_rules", "Alerts for Prometheus."),
+    "grafana-dashboard": Verb(_HERE, "grafana_dashboard", "A dashboard for Grafana."),
+}
+_COLUMNS, _WIDTH, _HEIGHT = 3, 8, 7
+"""Of the dashboard, whose grid has 24 columns."""
+
+
+@click.group(cls=LazyGroup, verbs=VERBS)
+def generate() -> None:
+    """Print files for programs that watch a cluster."""
+
+
+@click.command("prometheus-config")
+@option("--job-name", default="raftlog", help="Name of the job, which becomes the label `job`.")
+@option("--interval", default="15s", help="How often to scrape.")
+@bootstrap_option
+def prometheus_config(job_name: str, interval: str, bootstrap: list[str]) -> None:
+    """Print a scrape configuration that names all brokers of the cluster; print it again when brokers come or go."""
+    targets = asyncio.run(_addresses(bootstrap))
+    job = {"job_name": job_name, "scrape_interval": interval, "static_configs": [{"targets": targets}]}
+    _say({"scrape_configs": [job]})
+
+
+async def _addresses(bootstrap: Sequence[str]) -> list[str]:
+    async with BrokerClient(bootstrap) as client:
+        brokers = await client.brokers()
+    if not any(broker.http for broker in brokers):
+        raise CommandFailed("no broker of the cluster says where it serves HTTP")
+    return [broker.http for broker in brokers if broker.http]
+
+
+@click.command("prometheus-rules")
+def prometheus_rules() -> None:
+    """Print a file of alerts, for `rule_files` of Prometheus."""
+    _say({"groups": [{"name": "raftlog", "rules": [_rule(alert) for alert in ALERTS]}]})
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": alert.lasts,
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": alert.summary},
+    }
+
+
+@click.command("grafana-dashboard")
+@option("--title", default="raftlog", help="Title of the dashboard.")
+def grafana_dashboard(title: str) -> None:
+    """Print a dashboard to import into Grafana; it asks which Prometheus to use."""
+    source = {"name": "source", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
+    _say(
+        {
+            "title": title,
+            "uid": "raftlog",
+            "schemaVersion": 39,
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "templating": {"list": [source]},
+            "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
+        }
+    )
+
+
+def _panel(number: int, panel: Panel) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${source}"}
+    row, column = divmod(number, _COLUMNS)
+    return {
+        "id": number + 1,
+        "title": panel.title,
+        "type": "timeseries",
+        "datasource": source,
+        "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [{"refId": "A", "datasource": source, "expr": panel.expression, "legendFormat": panel.legend}],
+    }
+
+
+def _say(document: Mapping[str, Any]) -> None:
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))

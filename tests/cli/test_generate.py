@@ -1,0 +1,51 @@
+"""Files for Prometheus and Grafana: they can be read, and name metrics that there are."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from raftlog.cli.watching import ALERTS, PANELS
+from raftlog.testing import BrokerProcess
+from tests.layouts import DOCS, table_after
+
+OPERATIONS = (DOCS / "OPERATIONS.md").read_text(encoding="utf-8")
+_SUFFIXES = ("_bucket", "_count", "_sum")
+
+
+def known_metrics() -> set[str]:
+    """Those that the document describes, which is compared with a scrape elsewhere."""
+    return {name for cells in table_after("metrics", OPERATIONS) for name in re.findall(r"`([^`]+)`", cells[0])}
+
+
+@pytest.mark.parametrize("each", [*ALERTS, *PANELS], ids=lambda each: each[0])
+def test_an_expression_names_metrics_that_there_are(each: Any) -> None:
+    named = re.findall(r"\b(?:raftlog|process)_\w+", each.expression)
+    known = known_metrics()
+    plain = {next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) for name in named}
+    assert plain <= known
+    assert named or each.expression == "up == 0"
+
+
+def test_the_alerts_are_those_of_the_document() -> None:
+    described = OPERATIONS.split("### Alerts\n")[1].split("\n## ")[0]
+    assert [alert.expression for alert in ALERTS if f"`{alert.expression}`" not in described] == []
+
+
+def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) -> None:
+    said = json.loads(run("generate", "prometheus-config", "--interval", "30s", "--bootstrap", broker.address).stdout)
+    (job,) = said["scrape_configs"]
+    assert (job["job_name"], job["scrape_interval"]) == ("raftlog", "30s")
+    assert job["static_configs"] == [{"targets": [broker.address]}]
+
+
+def test_rules_and_dashboard_can_be_read(run: Any) -> None:
+    (group,) = json.loads(run("generate", "prometheus-rules").stdout)["groups"]
+    assert [rule["alert"] for rule in group["rules"]] == [alert.name for alert in ALERTS]
+    dashboard = json.loads(run("generate", "grafana-dashboard", "--title", "ours").stdout)
+    assert dashboard["title"] == "ours"
+    assert [panel["title"] for panel in dashboard["panels"]] == [panel.title for panel in PANELS]
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places)
+    assert all(x + panel["gridPos"]["w"] <= 24 for (x, _), panel in zip(places, dashboard["panels"], strict=True))
