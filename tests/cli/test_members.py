@@ -1,0 +1,72 @@
+"""`raftlog cluster members` against a broker that answers what a test tells it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from raftlog.cli import cluster_members
+from tests.cli.told import Told
+
+MEMBER = {
+    "node_id": 1,
+    "state": "alive",
+    "state_s": 12.3,
+    "is_registered": True,
+    "disk_uuid": "d15c",
+    "incarnation": 4294967296,
+    "http_address": "127.0.0.1:8082",
+    "rpc_address": "127.0.0.1:8084",
+    "gossip_address": "127.0.0.1:8085",
+    "host": "h1",
+    "rack": None,
+    "version": "0.2.0",
+    "load": {"replicas": 1200, "leaders": 4, "disk_free": 3 << 30, "disk_total": 4 << 30, "bytes_in_per_s": 0},
+}
+STRANGER = MEMBER | {
+    "node_id": 9,
+    "state": "unknown",
+    "state_s": None,
+    "is_registered": False,
+    "version": None,
+    "load": None,
+}
+TOLD = {"node_id": 1, "gossip_address": "127.0.0.1:8085", "members": [MEMBER, STRANGER]}
+
+
+def test_members_are_a_table(ask: Any, told: Told) -> None:
+    told.answers["/v1/cluster/members"] = 200, TOLD
+    lines = ask("cluster", "members").out.splitlines()
+    assert lines[0] == "as node 1 has them, gossip 127.0.0.1:8085"
+    first, second = (" ".join(line.split()) for line in lines[3:5])
+    assert first.startswith("1 alive 12 s 127.0.0.1:8082 127.0.0.1:8085 h1 - 0.2.0 1,200 4 3.0 of 4.0 GiB")
+    assert second.startswith("9 (not registered) unknown - ")
+
+
+def test_members_as_json(ask: Any, told: Told) -> None:
+    told.answers["/v1/cluster/members"] = 200, TOLD
+    assert json.loads(ask("cluster", "members", "--json").out) == TOLD
+
+
+def test_gossip_that_is_off_is_said(ask: Any, told: Told) -> None:
+    told.answers["/v1/cluster/members"] = 200, TOLD | {"gossip_address": None}
+    assert ask("cluster", "members").out.startswith("as node 1 has them, gossip off\n")
+
+
+async def test_watching_tells_of_states_and_not_of_ages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_members, "WATCH_SECONDS", 0)
+    later = TOLD | {"members": [MEMBER | {"state_s": 99.0}, STRANGER]}
+    died = TOLD | {"members": [MEMBER | {"state": "dead"}, STRANGER]}
+
+    class Admin:
+        answers = iter([TOLD, later, later, died])
+
+        async def members(self) -> dict[str, Any]:
+            return next(self.answers)
+
+    class Client:
+        admin = Admin()
+
+    changes = cluster_members._changes(Client())  # type: ignore[arg-type]
+    assert [await anext(changes), await anext(changes)] == [TOLD, died]
+    await changes.aclose()
