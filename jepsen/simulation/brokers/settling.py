@@ -4,7 +4,7 @@
     stuck-in-silence    a broker that cannot be spared is told why
     not-decommissioned  one that can be spared is empty and removed within the bound
     leads-in-maintenance, leaders-uneven, replicas-uneven
-    restless            in quiet times no assignment, no member and no leader changes
+    no-rest, restless   changes come to an end; and then no assignment, no member and no leader changes any more
     order-lost          (`operating`)
 
 Called by `convergence`, in two parts: before replicas are compared, and afterwards.
@@ -27,6 +27,8 @@ from raftlog.types import NodeId
 
 PATIENCE_MS: Final = 3_000
 LOOK_S: Final = 0.3
+SETTLED_S: Final = 6.0
+"""Without a change for so long, the balancer has done what it had to do."""
 SPREAD_MAX: Final = 1
 """Brokers that are there have replicas of as many partitions, but for so many."""
 
@@ -57,12 +59,19 @@ class Settling:
         self._ordered("rebalance", self._rebalance)  # what operators have placed would stay for a while otherwise
         self._within(self.options.convergence_s, "replicas-uneven", self._uneven)
         self._within(self.options.convergence_s, "leaders-uneven", self._led_elsewhere)
-        before = self._picture()
-        self.loop.run_for(self.options.elasticity.quiet_s)
-        after = self._picture()
-        if before != after:
-            changed = {name: (before.get(name), now) for name, now in after.items() if before.get(name) != now}
+        self._within(self.options.convergence_s, "no-rest", self._changing)
+        if changed := self._changed_within(self.options.elasticity.quiet_s):
             raise PropertyBroken("restless", {"within_s": self.options.elasticity.quiet_s, "changed": changed})
+
+    def _changing(self) -> list[str]:
+        return self._changed_within(SETTLED_S)
+
+    def _changed_within(self, seconds: float) -> list[str]:
+        """Let time pass; what is another then."""
+        before = self._picture()
+        self.loop.run_for(seconds)
+        after = self._picture()
+        return [f"{name}: {before.get(name)}, {now}" for name, now in after.items() if before.get(name) != now]
 
     # orders
 
