@@ -1,0 +1,43 @@
+"""What brokers of a cluster tell when one of them goes and comes back: each change once by each that sees it."""
+
+import asyncio
+import logging
+
+from raftlog.partitions.deadline import deadline_in
+
+
+def told(caplog, name, **fields):
+    """The loggers' records of events of this name with these fields."""
+    return [
+        record
+        for record in caplog.records
+        if record.getMessage() == name and all(getattr(record, field) == value for field, value in fields.items())
+    ]
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_leader_that_stops_and_comes_back(brokers, caplog):
+    caplog.set_level(logging.INFO, "raftlog")
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
+    leader = await brokers.leader("t")
+    others = len(brokers.running) - 1
+    assert len(told(caplog, "replica_added", group="t/0", how="first")) == others + 1
+    assert len(told(caplog, "topic_created", topic="t")) == 1, "once for the whole cluster"
+    assert len(told(caplog, "leader_elected", group="t/0")) == 1
+    caplog.clear()
+    await brokers.stop(leader)
+    await brokers.leader("t")
+    await until(lambda: len(told(caplog, "node_lost", node=leader)) == others)
+    assert [record.why for record in told(caplog, "leadership_lost", group="t/0")] == ["handed over"]
+    assert len(told(caplog, "leader_elected", group="t/0")) == 1
+    await brokers.start(leader)
+    await until(lambda: len(told(caplog, "node_connected", node=leader)) == others)
+    assert len(told(caplog, "node_lost", node=leader)) == others
+    assert [record.boot_epoch for record in told(caplog, "broker_registered", node=leader)] == [2]
+    assert told(caplog, "replica_added") == []
+    assert told(caplog, "topic_created") == [], "what was decided before is not told again"

@@ -1,0 +1,31 @@
+"""A disk that fills up and has room again is told once each way."""
+
+import asyncio
+import logging
+
+from tests.partitions.conftest import PumpedDisk
+
+
+async def test_a_disk_without_room(disk: PumpedDisk, open_broker, caplog):
+    caplog.set_level(logging.INFO, "raftlog")
+    broker = await open_broker(storage_min_free_bytes=1_000_000)
+    used = sum(len(inode.content) for _, inode in disk._files())
+
+    def told():
+        names = ("disk_full", "disk_has_room")
+        return [(each.getMessage(), each.free_bytes) for each in caplog.records if each.getMessage() in names]
+
+    async def ticks(count):
+        until = sum(broker.node.driver.ticker.lateness.counts) + count
+        async with asyncio.timeout(20):
+            while sum(broker.node.driver.ticker.lateness.counts) < until:
+                await asyncio.sleep(0.01)
+
+    disk.capacity_bytes = used + 500_000
+    await ticks(3)
+    assert [name for name, _ in told()] == ["disk_full"]
+    assert told()[0][1] <= 500_000
+    disk.capacity_bytes = used + 5_000_000
+    await ticks(3)
+    assert [name for name, _ in told()] == ["disk_full", "disk_has_room"]
+    assert told()[1][1] > 1_000_000
