@@ -30,6 +30,7 @@ class Victims(Protocol):
     def pause(self, node: int) -> str: ...
     def resume(self, node: int) -> None: ...
     def cut(self, ways: Sequence[Way]) -> None: ...
+    def change(self, shape: str, node: int, place: TopicPartition) -> str: ...
     def leader(self, place: TopicPartition) -> int | None: ...
 
 
@@ -196,6 +197,9 @@ class Nemesis:
             self._rolling.append(_Rolling(fault, self._now_s(), fault.end_s, self._victims))
             self._say("begins", fault, "")
             return
+        if fault.kind == "members":
+            self._give_order(fault)
+            return
         if fault.of_leader is not None:
             leader = self._victims.leader(self._partitions[fault.of_leader])
             fault = fault if leader is None else fault.aimed_at(leader)
@@ -214,6 +218,16 @@ class Nemesis:
         until_s = max(fault.end_s, began_s + FAULT_S_MIN)
         self._running.append(_Running(fault, began_s, until_s, hit, proof))
         self._say("begins", fault, proof or "nothing, all of them were down")
+
+    def _give_order(self, fault: Fault) -> None:
+        """It is over once it was given; what follows from it goes on as long as it takes."""
+        assert fault.of_leader is not None, f"an order without a partition: {fault}"
+        begin_s = self._now_s()
+        proof = self._victims.change(fault.shape, fault.nodes[0], self._partitions[fault.of_leader])
+        if proof:
+            end_s = self._now_s()
+            self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s))
+        self._say("is given", fault, proof or "nothing to be done")
 
     def _end(self, running: _Running) -> None:
         fault, now_s = running.fault, self._now_s()

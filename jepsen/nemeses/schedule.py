@@ -4,16 +4,16 @@
     0 < begin < end ≤ length − QUIET_END_S   every fault ends by itself
 
 A kill ends with the start of the process; a roll is a rolling restart, one node after another, as far as it comes until
-its end. Kinds come in turn from a shuffled bag, so each comes early and none is left
-out for long. Node ids are those that were drawn; where `of_leader` names a partition, its leader at that moment changes
-places with the first of them.
+its end; members are orders of an operator, each of a moment. Kinds come in turn from a shuffled bag, so each comes
+early and none is left out for long. Node ids are those that were drawn; where `of_leader` names a partition, its leader
+at that moment changes places with the first of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple, get_args
 
-FaultKind = Literal["kill", "pause", "cut", "roll"]
+FaultKind = Literal["kill", "pause", "cut", "roll", "members"]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 Way = tuple[int, int]
 
@@ -28,6 +28,9 @@ TWO_SHARE: Final = 0.4
 """Of windows with faults: those with two kinds at once, when there are two."""
 LEADER_SHARE: Final = 0.5
 FAULT_S_MIN: Final = 0.3
+ORDERS: Final = ("join", "leave", "move", "lead", "move")
+ORDERS_MAX: Final = 4
+"""In one window."""
 
 
 class Fault(NamedTuple):
@@ -39,11 +42,11 @@ class Fault(NamedTuple):
     nodes: tuple[int, ...]
     """The killed, paused or restarted, in this order; of a cut those that suffer most, the first of all."""
     shape: str = ""
-    """Of a cut: what it looks like."""
+    """Of a cut: what it looks like; of an order: which one."""
     ways: tuple[Way, ...] = ()
     """Of a cut: sender and receiver of what is lost."""
     of_leader: int | None = None
-    """Number of the partition whose leader is meant."""
+    """Number of the partition whose leader is meant; of an order: of the partition itself."""
 
     def aimed_at(self, leader: int) -> "Fault":
         """The same fault, with that node in the place of the first one."""
@@ -57,6 +60,8 @@ class Fault(NamedTuple):
         names = ", ".join(map(str, self.nodes))
         if self.kind == "cut":
             return f"cut, {self.shape}: " + ", ".join(f"{a}→{b}" for a, b in self.ways)
+        if self.kind == "members":
+            return f"order to {self.shape}, node {names}, partition {self.of_leader}"
         return f"{self.kind} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
 
 
@@ -94,6 +99,8 @@ class _Drawing:
             until = self._random.uniform(since + FAULT_S_MIN, end)
             if kind == "cut":
                 yield from self._cuts(since, until)
+            elif kind == "members":
+                yield from self._orders(since, end)
             elif kind == "roll" and free:
                 yield Fault(kind, since, end, tuple(free))
                 free.clear()
@@ -127,6 +134,13 @@ class _Drawing:
 
     def _aim(self) -> int | None:
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
+
+    def _orders(self, since: float, until: float) -> Iterator[Fault]:
+        """Some, that may overtake each other."""
+        for _ in range(self._random.randint(2, ORDERS_MAX)):
+            at = self._random.uniform(since, until - FAULT_S_MIN)
+            node, place = self._random.choice(self._nodes), self._random.randrange(self._partitions)
+            yield Fault("members", at, at + FAULT_S_MIN, (node,), self._random.choice(ORDERS), of_leader=place)
 
     def _cuts(self, since: float, until: float) -> Iterator[Fault]:
         """One cut, or several short ones of the same node."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from jepsen.nemeses.schedule import Way
+from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
@@ -26,6 +27,7 @@ class RealCluster:
     def __init__(self, nodes: int, directory: Path, serve_flags: Sequence[str] = ()) -> None:
         self._cluster = Cluster(nodes, data_dir=directory, serve_flags=serve_flags)
         self._expected_up: dict[int, bool] = {}
+        self._members: Members | None = None
         self._told_to_end: set[int] = set()
         self._unclean: list[str] = []
 
@@ -35,22 +37,31 @@ class RealCluster:
         except BrokerFailed as error:
             raise SystemFailed(str(error)) from error
         self._expected_up = dict.fromkeys(self._cluster.nodes, True)
+        self._members = Members(self._cluster, self.launch)
 
     def close(self) -> None:
         self._cluster.close()
 
     @property
     def addresses(self) -> Mapping[int, str]:
-        return {number: node.http for number, node in self._cluster.nodes.items()}
+        """Of those that belong to the cluster."""
+        return {number: self._cluster.nodes[number].http for number in self._staying()}
+
+    def _staying(self) -> list[int]:
+        return list(self._cluster.nodes) if self._members is None else self._members.staying()
 
     # faults
+
+    def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        assert self._members is not None, "the system has not been started"
+        return self._members.change(shape, node, place)
 
     def is_up(self, node: int) -> bool:
         return self._cluster.nodes[node].is_running
 
     def is_serving(self, node: int) -> bool:
         try:
-            return ask(self.addresses[node], "/v1/status/ready", timeout_s=_SERVING_S_MAX)[0] == 200
+            return ask(self._cluster.nodes[node].http, "/v1/status/ready", timeout_s=_SERVING_S_MAX)[0] == 200
         except BrokerFailed:
             return False
 
@@ -84,12 +95,12 @@ class RealCluster:
         if not self.is_up(node):
             self._note_end(node)
             self._cluster.nodes[node].launch()
-        self._expected_up[node] = True
+        self._expected_up[node] = node in self._staying()  # who left the cluster may end by itself
 
     def _note_end(self, node: int) -> None:
         """A broker that was told to end, and that nobody killed meanwhile, ends with 0."""
         ended = self._cluster.nodes[node]
-        if node in self._told_to_end and ended.exit_code != 0:
+        if node in self._told_to_end and node in self._staying() and ended.exit_code != 0:
             self._unclean.append(f"node {node} stopped with exit code {ended.exit_code}{ended.process.last_words()}")
         self._told_to_end.discard(node)
 
@@ -124,9 +135,8 @@ class RealCluster:
     # the end
 
     def deaths(self) -> list[str]:
-        dead = [
-            node for node in self._cluster.nodes.values() if self._expected_up[node.node_id] and not node.is_running
-        ]
+        dead = [self._cluster.nodes[node] for node in self._staying() if self._expected_up[node]]
+        dead = [node for node in dead if not node.is_running]
         for node in dead:
             self._expected_up[node.node_id] = False
         unclean, self._unclean = self._unclean, []
@@ -142,23 +152,31 @@ class RealCluster:
             for node in self._cluster.nodes:
                 self.launch(node)
             try:
-                self._cluster.wait_ready(max(1.0, until - time.monotonic()))
+                self._wait_ready(until)
             except BrokerFailed as error:
                 problems.append(str(error))
                 if self._all_up():
                     break  # they run and do not serve: another start would hide that
             else:
                 break
+        if self._members is not None:
+            problems += self._members.settle(until)
         return problems
 
+    def _wait_ready(self, until: float) -> None:
+        """Until all serve that belong to the cluster. Raises `BrokerFailed`."""
+        for node in (self._cluster.nodes[number] for number in self._staying()):
+            node.wait_ready(max(1.0, until - time.monotonic()))
+
     def _all_up(self) -> bool:
-        return all(node.is_running for node in self._cluster.nodes.values())
+        return all(self.is_up(node) for node in self._staying())
 
     def stop(self) -> list[str]:
-        return [problem for node in self._cluster.nodes.values() if (problem := _stop(node)) is not None]
+        nodes = [self._cluster.nodes[node] for node in self._staying()]
+        return [problem for node in nodes if (problem := _stop(node)) is not None]
 
     def data_dirs(self) -> Mapping[int, Path]:
-        return {number: node.data_dir for number, node in self._cluster.nodes.items()}
+        return {number: self._cluster.nodes[number].data_dir for number in self._staying()}
 
     def logs(self) -> Mapping[int, str]:
         return self._cluster.logs()

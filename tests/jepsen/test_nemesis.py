@@ -39,6 +39,10 @@ class Victims:
     def is_whole(self) -> bool:
         return all(self.up.values()) and not self.starting
 
+    def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        self.done.append(f"{shape} {node} {place}")
+        return "" if shape == "join" else "it was ordered"
+
     def terminate(self, node: int) -> str:
         assert self.up[node], "a node that is down is not told to end"
         self.ending.add(node)
@@ -207,6 +211,20 @@ def test_who_is_killed_while_it_is_rolled_is_started_by_the_kill() -> None:
     assert victims.done == ["terminate 2", "kill 2"]
     work.step_at(8)
     assert victims.done[-1] == "launch 2"
+
+
+def test_orders_are_given_and_not_waited_for() -> None:
+    victims = Victims()
+    work, notes = nemesis(
+        victims,
+        Fault("members", 1, 1.3, (2,), "join", of_leader=0),
+        Fault("members", 1.1, 1.4, (3,), "leave", of_leader=1),
+    )
+    work.step_at(2)
+    assert victims.done == ["join 2 t/0", "leave 3 t/1"]
+    assert work.under_way == []
+    assert [each.what for each in work.happened] == ["order to leave, node 3, partition 1"], "the first did nothing"
+    assert "nothing to be done" in notes[0]
 
 
 @pytest.mark.parametrize("seed", range(20))
