@@ -1,7 +1,7 @@
 """Options of `raftlog serve` about gossip between brokers, and the settings that they stand for."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import Any, Final
 
 import click
@@ -90,11 +90,12 @@ def gossip_settings_from(
     return {"gossip": settings, "rack": rack}
 
 
-def _beside(rpc: tuple[str, int], others: Collection[int]) -> tuple[str, int]:
-    """The port above, unless it may be that of another broker on this machine; then any."""
+def _beside(rpc: tuple[str, int], others: Set[int]) -> tuple[str, int]:
+    """The port above. Any, where that may be another broker's on this machine: the seeds have it, or ports in a row, of
+    which a later broker would have the next."""
     host, port = rpc
-    beside = port + GOSSIP_PORT_STEP
-    return host, beside if 0 < port < _PORT_MAX and beside not in others else 0
+    is_in_a_row = not others.isdisjoint((port - GOSSIP_PORT_STEP, port + GOSSIP_PORT_STEP))
+    return host, port + GOSSIP_PORT_STEP if 0 < port < _PORT_MAX and not is_in_a_row else 0
 
 
 def _check_keys(gossip: str, host: str, keys: GossipKeys | None, insecure: bool) -> None:

@@ -48,6 +48,8 @@ def test_beside_rpc_it_is_on_one_port_above_and_may_be_missing() -> None:
 
 def test_the_port_of_another_broker_is_left_to_it() -> None:
     assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8095))).port == 0
+    assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8093))).port == 0, "the next in a row"
+    assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8104))).port == 8095
 
 
 def test_off_is_off() -> None:
