@@ -99,7 +99,7 @@ class BrokerOrders:
         if not row.is_draining:
             raise InvalidArgument(f"broker {node_id} is not being decommissioned")
         told = await self._telling.ask(row.node_id, deadline)
-        progress = self._progress(row, told, await self._watching.moves(deadline))
+        progress = self._progress(row, told, await self._watching.settled(deadline))
         if progress.reason is not None or not progress.replicas_left:
             return progress
         return progress._replace(reason=await self._why_stalled(deadline))

@@ -140,7 +140,7 @@ class Operations:
     async def reconfigurations(self, *, deadline: Deadline) -> list[Move]:
         """All partitions whose members are not what they shall be, by topic and number; at most `MOVES_MAX`."""
         await self._metadata.barrier(deadline)
-        return bounded((await self._watching.moves(deadline)).moves)
+        return bounded((await self._watching.settled(deadline)).moves)
 
     async def local_replicas(self, *, deadline: Deadline) -> list[LocalReplica]:
         """The replicas on this broker, by topic and number."""

@@ -55,7 +55,7 @@ class PartitionOrders:
     async def cancel(self, topic: str, partition: int, deadline: Deadline) -> int:
         await self._metadata.barrier(deadline)
         current = _assignment(self._metadata.state, topic, partition)
-        for move in (await self._watching.moves(deadline)).moves:
+        for move in (await self._watching.settled(deadline)).moves:
             if (move.topic, move.partition) == (topic, partition):
                 return await self._cancel(move, deadline)
         return current.version
@@ -64,7 +64,7 @@ class PartitionOrders:
         await self._metadata.barrier(deadline)
         if node_id is not None:
             self._metadata.state.broker(NodeId(node_id))
-        moves = (await self._watching.moves(deadline)).moves
+        moves = (await self._watching.settled(deadline)).moves
         chosen = moves if node_id is None else list(concerning(moves, node_id))
         limit = asyncio.Semaphore(_CANCELLED_AT_ONCE)
 

@@ -1,16 +1,21 @@
 """Moves as their leaders see them: which partitions are not as they shall be, how far they are, what they wait for.
 
 One request to each broker, however many partitions there are: it names those that it leads, and those of its replicas
-that know no leader. Of several brokers that say something of a partition the leader of the latest term is believed.
-Who does not answer in time says nothing; so does a broker of an older release. Called by the operations.
+that know no leader, by a state not older than the asker's. Of several brokers that say something of a partition the
+leader of the latest term is believed. Who does not answer in time says nothing; so does a broker of an older release.
+
+    every partition is led by one of those that answered   ⇒   those that are not named are where they shall be
+
+Called by the operations.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import CorruptBatch, RaftlogError
+from raftlog.errors import CorruptBatch, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.balancing.progress import summed
 from raftlog.partitions.control import Assignment, GroupName
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
@@ -26,6 +31,8 @@ from raftlog.types import Index, NodeId
 _MOVES: Final = "operations.moves"
 ASK_MS: Final = 1_500
 """How long a broker may take before it counts as silent."""
+_RETRY_MS: Final = 100
+_LOOK_MS: Final = 10
 _SLICE: Final = 256
 """Replicas looked at in one turn of the loop."""
 _TOLD_MAX: Final = 5_000
@@ -46,10 +53,21 @@ class _Told(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """All moves that somebody told of, by topic and number, and the brokers that did not answer."""
+    """All moves that somebody told of, by topic and number, and the brokers that did not answer.
+
+    `is_whole`: there are no others.
+    """
 
     moves: list[Move]
     silent: list[NodeId]
+    is_whole: bool
+
+
+class _Said(NamedTuple):
+    """What a broker says of all its replicas; `led` sums up the groups that it leads (`balancing.progress`)."""
+
+    rows: list[_Told]
+    led: bytes
 
 
 class Watching:
@@ -60,20 +78,31 @@ class Watching:
         self._me = node.identity.node_id
         node.on_request(_MOVES, self._serve)
 
+    async def settled(self, deadline: Deadline) -> Seen:
+        """Ask all brokers, again for a moment while some partition is without a leader that answers."""
+        until = Deadline(min(deadline, deadline_in(ASK_MS)))
+        while True:
+            seen = await self.moves(deadline)
+            if seen.is_whole or self._node.loop.time() >= until:
+                return seen
+            await self._node.pause(Deadline(min(until, deadline_in(_RETRY_MS))))
+
     async def moves(self, deadline: Deadline) -> Seen:
-        """Ask all brokers."""
+        """Ask all brokers once."""
         state = self._metadata.state
         nodes = [broker.node_id for broker in state.all_brokers()]
         until = Deadline(min(deadline, deadline_in(ASK_MS)))
         answers = await asyncio.gather(*(self._ask(node, until) for node in nodes))
         best: dict[bytes, _Told] = {}
-        for told in (row for rows in answers if rows is not None for row in rows):
+        for told in (row for said in answers if said is not None for row in said.rows):
             known = best.get(told.key)
             if known is None or (told.is_leader, told.term) > (known.is_leader, known.term):
                 best[told.key] = told
-        silent = [node for node, rows in zip(nodes, answers, strict=True) if rows is None]
+        silent = [node for node, said in zip(nodes, answers, strict=True) if said is None]
         moves = [move for told in best.values() if (move := self._move(told)) is not None]
-        return Seen(sorted(moves, key=lambda move: (move.topic, move.partition)), silent)
+        led = sum(int.from_bytes(said.led) for said in answers if said is not None)
+        is_whole = (led % (1 << 128)).to_bytes(16) == summed(self._metadata.state.group_keys())
+        return Seen(sorted(moves, key=lambda move: (move.topic, move.partition)), silent, is_whole)
 
     def _move(self, told: _Told) -> Move | None:
         """None for a partition that was deleted meanwhile."""
@@ -99,31 +128,44 @@ class Watching:
             assignment.version,
         )
 
-    async def _ask(self, node: NodeId, until: Deadline) -> list[_Told] | None:
-        if node == self._me:
-            return [told async for told in self._told()]
+    async def _ask(self, node: NodeId, until: Deadline) -> _Said | None:
+        index = int(self._metadata.state.applied_index)
         try:
-            answer = await self._node.ask(node, _MOVES, None, (), until)
-            return [_read(row) for row in answer.value]
+            if node == self._me:
+                return await self._said(index, until)
+            match (await self._node.ask(node, _MOVES, [index], (), until)).value:
+                case [[*rows], bytes(led)]:
+                    return _Said([_read(row) for row in rows], led)
+            return None
         except (RaftlogError, TypeError):
             return None
 
     # what is told
 
     async def _serve(self, request: Request) -> Answer:
-        return Answer([list(told) async for told in self._told()])
+        match request.header:
+            case [int(index)]:
+                said = await self._said(index, request.deadline)
+                return Answer([[list(row) for row in said.rows], said.led])
+        raise InvalidArgument(f"a request {_MOVES!r} of node {request.node} that cannot be read")
 
-    async def _told(self) -> AsyncIterator[_Told]:
-        led = {group.key: group for group, _ in self._moves.differing()}
-        for group in list(led.values())[:_TOLD_MAX]:
-            yield self._row(group, self._moves.why_waiting(group))
-        count = len(led)
+    async def _said(self, index: int, until: Deadline) -> _Said:
+        """Once the state here is as new as that, and all groups were compared with it."""
+        while self._metadata.state.applied_index < index or not self._moves.is_compared:
+            if self._node.loop.time() >= until or self._node.ended.done():
+                raise Unavailable(f"node {self._me} does not know the newest assignments yet")
+            await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
+        differing = {group.key: group for group, _ in self._moves.differing()}
+        rows = [self._row(group, self._moves.why_waiting(group)) for group in list(differing.values())[:_TOLD_MAX]]
+        led = []
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-            if count < _TOLD_MAX and group.key not in led and self._is_stuck(group):
-                count += 1
-                yield self._row(group, None)
+            if group.core.has_own_term_commit and self._metadata.state.group(group.group_id) is not None:
+                led.append(group.key)
+            elif len(rows) < _TOLD_MAX and group.key not in differing and self._is_stuck(group):
+                rows.append(self._row(group, None))
+        return _Said(rows, summed(led))
 
     def _is_stuck(self, group: Group) -> bool:
         """A replica that knows no leader, and whose members are not what they shall be. One that shall go was perhaps

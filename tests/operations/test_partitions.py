@@ -78,15 +78,11 @@ async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: 
     assert await others.cancel_moves(at[1], deadline=soon()) == []
     assert await others.cancel_moves(new, deadline=soon()) == [TopicPartition("t", 0)]
     assert sorted(assigned(unplanned[at[1]], "t")) == sorted(at)
-    await until_told(lambda: _nothing_moves(unplanned, at[1]))
+    await until_told(lambda: _nothing_moves_for(unplanned[at[1]]))
     version = await others.cancel_reconfiguration("t", 0, deadline=soon())
     assert await others.cancel_reconfiguration("t", 0, deadline=soon()) == version
     assert await others.cancel_moves(deadline=soon()) == []
     await write(asked, "t", b"x")
-
-
-async def _nothing_moves(brokers: Brokers, asked: int) -> bool:
-    return not await brokers[asked].operations.reconfigurations(deadline=soon())
 
 
 async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers) -> None:
@@ -129,8 +125,23 @@ async def test_leadership_is_not_given_to_who_is_to_lead_nothing(unplanned: Brok
     assert chosen not in {leader, target}
 
 
+async def test_what_is_not_named_is_where_it_shall_be(unplanned: Brokers) -> None:
+    """Asked of any broker, at once after the order: its leader may not have heard of that, or be another one by now."""
+    for turn, nodes in enumerate(([4, 1, 2], [3, 4, 1], [2, 3, 4], [1, 2, 3]), 1):
+        await unplanned[turn].operations.set_replicas("t", 0, nodes, deadline=soon())
+        asked = unplanned[turn % 4 + 1]
+        await until_told(lambda asked=asked: _nothing_moves_for(asked))
+        leader = await unplanned.leader("t")
+        assert voters(unplanned[leader], "t") == {*nodes}
+
+
+async def _nothing_moves_for(broker: Broker) -> bool:
+    return not await broker.operations.reconfigurations(deadline=soon())
+
+
 async def test_replicas_here(unplanned: Brokers) -> None:
     at = assigned(unplanned[1], "t")
+    await write(unplanned[1], "t", b"x")
     for number, broker in unplanned.running.items():
         found = await broker.operations.local_replicas(deadline=soon())
         assert [(each.topic, each.partition) for each in found] == ([("t", 0)] if number in at else [])
