@@ -55,7 +55,8 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --faults pause --time 30
 	$(BIN)/python -m jepsen test --faults cut --time 30
 	$(BIN)/python -m jepsen test --faults roll --time 30
-	$(BIN)/python -m jepsen test --faults kill,pause,cut,roll --time 60
+	$(BIN)/python -m jepsen test --faults members --time 30
+	$(BIN)/python -m jepsen test --faults kill,pause,cut,roll,members --time 60
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .

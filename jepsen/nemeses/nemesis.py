@@ -5,6 +5,7 @@ is down already is not killed again, and one fault's end does not undo another's
 by the fault that ended or stopped it. After `finish` nothing is wrong any more, as far as it is up to the nemesis.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -133,6 +134,8 @@ class Nemesis:
         self._rolling: list[_Rolling] = []
         self._starting: list[_Starting] = []
         self._next_look_s = 0.0
+        self._load_until_s = math.inf
+        """Known from `finish` on: whoever has to be started again by then is, and nobody writes meanwhile."""
         self.happened: list[Happened] = []
         """Faults that are over."""
 
@@ -160,6 +163,7 @@ class Nemesis:
         self._waiting.clear()
         for running in list(self._running):
             self._end(running)
+        self._load_until_s = self._now_s()
         until = time.monotonic() + STOP_S_MAX
         while self._rolling and time.monotonic() < until:
             for rolling in list(self._rolling):
@@ -187,9 +191,8 @@ class Nemesis:
             self._rolling.remove(rolling)
             if rolling.proofs:
                 proof = "; ".join(rolling.proofs)
-                self.happened.append(
-                    Happened("roll", str(rolling.fault), rolling.begin_s, now_s, proof, served_s=now_s)
-                )
+                end_s = min(now_s, self._load_until_s)
+                self.happened.append(Happened("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
             self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
 
     def _begin(self, fault: Fault) -> None:
