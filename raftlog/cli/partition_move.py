@@ -15,8 +15,6 @@ from raftlog.client import BrokerClient
 Json = dict[str, Any]
 
 _LOOK = "raftlog partition moves"
-QUIET_LOOKS = 2
-"""A leader that has not heard of the order yet tells of no move, so one look without it proves nothing."""
 
 
 @click.command()
@@ -75,20 +73,10 @@ async def _move(
     if not waits:
         return told
 
-    quiet_looks = 0
-
     async def how_far() -> HowFar:
-        nonlocal quiet_looks
         rows = await client.admin.reconfigurations()
         found = next((row for row in rows if (row["topic"], row["partition"]) == (topic, number)), None)
-        if found is not None:
-            quiet_looks = 0
-            return _how_far(found)
-        partition = await client.admin.partition(topic, number)
-        behind = [each["node_id"] for each in partition["replicas"] if not each["in_sync"]]
-        quiet_looks = 0 if behind or partition["leader_id"] < 0 else quiet_looks + 1
-        waits_for = f"node {nodes(behind)} to be in sync" if behind else "its leader"
-        return HowFar(quiet_looks >= QUIET_LOOKS, f"it waits for {waits_for}")
+        return HowFar(True, "") if found is None else _how_far(found)
 
     await wait(how_far, f"move of {topic}/{number}", timeout_s, _LOOK)
     return told
