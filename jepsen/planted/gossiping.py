@@ -106,7 +106,7 @@ BUGS: Final = (
         "one that wrongly believes others dead, and is believed alive itself, is not told better",
         leave_old_beliefs_alone,
         ("disagreement",),
-        found_within=44,
+        found_within=159,
         level="gossip",
     ),
     PlantedBug(
