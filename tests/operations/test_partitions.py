@@ -14,6 +14,7 @@ from raftlog.errors import (
     VersionConflict,
 )
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import GroupName
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import assigned, soon, until, until_told, voters, write
@@ -176,3 +177,13 @@ async def test_two_operators_and_one_partition(unplanned: Brokers) -> None:
                 await unplanned[node].operations.set_replicas("t", 0, wanted, expected_version=version, deadline=soon())
             )
     assert len(done) == 1
+
+
+async def test_a_sleeping_partition_is_handed_over_too(unplanned: Brokers) -> None:
+    leader = await unplanned.leader("t")
+    group_id = unplanned[leader].metadata.state.topic("t").topic_id
+    group = unplanned[leader].node.group(GroupName(group_id, 0).group_id)
+    assert group is not None
+    await until(lambda: group.core.is_asleep)
+    target = next(node for node in assigned(unplanned[1], "t") if node != leader)
+    assert await unplanned[target].operations.transfer_leadership("t", 0, target, deadline=soon()) == target
