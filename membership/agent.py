@@ -95,7 +95,6 @@ class Agent:
         config = config or SwimConfig()
         self._config = replace(config, datagram_bytes_max=DATAGRAM_BYTES_MAX, envelope_bytes=OVERHEAD_BYTES)
         me = Identity(speaker.node_id, speaker.disk_uuid.bytes, Address(*address), speaker.boot_epoch)
-        self._me = speaker.node_id
         self._swim = Swim(me, description, self._config, random)
         self._seal = Seal(speaker, keys)
         self._cluster = fingerprint(str(speaker.cluster_id))
@@ -136,6 +135,8 @@ class Agent:
             self._timer.cancel()
         for task in self._conversations:
             task.cancel()
+        if self._conversations:
+            await asyncio.wait(list(self._conversations))
         await self._wire.close()
 
     # what there is to know and to say

@@ -82,7 +82,8 @@ class Gossip:
             _logger.warning("gossip is off: %s:%s: %s; give --gossip", settings.host, settings.port, error)
             return ""
         assert wire.address is not None, "a wire that was started has an address"
-        self.address = address_text(settings.advertise or wire.address)
+        host, port = wire.address
+        self.address = address_text(settings.advertise or (settings.advertise_host or host, port))
         return self.address
 
     async def _listening(self, settings: GossipSettings) -> Wire:

@@ -17,7 +17,9 @@ class GossipSettings:
     port: int = 0
     """0: any that is free for UDP and TCP."""
     advertise: tuple[str, int] | None = None
-    """The address that others are told, where it is not the one above."""
+    """The address that others are told, where it is not the one that is bound."""
+    advertise_host: str = ""
+    """Without that: the host that they are told, with the port that is bound."""
     keys: GossipKeys | None = None
     """None: derived from the cluster's id, which keeps clusters apart and guards against nobody."""
     is_required: bool = True

@@ -35,7 +35,7 @@ def gossip_options(function: Any) -> Any:
                 envvar="RAFTLOG_ADVERTISE_GOSSIP",
                 metavar="HOST:PORT",
                 help="The gossip address that other brokers are told, where it is another one than this broker "
-                "listens on.",
+                "listens on. Default: the host of --advertise-rpc, the port that it listens on.",
             ),
             option(
                 "--gossip-key-file",
@@ -57,7 +57,11 @@ def gossip_options(function: Any) -> Any:
 
 
 def gossip_settings_from(
-    arguments: dict[str, Any], rpc: tuple[str, int] | None, seeds: Collection[tuple[str, int]], insecure: bool
+    arguments: dict[str, Any],
+    rpc: tuple[str, int] | None,
+    advertise_rpc: tuple[str, int] | None,
+    seeds: Collection[tuple[str, int]],
+    insecure: bool,
 ) -> dict[str, Any]:
     """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError` and `InvalidArgument`."""
     gossip, advertised, key_file, rack = (
@@ -84,6 +88,7 @@ def gossip_settings_from(
         host=address[0],
         port=address[1],
         advertise=None if advertised is None else split_address(advertised, "--advertise-gossip"),
+        advertise_host="" if advertise_rpc is None else advertise_rpc[0],
         keys=keys,
         is_required=is_wanted,
     )

@@ -17,12 +17,13 @@ KEY = "ab" * 32
 def settings_of(
     rpc: tuple[str, int] | None,
     *,
+    advertise_rpc: tuple[str, int] | None = None,
     seeds: tuple[tuple[str, int], ...] = (),
     insecure: bool = False,
     **given: Any,
 ) -> GossipSettings | None:
     arguments = {"gossip": None, "advertise_gossip": None, "gossip_key_file": None, "rack": "", "other": 1} | given
-    found = gossip_settings_from(arguments, rpc, seeds, insecure)
+    found = gossip_settings_from(arguments, rpc, advertise_rpc, seeds, insecure)
     assert arguments == {"other": 1}, "what is not its own is left alone"
     settings: GossipSettings | None = found["gossip"]
     return settings
@@ -50,6 +51,10 @@ def test_the_port_of_another_broker_is_left_to_it() -> None:
     assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8095))).port == 0
     assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8093))).port == 0, "the next in a row"
     assert settings_of(LOOPBACK, seeds=(LOOPBACK, ("127.0.0.1", 8104))).port == 8095
+
+
+def test_others_are_told_the_host_that_they_are_told_for_rpc() -> None:
+    assert settings_of(LOOPBACK, advertise_rpc=("outside", 7)).advertise_host == "outside"
 
 
 def test_off_is_off() -> None:

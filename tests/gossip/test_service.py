@@ -173,6 +173,17 @@ async def test_where_others_can_reach_it_gossip_needs_keys_or_the_word(tmp_path:
     await broker.close()
 
 
+async def test_others_are_told_the_host_and_the_port_that_is_bound(tmp_path: Path) -> None:
+    gossip = GossipSettings(advertise_host="broker-1.example")
+    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=gossip)
+    broker = await started(settings)
+    host, _, port = broker.gossip.address.rpartition(":")
+    assert host == "broker-1.example"
+    assert int(port) > 0
+    assert broker.metadata.state.brokers[NodeId(1)].addresses.gossip == broker.gossip.address
+    await broker.close()
+
+
 async def test_a_rack_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="64 bytes"):
         BrokerSettings(data_dir=str(tmp_path), rack="x" * 65)
