@@ -1,0 +1,74 @@
+"""A calm cluster of brokers that has been at work for a while, to which a test does one thing."""
+
+from dataclasses import replace
+from typing import Any
+
+from jepsen.simulation.brokers.cluster import BrokerCluster, Machine
+from jepsen.simulation.brokers.convergence import Convergence
+from jepsen.simulation.brokers.elasticity import NONE
+from jepsen.simulation.brokers.nemesis import Nemesis
+from jepsen.simulation.brokers.options import BrokerOptions, draw
+from jepsen.simulation.brokers.workload import Workload
+from jepsen.simulation.links import MILLISECOND_NS, LinkConditions
+from jepsen.simulation.options import Fault
+from raftlog.types import NodeId
+
+
+def calm() -> BrokerOptions:
+    """Three brokers and one topic that stays; segments are short, and much is written."""
+    return replace(
+        draw(1),
+        seeds=3,
+        joiners=0,
+        rough_start=0.0,
+        topics=1,
+        partitions_max=1,
+        topic_life_s=1e6,
+        factors=(3,),
+        link=LinkConditions(),
+        disk_delays_ns=(2 * MILLISECOND_NS,) * 5,
+        drift_ppm=0,
+        segment_bytes=4096,
+        retention_bytes=12 * 1024,
+        scrub_s=5.0,
+        sleep_after_ticks=0,
+        producers=1,
+        readers=1,
+        committers=1,
+        pause_ms=150,
+        value_bytes=900,
+        answer_loss=0.0,
+        faults=(),
+        elasticity=NONE,
+        gossip=None,
+    )
+
+
+class World:
+    """A cluster that has been at work for a while."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.cluster = BrokerCluster(replace(calm(), **changes))
+        self.workload = Workload(self.cluster)
+        self.nemesis = Nemesis(self.cluster, self.cluster.random("nemesis"))
+        self.cluster.start()
+        self.nemesis.start()
+        self.workload.start()
+        self.cluster.loop.run_for(8)
+
+    def timeline(self) -> str:
+        return self.cluster.loop.trace.timeline()
+
+    def inflict(self, fault: Fault, times: int) -> str:
+        """What is to be read of it."""
+        before = self.timeline()
+        for _ in range(times):
+            self.nemesis.faults.inflict(fault)
+            self.cluster.loop.run_for(2)
+        return self.timeline().removeprefix(before)
+
+    def converge(self) -> None:
+        Convergence(self.cluster, self.workload, self.nemesis).demand()
+
+    def machine(self, number: int) -> Machine:
+        return self.cluster.machines[NodeId(number)]

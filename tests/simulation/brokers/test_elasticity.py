@@ -1,0 +1,140 @@
+"""What operators order of a simulated cluster is carried out, or said to be impossible; judges condemn what is not."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jepsen.simulation.brokers.cluster import Machine
+from jepsen.simulation.brokers.elasticity import NONE, Elasticity, Order
+from jepsen.simulation.brokers.operating import Taken
+from jepsen.simulation.brokers.options import GossipOptions
+from jepsen.simulation.brokers.settling import Settling
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.control import GroupName
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.operations import Operations
+from tests.simulation.brokers.at_work import World
+
+ELASTIC = replace(NONE, orders=(Order.MOVE,), quiet_s=5.0)
+"""Orders are in it, and no operator gives any but the test."""
+Do = Callable[[Broker], Coroutine[Any, Any, object]]
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., World]]:
+    begun: list[World] = []
+
+    def make(elasticity: Elasticity = ELASTIC, **changes: Any) -> World:
+        begun.append(World(elasticity=elasticity, **changes))
+        return begun[-1]
+
+    yield make
+    for world in begun:
+        world.cluster.close()
+
+
+def order(world: World, work: Do) -> None:
+    """At broker 1, until it is answered."""
+    done: list[object] = []
+
+    async def do(broker: Broker) -> None:
+        done.append(await work(broker))
+
+    world.machine(1).spawn(do, "a test")
+    assert world.cluster.loop.run_until(lambda: bool(done), within_s=10), world.timeline()
+
+
+def removed(world: World, number: int) -> Machine:
+    """That broker is decommissioned, and gone."""
+    machine = world.machine(number)
+    world.cluster.loop.run_for(25)  # the latecomer is there
+    order(world, lambda broker: broker.operations.decommission(number, deadline=deadline_in(5_000)))
+    assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
+    return machine
+
+
+def test_a_broker_comes_late_another_goes_and_is_refused_when_it_comes_back(begin: Callable[..., World]) -> None:
+    world = begin(replace(ELASTIC, latecomers=1))
+    machine = removed(world, 2)
+    starts = machine.node.starts
+    assert world.cluster.loop.run_until(lambda: machine.node.starts > starts, within_s=10)
+    assert world.cluster.loop.run_until(lambda: machine.node.process is None, within_s=30)
+    assert machine not in world.cluster.members()
+    world.converge()
+    assert "was removed from the cluster" in str(machine.end)
+    assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
+
+
+def test_a_removed_broker_comes_back_with_an_empty_disk(begin: Callable[..., World]) -> None:
+    world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
+    machine = removed(world, 2)
+    before = machine.replica
+    assert world.cluster.loop.run_until(lambda: machine.service is not None and machine.replica != before, within_s=30)
+    world.converge()
+    assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 2, 3, 4]
+
+
+def test_who_cannot_be_spared_stays_and_is_told_why(
+    begin: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = begin()
+    order(world, lambda broker: broker.operations.decommission(3, deadline=deadline_in(5_000)))
+    status = Operations.decommission_status
+
+    async def say_nothing(self: Operations, *args: Any, **options: Any) -> Any:
+        return (await status(self, *args, **options))._replace(reason=None, allocation_failures=())
+
+    monkeypatch.setattr(Operations, "decommission_status", say_nothing)
+    with pytest.raises(PropertyBroken, match="stuck-in-silence"):
+        world.converge()
+
+
+def test_a_leader_that_changes_members_is_ambushed_and_the_move_goes_on(begin: Callable[..., World]) -> None:
+    world = begin(replace(ELASTIC, latecomers=1, ambushes=1.0))
+    world.cluster.loop.run_for(40)
+    assert "an ambush: it changes the members" in world.timeline()
+    world.converge()
+
+
+def test_brokers_gossip_and_hear_of_each_other_again(begin: Callable[..., World]) -> None:
+    world = begin(NONE, gossip=GossipOptions(goes_same_ways=True, pests=0.2, loss=0.05))
+    world.machine(3).crash()
+    world.nemesis.faults.absent_until_ns[world.machine(3).node_id] = 1 << 62
+
+    def dead() -> bool:
+        service = world.machine(1).service
+        return service is not None and service.gossip.members()[2].state == "dead"
+
+    assert world.cluster.loop.run_until(dead, within_s=30)
+    world.converge()
+    assert not dead()
+
+
+def test_orders_that_were_taken_are_not_forgotten(begin: Callable[..., World]) -> None:
+    world = begin()
+    state = world.cluster.newest_state()
+    name = GroupName(state.topic("topic-0").topic_id, 0)
+    taken = Taken()
+    taken.assigned(name, state.assignment(name).version)
+    taken.check(state)
+    taken.assigned(name, state.assignment(name).version + 1)
+    with pytest.raises(PropertyBroken, match="order-lost"):
+        taken.check(state)
+
+
+def _never(_bound_s: float, _name: str, _missing: Callable[[], list[str]]) -> None:
+    raise AssertionError
+
+
+def test_what_changes_in_quiet_times_is_restless(begin: Callable[..., World]) -> None:
+    world = begin()
+    settling = Settling(world.cluster, Taken(), _never)
+    assert settling._changed_within(3.0) == []
+    state = world.cluster.newest_state()
+    leading = world.cluster.leader(GroupName(state.topic("topic-0").topic_id, 0).group_id.bytes)
+    assert leading is not None
+    leading[0].crash()
+    assert any("topic-0/0" in text for text in settling._changed_within(6.0))

@@ -1,0 +1,106 @@
+"""What is condemned of memberships: changes that nobody ordered, and leaders unseated by who has no vote."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from jepsen.simulation.brokers.orders import GRACE_NS, Orders
+from jepsen.simulation.properties import GroupProperties, Replica
+from jepsen.simulation.verdicts import PropertyBroken
+from raftlog.partitions.control import GroupName, SetAssignment, UpdateBroker
+from raftlog.partitions.metadata import Metadata
+from raftlog.raft import Configuration, Entry, EntryKind, ReplicaId
+from raftlog.types import Index, Term
+from tests.control.fleet import cluster, create, disk, topic_id
+
+NAME = GroupName(topic_id(1), 0)
+KEY = NAME.group_id.bytes
+CONTROLLER = UUID(int=99)
+LEADER = Replica(ReplicaId(1, disk(1)), 1)
+
+
+def replicas(*nodes: int) -> tuple[ReplicaId, ...]:
+    return tuple(ReplicaId(node, disk(node)) for node in nodes)
+
+
+def entry(index: int, voters: tuple[int, ...], learners: tuple[int, ...] = (), outgoing: tuple[int, ...] = ()) -> Entry:
+    members = Configuration(Index(index), replicas(*voters), replicas(*learners), replicas(*outgoing))
+    return Entry(Index(index), Term(2), EntryKind.CONFIGURATION, 0, b"", members)
+
+
+class World:
+    """A topic on brokers 1, 2, 3 of four, and a leader on broker 1 that has a copy of the orders."""
+
+    def __init__(self) -> None:
+        self.scribe = cluster(4)
+        self.scribe.tell(create("orders", 1, (1, 2, 3)))
+        self.orders = Orders()
+        self.orders.opened(LEADER, cast(Metadata, SimpleNamespace(state=self.scribe.state, group_id=CONTROLLER)))
+        self.orders.applied(LEADER)
+
+    def assign(self, *nodes: int) -> None:
+        version = self.scribe.state.assignment(NAME).version
+        self.scribe.tell(SetAssignment(NAME.topic_id, 0, replicas(*nodes), version))
+        self.orders.applied(LEADER)
+
+    def change(self, before: Entry, after: Entry, key: bytes = KEY) -> None:
+        assert before.configuration is not None
+        self.orders.changed(key, "orders/0", LEADER, before.configuration, after, 0)
+
+
+def test_members_that_were_ordered() -> None:
+    world = World()
+    world.assign(1, 2, 4)
+    world.change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
+    world.change(entry(2, (1, 2, 3), (4,)), entry(3, (1, 2, 4), (), (1, 2, 3)))
+    world.change(entry(3, (1, 2, 4), (), (1, 2, 3)), entry(4, (1, 2, 4)))
+
+
+def test_orders_of_a_moment_ago_still_count() -> None:
+    world = World()
+    world.assign(1, 2, 4)
+    world.assign(1, 2, 3)
+    world.change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
+
+
+def test_a_voter_that_nobody_ordered_away() -> None:
+    with pytest.raises(PropertyBroken, match="unordered-members"):
+        World().change(entry(1, (1, 2, 3)), entry(2, (1, 2), (), (1, 2, 3)))
+
+
+def test_a_learner_that_nobody_ordered() -> None:
+    with pytest.raises(PropertyBroken, match="unordered-members"):
+        World().change(entry(1, (1, 2, 3)), entry(2, (1, 2, 3), (4,)))
+
+
+def test_the_controller_s_group_drops_only_who_drains() -> None:
+    world = World()
+    dropped = entry(2, (1, 2, 4), (3,), (1, 2, 3, 4))
+    with pytest.raises(PropertyBroken, match="unordered-members"):
+        world.change(entry(1, (1, 2, 3, 4)), dropped, CONTROLLER.bytes)
+    world.scribe.tell(UpdateBroker(3, disk(3), True, None))
+    world.change(entry(1, (1, 2, 3, 4)), dropped, CONTROLLER.bytes)
+
+
+def unseat(world: World, by: int, asked_ns: int) -> None:
+    """Broker 3 was let go at index 4, which is committed; somebody campaigns in term 3."""
+    world.assign(1, 2, 4)
+    world.change(entry(2, (1, 2, 3), (4,)), entry(3, (1, 2, 4), (), (1, 2, 3)))
+    world.change(entry(3, (1, 2, 4), (), (1, 2, 3)), entry(4, (1, 2, 4)))
+    group: Any = GroupProperties("orders/0")
+    group.committed[Index(4)] = Term(2)
+    world.orders.leads(LEADER, KEY, Term(2))
+    world.orders.asked_for_vote(KEY, Term(3), replicas(by)[0], asked_ns)
+    world.orders.follows(LEADER, group, KEY, Term(3))
+
+
+def test_a_leader_unseated_by_a_replica_that_was_let_go() -> None:
+    with pytest.raises(PropertyBroken, match="removed-disturbs"):
+        unseat(World(), 3, GRACE_NS + 1)
+
+
+def test_who_votes_may_unseat_a_leader_and_so_may_who_has_just_lost_its_vote() -> None:
+    unseat(World(), 4, GRACE_NS + 1)
+    unseat(World(), 3, GRACE_NS)
