@@ -17,7 +17,7 @@ from raftlog.membership.member import About, Address, Member, State
 from raftlog.membership.swim import MemberChange
 from raftlog.types import NodeId
 
-SEEDS = range(1, 41)
+SEEDS = range(1, 21)
 SEEDS_PER_TEST = 10
 
 
