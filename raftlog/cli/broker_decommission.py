@@ -6,7 +6,7 @@ import click
 import orjson
 from rich.table import Table
 
-from raftlog.cli.operating import HowFar, operate, wait, wait_options, watch
+from raftlog.cli.operating import HowFar, once_ordered, operate, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import show, size, times
 from raftlog.client import BrokerClient
@@ -54,7 +54,9 @@ async def _decommission(
         return await watch(
             lambda: client.admin.decommission_status(node), lambda found: _show(found, as_json), _is_over
         )
-    first = await client.admin.decommission_status(node)
+    first = await once_ordered(
+        lambda: client.admin.decommission_status(node), f"node {node} is on its way out", _look(node)
+    )
     if not waits or _is_over(first):
         return first
     total = max(1, first["replicas_left"])

@@ -7,7 +7,7 @@ import click
 import orjson
 from rich.table import Table
 
-from raftlog.cli.operating import HowFar, operate, wait, wait_options, watch
+from raftlog.cli.operating import HowFar, once_ordered, operate, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import show, times
 from raftlog.client import BrokerClient
@@ -52,7 +52,7 @@ def enable(
 
 async def _enable(client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float) -> Json:
     await client.admin.set_maintenance(node, True, expected_version=expected)
-    first = await client.admin.maintenance(node)
+    first = await once_ordered(lambda: client.admin.maintenance(node), f"node {node} is in maintenance", _look(node))
     if not waits or _is_over(first):
         return first
     total = max(1, first["eligible"])

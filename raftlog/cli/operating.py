@@ -31,6 +31,7 @@ T = TypeVar("T")
 LOOK_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 30.0
 """For so long whoever looks again puts up with brokers that do not answer."""
+FIRST_LOOK_SECONDS: Final = 5.0
 WAIT_SECONDS: Final = 3_600
 _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
@@ -38,7 +39,7 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (VersionConflict, "if it still makes sense, order it with the version of now"),
     (NotListening, "`--bootstrap` names others"),
-    (OutcomeUnknown, "look whether it happened (`raftlog cluster health`), or order it again: that does it only once"),
+    (OutcomeUnknown, "look whether it happened; an order that names what shall be can be given again"),
     (Unavailable, "`raftlog cluster health` says what is wrong"),
 )
 
@@ -90,6 +91,14 @@ class HowFar(NamedTuple):
     text: str
     done: float = 0
     total: float | None = None
+
+
+async def once_ordered(ask: Callable[[], Awaitable[T]], ordered: str, look: str) -> T:
+    """The first look after an order was taken. That it fails must not read as if the order had."""
+    try:
+        return await _patiently(ask, FIRST_LOOK_SECONDS)
+    except RaftlogError as error:
+        raise CommandFailed(f"{ordered}; how far it is nobody says now ({error}): `{look}`") from None
 
 
 async def watch(

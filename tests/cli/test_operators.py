@@ -186,6 +186,17 @@ def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:
     assert ask("broker", "decommission-status", "3", "--watch").out.endswith("finished\n")
 
 
+def test_an_order_that_was_taken_is_not_called_failed(ask: Any, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operating, "FIRST_LOOK_SECONDS", 0.02)
+    away = 503, {"error_code": 50302, "message": "the controller has no leader", "outcome": "failed"}
+    told.answers["PUT /v1/brokers/3/decommission"] = 200, {"node_id": 3}
+    told.answers["PUT /v1/brokers/3/maintenance"] = 200, {"node_id": 3, "draining": True, "version": 4}
+    told.answers["/v1/brokers/3/decommission"] = told.answers["/v1/brokers/3/maintenance"] = away
+    for verb, ordered in ((("decommission",), "is on its way out"), (("maintenance", "enable"), "is in maintenance")):
+        done = ask("broker", *verb, "3", expect=1)
+        assert f"node 3 {ordered}; how far it is nobody says now (the controller has no leader): `raftlog" in done.err
+
+
 def test_recommission(ask: Any, told: Told) -> None:
     told.answers["PUT /v1/brokers/3/recommission"] = 200, {"node_id": 3}
     assert json.loads(ask("broker", "recommission", "3", "--json").out) == {"node_id": 3}
@@ -262,7 +273,7 @@ def test_two_operators_collide(ask: Any, told: Told) -> None:
 
 def test_an_unknown_outcome_is_exit_code_3(ask: Any, told: Told) -> None:
     told.answers[REPLICAS] = 504, {"error_code": 50401, "message": "no answer in time", "outcome": "unknown"}
-    assert "or order it again" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
+    assert "can be given again" in ask("partition", "move", "orders/0", "--to", "4", expect=3).err
 
 
 def test_what_moves(ask: Any, told: Told) -> None:
