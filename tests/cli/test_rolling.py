@@ -23,11 +23,13 @@ from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
 from raftlog.cli.rolling_record import RollingRecord
 from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling_steps import RollingRestart, Step, Unit
+from raftlog.cli.upgrade import upgrade
 from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.client.answers import broker_description, cluster_health
 from raftlog.errors import Unavailable
 from tests.cli.test_dev import free_base_port
 from tests.integration.cluster_load import create_topic
+from tests.layouts import DOCS
 from tests.upgrade.writing import Writing
 
 UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
@@ -308,6 +310,13 @@ def test_usage(flags: tuple[str, ...], why: str) -> None:
     done = CliRunner().invoke(rolling_restart, flags)
     assert done.exit_code == 2
     assert why in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("verb", [rolling_restart, upgrade])
+def test_the_document_names_every_flag(verb: click.Command) -> None:
+    document = (DOCS / "UPGRADE.md").read_text(encoding="utf-8")
+    flags = [flag for parameter in verb.params if isinstance(parameter, click.Option) for flag in parameter.opts]
+    assert [flag for flag in flags if flag not in document] == []
 
 
 def test_without_a_dev(tmp_path: Path) -> None:

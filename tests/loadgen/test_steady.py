@@ -1,0 +1,75 @@
+"""Writes that are tried again until their deadlines, against a broker that refuses, does not answer, and takes them."""
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+
+from raftlog.client import Produced
+from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.loadgen import steady
+from raftlog.loadgen.steady import SteadyLoad
+from raftlog.types import Offset, TopicPartition
+
+PLACE = TopicPartition("t", 0)
+
+
+class Broker:
+    """What a client would reach: `script` says what the first attempts end with; then everything is taken."""
+
+    script: ClassVar[list[Exception]] = []
+    taken: ClassVar[int] = 0
+
+    def __init__(self, addresses: list[str]) -> None:
+        assert addresses
+
+    async def produce_batches(self, topic: str, partition: int, body: bytes, *, timeout_ms: int) -> Produced:
+        assert (topic, partition) == PLACE
+        assert timeout_ms > 0
+        if Broker.script:
+            raise Broker.script.pop(0)
+        Broker.taken += 1
+        return Produced(Offset(Broker.taken - 1), Offset(Broker.taken))
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    Broker.script, Broker.taken = [], 0
+    monkeypatch.setattr(steady, "BrokerClient", Broker)
+    monkeypatch.setattr(steady, "PAUSE_S", 0.001)
+
+
+async def test_attempts_are_counted_by_what_they_ended_with() -> None:
+    Broker.script = [Unavailable("not now"), OutcomeUnknown("who knows"), Unavailable("not now")]
+    async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001) as load:
+        await load.more(3)
+    report = load.report()
+    assert (report.failed, report.refused, report.unknown) == (0, 2, 1)
+    assert report.reasons == {"Unavailable: not now": 2, "OutcomeUnknown: who knows": 1}
+    assert report.written == Broker.taken
+    assert [report.acknowledged[PLACE, Offset(offset)] for offset in range(3)] == [0, 1, 2]
+    assert 0 < report.longest_gap_s == report.gaps_s[PLACE]
+
+
+async def test_a_write_that_is_never_taken_has_failed_at_its_deadline() -> None:
+    Broker.script = [Unavailable("not now")] * 1_000
+    async with SteadyLoad(["a:1"], [PLACE], interval_s=0.001, deadline_s=0.01) as load:
+        while not load.report().failed:
+            await asyncio.sleep(0.001)
+    assert load.report().written == 0
+
+
+async def test_one_offset_for_two_records_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def always_zero(self: Broker, *_: object, **__: object) -> Produced:
+        return Produced(Offset(0), Offset(1))
+
+    monkeypatch.setattr(Broker, "produce_batches", always_zero)
+    load = SteadyLoad(["a:1"], [PLACE], interval_s=0.001)
+    async with asyncio.timeout(5):
+        await load.__aenter__()
+        await asyncio.wait(load._tasks)
+    with pytest.raises(AssertionError, match="was acknowledged for 0 and for 1"):
+        await load.__aexit__()
