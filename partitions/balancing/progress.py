@@ -25,6 +25,10 @@ _logger = logging.getLogger(__name__)
 MOVING: Final = "balancing.moving"
 NAMED_MAX: Final = 4_000
 """Partitions in one question or answer."""
+_KNOW_S_MAX: Final = 0.5
+"""A broker waits so long at most until its copy of the state has what the asker's has …"""
+_KNOW_PAUSE_S: Final = 0.01
+"""… and looks so often."""
 
 
 class Way(NamedTuple):
@@ -68,24 +72,28 @@ class Progress:
     async def _ask(self, node: NodeId, header: list[Any], deadline: Deadline) -> Told | None:
         try:
             if node == self._node.identity.node_id:
-                return self._tell(header)
+                return await self._tell(header, deadline)
             return _told((await self._node.ask(node, MOVING, header, (), deadline)).value)
         except RaftlogError as error:
             _logger.debug("node %s does not say what moves: %s", node, error)
             return None
 
     async def _serve(self, request: Request) -> Answer:
-        told = self._tell(request.header)
+        told = await self._tell(request.header, request.deadline)
         return Answer([told.held, [[key, *way] for key, way in told.moving.items()], told.arrived, told.led])
 
-    def _tell(self, header: Any) -> Told:
+    async def _tell(self, header: Any, deadline: Deadline) -> Told:
         match header:
             case [int(index), [*keys], bool(with_led)] if all(type(key) is bytes for key in keys[:NAMED_MAX]):
                 pass
             case _:
                 raise InvalidArgument(f"a request {MOVING!r} that cannot be read")
-        if self._metadata.state.applied_index < index or not self._moves.is_compared:
-            raise Unavailable(f"node {self._node.identity.node_id} does not know the newest assignments yet")
+        loop = self._node.loop
+        until = Deadline(min(deadline, loop.time() + _KNOW_S_MAX))
+        while self._metadata.state.applied_index < index or not self._moves.is_compared:
+            if loop.time() >= until or self._node.ended.done():
+                raise Unavailable(f"node {self._node.identity.node_id} does not know the newest assignments yet")
+            await self._node.pause(Deadline(loop.time() + _KNOW_PAUSE_S))
         groups, differing = self._node.driver.groups, self._moves.differing()
         moving = {}
         for group, wanted in differing[:NAMED_MAX]:

@@ -26,8 +26,10 @@ STUCK_S: Final = 30.0
 """Who shall have a replica and is away for so long before it was filled is given up for this partition."""
 SILENT_S: Final = 15.0
 """A partition that no leader has named for so long has none, as far as is known."""
-SET_OUT_PER_S: Final = 20.0
-"""Partitions set out a few at a time: what each does first, making a replica, is what others notice most."""
+SET_OUT_PER_S: Final = 10.0
+SET_OUT_AT_ONCE: Final = 5
+"""Partitions set out a few at a time: a small one costs all brokers together some 30 ms of CPU within a moment, and
+clients wait for that."""
 _CALM_S: Final = SETTLE_S
 """Numbers are evened only when brokers and topics have been the same for so long …"""
 _CALM_S_MAX: Final = 60.0
@@ -127,7 +129,7 @@ class Tenure:
     def may_set_out(self, moves_max: int, now: float) -> float:
         """How many more partitions, of at most `moves_max` on their way."""
         earned = self._may_set_out + SET_OUT_PER_S * (now - self._counted_at)
-        self._may_set_out, self._counted_at = min(earned, float(moves_max)), now
+        self._may_set_out, self._counted_at = min(earned, float(SET_OUT_AT_ONCE)), now
         return min(self._may_set_out, moves_max - self.under_way(now))
 
     def note_setting_out(self) -> None:
