@@ -75,7 +75,7 @@ def show_broker(node: int, as_json: bool, bootstrap: list[str]) -> None:
                 ("host", row["host"]),
                 ("rack", row["rack"]),
                 ("version", row["version"]),
-                ("feature levels", "{min} to {max}".format(**row["feature_levels"])),
+                ("feature levels", row["feature_levels"] and "{min} to {max}".format(**row["feature_levels"])),
                 ("disk", row["disk_uuid"]),
                 ("directory", row["disk_space"][0]["path"] if row["disk_space"] else None),
                 ("disk free", _free(row)),

@@ -68,7 +68,9 @@ def _hinting() -> Iterator[None]:
 
 def _hint(error: RaftlogError) -> str | None:
     if "there is nothing at" in str(error):  # no such path
-        return "`raftlog cluster info` shows whether a broker is of an older release"
+        return (
+            "is that broker of an older release (`raftlog cluster info`)? name one of this release with `--bootstrap`"
+        )
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
 
 

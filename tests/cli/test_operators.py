@@ -116,6 +116,17 @@ def test_a_broker_is_shown(ask: Any, told: Told) -> None:
     assert json.loads(ask("broker", "show", "1", "--json").out) == BROKER
 
 
+def test_brokers_as_the_release_before_knows_them(ask: Any, told: Told) -> None:
+    new = ("rack", "maintenance_status", "boot_epoch", "uptime_s", "feature_levels", "row_version")
+    old = {name: value for name, value in BROKER.items() if name not in new} | {
+        "disk_space": [{"path": "/", "free": 5}]
+    }
+    told.answers |= {"/v1/brokers": (200, [old]), "/v1/brokers/1": (200, old)}
+    assert cells(ask("broker", "list").out)[1][-3:] == ["5", "B", "-"]
+    assert ["feature", "levels", "-"] in cells(ask("broker", "show", "1").out)
+    assert cells(ask("broker", "maintenance", "status").out)[1][:2] == ["1", "no"]
+
+
 def test_an_unknown_broker_names_the_next_command(ask: Any, told: Told) -> None:
     told.answers["/v1/brokers/9"] = UNKNOWN
     assert ask("broker", "show", "9", expect=1).err == (
