@@ -124,13 +124,22 @@ async def wait(ask: Callable[[], Awaitable[HowFar]], what: str, timeout_s: float
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
     with _bar(what) as update, _telling_that_it_goes_on(what, look):
-        while not (found := await _patiently(ask, min(PATIENCE_SECONDS, until - loop.time()))).is_over:
+        while not (found := await _answered(ask, min(PATIENCE_SECONDS, until - loop.time()), what, look)).is_over:
             update(found)
             if loop.time() >= until:
                 raise CommandFailed(
                     f"{what}: not over after {timeout_s:g} s ({found.text}); it goes on, and `{look}` shows how far"
                 )
             await asyncio.sleep(min(LOOK_SECONDS, max(0.0, until - loop.time())))
+
+
+async def _answered(ask: Callable[[], Awaitable[HowFar]], seconds: float, what: str, look: str) -> HowFar:
+    try:
+        return await _patiently(ask, seconds)
+    except Unavailable as error:
+        raise CommandFailed(
+            f"{what}: nobody says how far it is ({error}); it goes on, and `{look}` shows how far"
+        ) from None
 
 
 @contextmanager

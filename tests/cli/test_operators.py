@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from raftlog.cli import operating
+from raftlog.cli.outcome import CommandFailed
+from raftlog.errors import Unavailable
 from tests.cli.told import Told, Turns
 
 REPLICA = {"in_sync": True, "entries_behind": 0, "bytes_behind": 0, "catch_up_bytes_per_s": 0, "problem": None}
@@ -206,6 +208,14 @@ def test_an_order_that_was_taken_is_not_called_failed(ask: Any, told: Told, monk
     for verb, ordered in ((("decommission",), "is on its way out"), (("maintenance", "enable"), "is in maintenance")):
         done = ask("broker", *verb, "3", expect=1)
         assert f"node 3 {ordered}; how far it is nobody says now (the controller has no leader): `raftlog" in done.err
+
+
+async def test_a_wait_without_answers_says_that_the_order_goes_on() -> None:
+    async def later() -> operating.HowFar:
+        raise Unavailable("the controller has no leader")
+
+    with pytest.raises(CommandFailed, match="nobody says how far it is"):
+        await operating.wait(later, "decommission of node 3", 0.02, "raftlog broker decommission-status 3")
 
 
 def test_recommission(ask: Any, told: Told) -> None:
