@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from raftlog import __version__
 from raftlog.cli.entry import raftlog
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.rolling_cluster import RollingCluster
+from raftlog.cli.rolling_steps import RollingRestart, Unit
 from raftlog.client import BrokerClient
 from raftlog.errors import RaftlogError
 from raftlog.records import build_batch
@@ -83,17 +85,50 @@ def test_one_by_one_to_this_release(old_cluster: Callable[..., Cluster], old_pyt
 
 @pytest.mark.slow
 def test_whoever_regrets_it_can_go_back(old_cluster: Callable[..., Cluster], old_python: str) -> None:
-    """As long as the level was not raised: all brokers, after all of them ran this release."""
+    """As long as the level was not raised: all brokers, after all of them ran this release. By the procedure of
+    `raftlog cluster rolling-restart`, which has to get along with both."""
     cluster = old_cluster()
     create_topic(cluster.addresses[0], "t", 3)
     with Writing(cluster.addresses, "t", 3) as writing:
-        for release in (NEW, (old_python, OLD), NEW):
-            for number in cluster.nodes:
-                restart(cluster, number, *release)
-                writing.more()
+        for python, version in (NEW, (old_python, OLD), NEW):
+            asyncio.run(roll(cluster, python))
+            assert [version_of(cluster, number) for number in cluster.nodes] == 3 * [version]
+            writing.more()
         assert "feature level 3: the upgrade is finished" in upgrade(cluster, "--finish")
+        asyncio.run(roll(cluster, NEW[0]))  # with maintenance
         writing.more()
     require_stored(cluster, [writing.report])
+
+
+async def roll(cluster: Cluster, python: str) -> None:
+    """Restart all brokers with an interpreter."""
+    async with RollingCluster(cluster.addresses) as seen:
+        rolling = RollingRestart(
+            seen,
+            WithAnother(cluster, python),
+            timeout_s=60,
+            tell=lambda step: None,
+            waiting=lambda what: None,
+            done=lambda unit: None,
+        )
+        await rolling.run([Unit(number, (number,)) for number in cluster.nodes])
+
+
+class WithAnother:
+    """Restarts the brokers of a cluster with another interpreter."""
+
+    def __init__(self, cluster: Cluster, python: str) -> None:
+        self._cluster, self._python = cluster, python
+
+    async def restart(self, unit: Unit) -> dict[str, Any]:
+        node = self._cluster.nodes[unit.node_id]
+        assert await asyncio.to_thread(node.stop) == 0
+        node.python = self._python
+        await asyncio.to_thread(node.start)
+        return {}
+
+    def how(self, unit: Unit) -> str:
+        return f"{self._python} instead"
 
 
 def require_refused(cluster: Cluster, number: int, python: str) -> None:
