@@ -78,5 +78,5 @@ def draw_elasticity(random: Random, latecomers_max: int) -> Elasticity:
         strikes=random.choice((0.0, 0.3, 0.7)),
         ambushes=random.choice((0.0, 0.1, 0.5)),
         returns=random.choice((0.0, 0.5, 1.0)),
-        quiet_s=random.choice((0.0, 20.0, 60.0)),
+        quiet_s=random.choice((0.0, 0.0, 20.0, 60.0)),
     )

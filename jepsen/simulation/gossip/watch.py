@@ -86,8 +86,9 @@ class Watch:
 
     def demand_known(self, process: Process, life: int) -> None:
         """Ten periods after something happened to a process: all know how it is now."""
-        if process.life != life:
-            return
+        rested_s = self.world.now - process.resumed_at
+        if process.life != life or process.is_paused or rested_s < 0.99 * PERIODS_MAX * self.world.config.period_s:
+            return  # something else has happened to it since, and is looked at later
         for observer in self.observers():
             if observer is not process:
                 self._demand_truth(observer, process, "dead-not-known")
