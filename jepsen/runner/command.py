@@ -77,6 +77,8 @@ def test(
     """
     if nodes == 1 and "cut" in faults:
         raise click.UsageError("one node has nothing to be cut off from: --faults kill,pause")
+    if nodes == 1 and "members" in faults:
+        raise click.UsageError("nobody can join a node that is alone: --nodes 2 or more")
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn)
     folder = Store(store, options)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling_cluster import MAINTENANCE_LEVEL, Leaders, Seen, words_of
 from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
-from raftlog.errors import RaftlogError, UnknownTopic
+from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 
 LOOK_S: Final = 0.2
 """Between two looks at the cluster."""
@@ -124,21 +124,23 @@ class RollingRestart:
         leaders = await self._answer(self._cluster.leaders)
         if is_up:
             await self._until("the cluster is healthy", self._why_unhealthy())
-            await self._drain(unit, leaders)
+            await self._drain(unit, leaders, is_all=len(before.brokers) == len(unit.brokers))
         self._waiting(f"node {unit.node_id} restarts")
         figures = await self._restarter.restart(unit)
         self._say(unit, "restarted", "restarted", **figures)
         await self._until(f"node {unit.node_id} is back and every partition in sync", self._why_not_back(unit, before))
-        if await self._answer(self._cluster.feature_level) >= MAINTENANCE_LEVEL:
-            for node in unit.brokers:
-                await self._ordered(node, is_on=False)
+        in_maintenance = (await self._answer(self._cluster.look)).in_maintenance
+        for node in in_maintenance & set(unit.brokers):
+            await self._ordered(node, is_on=False)
         self._say(unit, "in_sync", "is in sync", seconds=_since(began))
         await self._leaders_back(unit)
 
-    async def _drain(self, unit: Unit, leaders: Leaders) -> None:
+    async def _drain(self, unit: Unit, leaders: Leaders, *, is_all: bool) -> None:
+        """`is_all`: nobody else is there who could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
-        if await self._answer(self._cluster.feature_level) < MAINTENANCE_LEVEL:
-            self._say(unit, "begins", f"leads {led} partitions; its stop hands them over", leaders=led)
+        if is_all or await self._answer(self._cluster.feature_level) < MAINTENANCE_LEVEL:
+            others = "nobody else is there" if is_all else "its stop hands them over"
+            self._say(unit, "begins", f"leads {led} partitions; {others}", leaders=led)
             return
         self._say(unit, "begins", f"leads {led} partitions; maintenance begins", leaders=led)
         began = time.monotonic()
@@ -150,12 +152,16 @@ class RollingRestart:
 
     async def _ordered(self, node: int, *, is_on: bool) -> None:
         """The same order again does no harm, so one that got lost is given again."""
+        what = f"maintenance of node {node} {'begins' if is_on else 'ends'}"
 
         async def ordered() -> str | None:
-            await self._cluster.set_maintenance(node, is_on)
+            try:
+                await self._cluster.set_maintenance(node, is_on)
+            except RequestError as refused:
+                raise CommandFailed(f"it cannot be that {what}: {refused}") from None
             return None
 
-        await self._until(f"maintenance of node {node} {'begins' if is_on else 'ends'}", ordered)
+        await self._until(what, ordered)
 
     async def _leaders_back(self, unit: Unit) -> None:
         """Until it leads what it is preferred for; not for ever."""

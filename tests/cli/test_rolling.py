@@ -26,7 +26,7 @@ from raftlog.cli.rolling_steps import RollingRestart, Step, Unit
 from raftlog.cli.upgrade import upgrade
 from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.client.answers import broker_description, cluster_health
-from raftlog.errors import Unavailable
+from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.test_dev import free_base_port
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
@@ -154,6 +154,25 @@ async def test_without_maintenance_below_its_level() -> None:
     cluster = FakeCluster(level=2, controller=3)
     await roll(cluster)
     assert cluster.journal == ["restart 1", "restart 2", "restart 3"]
+
+
+async def test_a_broker_alone_is_restarted_without() -> None:
+    cluster = FakeCluster()
+    cluster.epochs = {1: 1}
+    await roll(cluster, UNITS[:1])
+    assert cluster.journal == ["restart 1"]
+
+
+async def test_an_order_that_cannot_be_is_not_given_again() -> None:
+    class Strict(FakeCluster):
+        async def set_maintenance(self, node: int, is_on: bool) -> None:
+            self.journal.append("asked")
+            raise InvalidArgument("it belongs to nobody")
+
+    cluster = Strict()
+    with pytest.raises(CommandFailed, match="cannot be that maintenance of node 2 begins: it belongs to nobody"):
+        await roll(cluster)
+    assert cluster.journal == ["asked"]
 
 
 async def test_it_goes_on_where_an_earlier_run_ended() -> None:
