@@ -1,18 +1,23 @@
 """Who belongs to group 0: every registered broker, up to five as voters. Decided by its leader, again and again.
 
     min(bootstrap's voters, brokers that stay) ≤ voters ≤ VOTERS_MAX      learners: all other brokers
+    nobody ceases to vote unless a majority of those that are left is there
 
 What should be follows from the controller's state alone, so a new leader goes on where the old one ended. One change at
 a time; a learner becomes a voter once it holds nearly everything. A draining broker is to learn only, so that it hears
 of its removal and nobody misses it then. It and a retired disk cease to vote when enough others are there or can take
-their place; a retired learner leaves at once. Who leads hands over before it ceases to vote. Called by the host's timer
-while this process leads.
+their place, whoever is away first; a retired learner leaves at once. Who leads hands over before it ceases to vote.
+Called by the host's timer while this process leads.
 """
+
+from collections.abc import Collection
 
 from raftlog.partitions.control import ControllerState
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
+from raftlog.raft.quorum import has_quorum
 from raftlog.runtime.group import Group
+from raftlog.types import Index
 
 
 def next_change(group: Group, state: ControllerState, caught_up_entries: int) -> ConfigurationChange | None:
@@ -23,14 +28,12 @@ def next_change(group: Group, state: ControllerState, caught_up_entries: int) ->
         return None
     wanted = _wanted(state)
     staying = [replica for replica in wanted if not _is_draining(state, replica)]
-    near = [
-        follower.member
-        for follower in core.status().followers
-        if (follower.is_active or core.is_asleep)
-        and follower.match_index >= max(configuration.index, core.committed_index - caught_up_entries)
-    ]
+    status = core.status()
+    there = [each for each in status.followers if each.is_active or core.is_asleep]
+    least_index = max(configuration.index, core.committed_index - caught_up_entries)
+    near = [each.member for each in there if each.match_index >= least_index]
     least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))
-    voters = _voters(configuration, staying, near, least)
+    voters = _voters(configuration, staying, near, {status.me, *(each.member for each in there)}, least)
     learners = [replica for replica in wanted if replica not in voters]
     if sorted(voters) == list(configuration.voters) and sorted(learners) == list(configuration.learners):
         return None
@@ -64,7 +67,11 @@ def heir_of(group: Group, change: ConfigurationChange, me: ReplicaId) -> Replica
 
 
 def _voters(
-    configuration: Configuration, staying: list[ReplicaId], near: list[ReplicaId], least: int
+    configuration: Configuration,
+    staying: list[ReplicaId],
+    near: list[ReplicaId],
+    there: Collection[ReplicaId],
+    least: int,
 ) -> list[ReplicaId]:
     """At most one is added and at most one is taken away."""
     voters = list(configuration.voters)
@@ -72,8 +79,10 @@ def _voters(
     new = [replica for replica in staying if replica in near and replica in configuration.learners]
     heir = new[0] if new and len(voters) - bool(retired) < CONTROLLER_VOTERS_MAX else None
     if heir is not None:
-        retired.sort(key=lambda voter: voter.node_id != heir.node_id)  # no node votes with two disks
         voters.append(heir)
-    if retired and len(voters) > least:
-        voters.remove(retired[0])
-    return voters
+    node = None if heir is None else heir.node_id  # no node votes with two disks
+    leaver = min(retired, key=lambda voter: (voter.node_id != node, voter in there), default=None)
+    if leaver is None or len(voters) <= least:
+        return voters
+    left = [voter for voter in voters if voter != leaver]
+    return left if has_quorum(Configuration(Index(0), tuple(left)), there) else list(configuration.voters)

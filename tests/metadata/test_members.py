@@ -14,18 +14,24 @@ from tests.balancing.cluster import Controller, replica
 CAUGHT_UP = 64
 
 
-def group(voters: Sequence[int], learners: Sequence[int] = (), behind: Sequence[int] = ()) -> Any:
-    """A leader's replica of group 0 whose members hold everything, but for those that are behind."""
+def group(
+    voters: Sequence[int], learners: Sequence[int] = (), behind: Sequence[int] = (), away: Sequence[int] = ()
+) -> Any:
+    """A leader's replica of group 0 whose members are there and hold everything, but for some; the first one leads."""
     members = [replica(node) for node in (*voters, *learners)]
     followers = [
-        SimpleNamespace(member=each, is_active=True, match_index=1 if each.node_id in behind else 1_000 + each.node_id)
+        SimpleNamespace(
+            member=each,
+            is_active=each.node_id not in away,
+            match_index=1 if each.node_id in behind else 1_000 + each.node_id,
+        )
         for each in members
     ]
     core = SimpleNamespace(
         configuration=Configuration(Index(5), tuple(map(replica, voters)), tuple(map(replica, learners))),
         committed_index=1_000,
         is_asleep=False,
-        status=lambda: SimpleNamespace(followers=followers),
+        status=lambda: SimpleNamespace(me=members[0], followers=followers),
     )
     return SimpleNamespace(core=core)
 
@@ -71,6 +77,18 @@ def test_fewer_vote_where_fewer_brokers_stay() -> None:
     assert changed(group([1, 2, 3]), three) == ([1, 2], [3])
     three.apply(RemoveBroker(NodeId(3), replica(3).disk_uuid))
     assert changed(group([1, 2], [3]), three) == ([1, 2], [])
+
+
+def test_nobody_ceases_to_vote_whom_those_that_are_there_need() -> None:
+    three = cluster(3, [3])
+    assert changed(group([1, 2, 3], away=[2]), three) is None, "1 alone could commit nothing"
+    four = cluster(4, [3])
+    assert changed(group([1, 2, 3], [4], away=[2]), four) == ([1, 2, 4], [3])
+    assert changed(group([1, 2, 3], [4], away=[2, 4]), four) is None
+
+
+def test_of_those_that_cease_to_vote_who_is_away_goes_first() -> None:
+    assert changed(group([1, 2, 3], away=[3]), cluster(3, [2, 3])) == ([1, 2], [3])
 
 
 def test_the_last_one_votes_though_it_drains() -> None:
