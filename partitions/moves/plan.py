@@ -3,6 +3,7 @@
     missing → learner → holds nearly everything → voter, in the place of one that shall go (joint → leave) → … → done
 
     one learner on its way at a time (of those that can be reached),   voters ≥ min(voters now, wanted) after every step
+    nobody ceases to vote unless a majority of those that are left can be reached: they could commit nothing any more
 
 Each step follows from the configuration and the assignment alone, so that every later leader goes on where the last one
 ended. A step names the configuration that it replaces; of two leaders, or a leader and an operator, one is told that he
@@ -12,6 +13,8 @@ lost (`raftlog.raft.configuration`).
 from collections.abc import Collection, Sequence
 
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
+from raftlog.raft.quorum import has_quorum
+from raftlog.types import Index
 
 
 def next_change(
@@ -44,7 +47,14 @@ def next_change(
     if leaver is None or len(configuration.voters) <= len(wanted):
         return None
     staying = tuple(voter for voter in configuration.voters if voter != leaver)
+    if not is_carried(staying, reachable):
+        return None
     return ConfigurationChange(staying, tuple(learners), configuration.index)
+
+
+def is_carried(voters: Sequence[ReplicaId], there: Collection[ReplicaId]) -> bool:
+    """Whether enough of these voters are there to commit something."""
+    return has_quorum(Configuration(Index(0), tuple(voters)), there)
 
 
 def is_reached(configuration: Configuration, wanted: Sequence[ReplicaId]) -> bool:
@@ -68,6 +78,8 @@ def _promotion(
         last = _leaver(configuration, wanted, me, reachable)
         leaver = None if last == me else last  # it hands over first
     staying = tuple(voter for voter in voters if voter != leaver)
+    if leaver is not None and leaver.node_id != heir.node_id and not is_carried((*staying, heir), {*reachable, heir}):
+        staying = voters
     left = tuple(learner for learner in learners if learner != heir)
     return ConfigurationChange((*staying, heir), left, configuration.index)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from raftlog.partitions.moves.plan import is_carried
 from raftlog.raft import Configuration, ReplicaId
 
 
@@ -28,6 +29,9 @@ def why_waiting(
         return f"{_nodes(away)} to get a replica and {'does' if len(away) == 1 else 'do'} not answer"
     if missing and not filling and not may_begin:
         return "it waits its turn: others that this broker leads are being filled"
+    gone = [replica for replica in wanted if replica not in reachable]
+    if not missing and not filling and len(configuration.voters) > len(wanted) and not is_carried(wanted, reachable):
+        return f"the others that vote stay until enough of its replicas are there: {_nodes(gone)} away"
     return refused
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from raftlog.partitions.moves.plan import is_reached, next_change
 from raftlog.raft import Configuration, ReplicaId
 from raftlog.raft.configuration import why_invalid
+from raftlog.raft.quorum import has_quorum
 from raftlog.types import Index, NodeId
 
 
@@ -83,6 +84,15 @@ def test_a_learner_that_is_away_holds_nobody_up() -> None:
     assert after.learners == (NEW_THREE, FOUR)
 
 
+def test_nobody_is_taken_away_whom_those_that_are_there_need() -> None:
+    there = (ONE, THREE)
+    for wanted in ((ONE, TWO), (TWO,)):
+        assert next_change(OLD, wanted, me=ONE, reachable=there, near=()) is None, "2 is away"
+    assert entered(OLD, wanted=(ONE, THREE), me=ONE, reachable=there, near=()).voters == (ONE, THREE)
+    four = Configuration(Index(5), (ONE, TWO, THREE, FOUR))
+    assert next_change(four, (ONE, TWO), me=ONE, reachable=(ONE, FOUR), near=()) is not None, "3 is away as well"
+
+
 one_per_node = st.lists(st.sampled_from(ALL), min_size=1, max_size=4, unique_by=lambda each: each.node_id)
 
 
@@ -113,6 +123,8 @@ def test_every_way_is_legal_and_ends(begin: list[ReplicaId], wanted: list[Replic
         assert len(gone) <= 1
         assert len(new) <= 1
         assert not gone & set(wanted)
+        if gone and {each.node_id for each in gone} != {each.node_id for each in new}:
+            assert has_quorum(configuration, {*reachable, *new})
         assert new <= set(before.learners) & set(near)
     assert is_reached(configuration, wanted)
 

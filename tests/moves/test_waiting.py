@@ -50,3 +50,10 @@ def test_turns_and_refusals() -> None:
     assert why(plain(A, B, C, learners=(D,)), A, B, D, may_begin=False) is None
     assert "controller's leader" in (why(plain(A, B, C), A, B, D, is_fresh=False) or "")
     assert why(plain(A, B, C), A, B, D, refused="not now") == "not now"
+
+
+def test_those_that_stay_are_too_few() -> None:
+    assert why(plain(A, B, C), A, B) is None
+    waits = "the others that vote stay until enough of its replicas are there: node 2 is away"
+    assert why(plain(A, B, C), A, B, reachable=(A, C)) == waits
+    assert why(plain(A, B, C, D), A, B, C, reachable=(A, C, D)) is None
