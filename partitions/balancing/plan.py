@@ -186,8 +186,8 @@ class Planner:
         left = {place.host for place in layout.places.values() if place.stays}
         if len(left) < needed:
             return (
-                f"needs {needed} hosts, {len(left)} {'is' if len(left) == 1 else 'are'} left: start brokers on other "
-                "hosts, or give the partition fewer replicas"
+                f"it needs {needed} hosts, {len(left)} {'is' if len(left) == 1 else 'are'} left: "
+                "start brokers on other hosts, or give the partition fewer replicas"
             )
         unfit = [_why_unfit(place) for place in layout.places.values() if place.stays and not place.takes_replicas]
         return f"no broker can take its replica now: {', '.join(unfit) or 'the others have one'}"

@@ -40,6 +40,7 @@ class Planning:
         self._node, self._metadata, self._settings, self._random = node, metadata, settings, random
         self._tenure = tenure
         self.has_planned = False
+        """Once with all that were heard."""
         self._lock = asyncio.Lock()
         self._inputs: object = None
         """What the last plan was made of; None: it is not to be relied upon."""
@@ -62,11 +63,13 @@ class Planning:
         if inputs == self._inputs or now < self._not_before:
             return
         planner = await self._plan(wishes, _QUEUE_MAX)
-        self._inputs, self._around, self.has_planned = inputs, (places, wishes), True
+        is_settled = self.are_settled()
+        self._inputs, self._around = inputs, (places, wishes)
+        self.has_planned |= is_settled
         tenure.queue.clear()
         tenure.queue.extend(planner.changes)
-        tenure.failures = planner.failures
-        if not planner.changes and not tenure.ways and self.are_settled():
+        tenure.failures = planner.failures if is_settled else []  # in a moment there may be a place
+        if not planner.changes and not tenure.ways and is_settled:
             tenure.is_ordered = False
 
     async def count(self) -> Planner:

@@ -55,7 +55,7 @@ def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced],
         return [f"the cluster runs at feature level {level}, and nothing is balanced: finish the upgrade first"]
     by_reason: dict[str, list[str]] = {}
     for each in misplaced:
-        why = f"node {each.node_id} cannot let its replica go: it {each.reason}"
+        why = f"node {each.node_id} cannot let its replica go: {each.reason}"
         by_reason.setdefault(why, []).append(f"{each.topic}/{each.partition}")
     reasons = grouped(by_reason) + grouped(tenure.waits(state, now))
     if tenure.unanswered:
