@@ -13,6 +13,8 @@ from jepsen.simulation.report import failure_text
 
 SEEDS = {"broker": range(1, 13), "founding": range(1, 41)}
 SEEDS_PER_TEST = {"broker": 3, "founding": 20}
+REPEATED = {"broker": 16, "founding": 7}
+"""That of brokers has gossip with pests, and operators."""
 CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
 KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
 
@@ -36,7 +38,7 @@ def test_kept_seeds(kept: KeptSeed) -> None:
 
 def digests(level: str, hash_seed: int) -> dict[str, str]:
     """Of one seed, in an interpreter of its own."""
-    arguments = ("--level", level, "--seeds", "1", "--from", "7", "--jobs", "1", "--json")
+    arguments = ("--level", level, "--seeds", "1", "--from", str(REPEATED[level]), "--jobs", "1", "--json")
     command = (sys.executable, "-m", "jepsen.simulation", *arguments)
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -46,6 +48,7 @@ def digests(level: str, hash_seed: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("level", list(SEEDS))
 def test_two_hash_seeds_give_the_same_trace(level: str) -> None:
-    here = {"7": LEVELS[level](7).digest}
+    seed = REPEATED[level]
+    here = {str(seed): LEVELS[level](seed).digest}
     assert digests(level, 1) == here
     assert digests(level, 2) == here
