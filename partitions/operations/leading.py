@@ -14,7 +14,16 @@ import asyncio
 import contextlib
 from typing import Final
 
-from raftlog.errors import ChangeRefused, InvalidArgument, NoLeader, NotLeader, OutcomeUnknown, Overloaded, Unavailable
+from raftlog.errors import (
+    ChangeRefused,
+    InvalidArgument,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+    VersionConflict,
+)
 from raftlog.partitions.control import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
@@ -32,6 +41,8 @@ _NEAR_MS: Final = 2_000
 """A target that lags is waited for so long before it is refused."""
 _LOOK_MS: Final = 50
 _GRACE_S: Final = 1.0
+_ATTEMPTS_MAX: Final = 5
+"""The assignment may change meanwhile."""
 
 
 class LeadershipOrders:
@@ -43,20 +54,29 @@ class LeadershipOrders:
         node.on_request(_TRANSFER, self._serve)
 
     async def transfer(self, partition: Partition, target: int | None, deadline: Deadline) -> int:
-        """The node id that leads now; raises `InvalidArgument`, `ChangeRefused`, `NoLeader`."""
+        """The node id that leads now; raises `InvalidArgument`, `ChangeRefused`, `NoLeader`, `OutcomeUnknown`."""
         if target is not None and target not in self._metadata.state.brokers:
             raise InvalidArgument(f"there is no broker {target} that could lead {partition.name}")
         wanted = NodeId(_ANYBODY if target is None else target)
+        if self._metadata.state.is_reluctant(wanted):  # by the newest state, which the leader may not have yet
+            raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")
         leader = await self._ask(partition, wanted, deadline)
         if target is not None and leader != target:
             raise ChangeRefused(f"{partition.name}: node {leader} leads now, and not node {target}; try again")
-        await self._prefer(partition, leader, deadline)
+        try:
+            await self._prefer(partition, leader, deadline)
+        except Unavailable as error:
+            raise OutcomeUnknown(
+                f"{partition.name}: node {leader} leads now, and may not go on doing so: it did not become the "
+                f"preferred one ({error}); try again"
+            ) from None
         return leader
 
     async def _ask(self, partition: Partition, target: NodeId, deadline: Deadline) -> NodeId:
         """Of the leader, whoever that is by then. A named target can be asked for again, whatever became of it."""
         loop = asyncio.get_running_loop()
         why: object = "none is known"
+        is_unknown = False
         while True:
             leader = self._router.leader_of(partition)
             try:
@@ -69,23 +89,31 @@ class LeadershipOrders:
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
                 if isinstance(error, OutcomeUnknown) and target == _ANYBODY:
                     raise
-                why = error
+                why, is_unknown = error, is_unknown or isinstance(error, OutcomeUnknown)
                 if isinstance(error, NotLeader) and isinstance(error.leader, ReplicaId) and partition.replica is None:
                     partition.hint = error.leader.node_id
             if loop.time() >= deadline:
-                raise NoLeader(f"{partition.name} has no leader that could hand over: {why}")
+                kind = OutcomeUnknown if is_unknown else NoLeader
+                raise kind(f"{partition.name} has no leader that could hand over: {why}")
             await self._router.leader_changes(partition, deadline)
 
     async def _prefer(self, partition: Partition, leader: NodeId, deadline: Deadline) -> None:
         """Name it first in the assignment. Somebody else's change of the assignment is respected."""
-        state, group = self._metadata.state, GroupName(partition.topic_id, partition.number)
-        assignment = state.assignment(group)
-        first = next((replica for replica in assignment.replicas if replica.node_id == leader), None)
-        if first is None or assignment.replicas[0] == first:
-            return
-        others = (replica for replica in assignment.replicas if replica != first)
-        command = SetAssignment(*group, (first, *others), assignment.version)
-        await self._metadata.submit(command, deadline)
+        group = GroupName(partition.topic_id, partition.number)
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            assignment = self._metadata.state.assignment(group)
+            first = next((replica for replica in assignment.replicas if replica.node_id == leader), None)
+            if first is None or assignment.replicas[0] == first:
+                return
+            others = (replica for replica in assignment.replicas if replica != first)
+            command = SetAssignment(*group, (first, *others), assignment.version)
+            try:
+                await self._metadata.submit(command, deadline)
+            except VersionConflict:
+                if attempt == _ATTEMPTS_MAX:
+                    raise
+            else:
+                return
 
     # the leader's side
 
@@ -116,8 +144,6 @@ class LeadershipOrders:
         if voter is None:
             voters = ", ".join(str(each.node_id) for each in group.core.configuration.voters)
             raise InvalidArgument(f"{group.name}: node {target} does not vote in it; its voters are {voters}")
-        if self._metadata.state.is_reluctant(target):
-            raise ChangeRefused(f"{group.name}: node {target} is in maintenance or draining: it leads nothing")
         return voter
 
     async def _begin(self, group: Group, heir: ReplicaId, until: Deadline) -> None:
@@ -144,7 +170,7 @@ class LeadershipOrders:
                 await self._node.leader_changed(group.group_id, until)
         if core.role is Role.LEADER:
             raise ChangeRefused(f"{group.name}: node {heir.node_id} did not take over in time; node {self._me} goes on")
-        raise Unavailable(
+        raise OutcomeUnknown(
             f"{group.name}: node {self._me} handed it over, and nobody is known to lead it yet; look again"
         )
 
