@@ -15,6 +15,7 @@ from raftlog.client import BrokerClient
 Json = dict[str, Any]
 
 _LOOK = "raftlog partition moves"
+_NODE_DIGITS_MAX = len(str((1 << 31) - 1))
 
 
 @click.command()
@@ -153,6 +154,6 @@ def cancel_move(
 
 def _read_nodes(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
+    if not all(part.isascii() and part.isdecimal() and len(part) <= _NODE_DIGITS_MAX for part in parts):
         raise click.BadParameter(f"{text!r} are not node ids, such as 1,2,3")
     return [int(part) for part in parts]

@@ -408,6 +408,7 @@ def test_a_log_level_at_another_broker(ask: Any, told: Told) -> None:
         ("partition", "move", "orders/0"),
         ("partition", "move", "orders/0", "--to", "1,,2"),
         ("partition", "move", "orders/0", "--to", "one"),
+        ("partition", "move", "orders/0", "--to", "1,99999999999999999999"),
         ("partition", "move", "orders", "--to", "1"),
         ("partition", "cancel-move"),
         ("partition", "cancel-move", "orders/0", "--all"),
