@@ -59,7 +59,7 @@ def main() -> NoReturn:
     try:
         code = raftlog.main(prog_name="raftlog", standalone_mode=False) or 0
     except click.UsageError as error:
-        say_error(f"{error.format_message()} (see {_help_of(error)})")
+        say_error(f"{_what_is_wrong(error)} (see {_help_of(error)})")
         code = error.exit_code
     except click.ClickException as error:
         say_error(error.format_message())
@@ -83,6 +83,12 @@ def main() -> NoReturn:
         say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         code = EXIT_FAILED
     sys.exit(code)
+
+
+def _what_is_wrong(error: click.UsageError) -> str:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
+        return f"{error.ctx.command_path} needs a verb: {', '.join(error.ctx.command.list_commands(error.ctx))}"
+    return error.format_message()
 
 
 def _help_of(error: click.UsageError) -> str:

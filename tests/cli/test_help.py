@@ -60,6 +60,15 @@ def test_version(run: Any) -> None:
     assert __version__ in run("--version").stdout.decode()
 
 
+@pytest.mark.parametrize("args", [(), ("broker",), ("cluster", "config")])
+def test_a_group_without_a_verb_names_its_verbs(run: Any, args: tuple[str, ...]) -> None:
+    told = run(*args, expect=2).stderr.decode()
+    names = {path[len(args)] for path in ALL if path[: len(args)] == args}
+    called = " ".join(("raftlog", *args))
+    before, after = told.removesuffix(f" (see {called} --help)\n").split(": ", 1)[1].split(": ")
+    assert (before, set(after.split(", "))) == (f"{called} needs a verb", names)
+
+
 @pytest.mark.parametrize("args", [("nonsense",), ("topic", "nonsense"), ("topic", "create"), ("produce",)])
 def test_wrong_usage_is_one_line(run: Any, args: tuple[str, ...]) -> None:
     done = run(*args, expect=2)
