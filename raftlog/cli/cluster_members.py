@@ -9,11 +9,10 @@ import orjson
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import age, or_dash, show
+from raftlog.cli.tables import age, or_dash, show, size
 from raftlog.client import BrokerClient
 
 WATCH_SECONDS: Final = 1.0
-_GIB: Final = 1 << 30
 
 
 @click.command()
@@ -80,5 +79,5 @@ def _row(one: dict[str, Any]) -> list[str]:
 
 def _load(load: dict[str, int]) -> tuple[str, str, str]:
     free, total = load["disk_free"], load["disk_total"]
-    room = f"{free / _GIB:,.1f} of {total / _GIB:,.1f} GiB" if total > 0 else "-"
+    room = f"{size(free)} of {size(total)}" if total > 0 else "-"
     return f"{load['replicas']:,}", f"{load['leaders']:,}", room

@@ -39,7 +39,7 @@ def test_members_are_a_table(ask: Any, told: Told) -> None:
     lines = ask("cluster", "members").out.splitlines()
     assert lines[0] == "as node 1 has them, gossip 127.0.0.1:8085"
     first, second = (" ".join(line.split()) for line in lines[3:5])
-    assert first.startswith("1 alive 12 s 127.0.0.1:8082 127.0.0.1:8085 h1 - 0.2.0 1,200 4 3.0 of 4.0 GiB")
+    assert first.startswith("1 alive 12 s 127.0.0.1:8082 127.0.0.1:8085 h1 - 0.2.0 1,200 4 3.2 GB of 4.3 GB")
     assert second.startswith("9 (not registered) unknown - ")
 
 
