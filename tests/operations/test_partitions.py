@@ -8,13 +8,16 @@ import pytest
 from raftlog.errors import (
     ChangeRefused,
     InvalidArgument,
+    NoLeader,
+    OutcomeUnknown,
     UnknownBroker,
     UnknownPartition,
     UnknownTopic,
     VersionConflict,
 )
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.control import GroupName
+from raftlog.partitions.control import GroupName, SetAssignment
+from raftlog.partitions.deadline import Deadline
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers
 from tests.operations.conftest import assigned, soon, until, until_told, voters, write
@@ -102,6 +105,31 @@ async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers)
         await unplanned[1].operations.transfer_leadership("t", 0, outsider, deadline=soon())
     with pytest.raises(InvalidArgument, match="no broker 9"):
         await unplanned[1].operations.transfer_leadership("t", 0, 9, deadline=soon())
+
+
+async def test_an_order_that_comes_between_does_not_fail_a_leadership_that_went(unplanned: Brokers) -> None:
+    at, metadata = assigned(unplanned[1], "t"), unplanned[1].metadata
+    submit = metadata.submit
+
+    async def after_another(command: SetAssignment, deadline: Deadline) -> int:
+        metadata.submit = submit  # type: ignore[method-assign]
+        await unplanned[1].operations.set_replicas("t", 0, [at[0], at[2], at[1]], deadline=deadline)
+        return await submit(command, deadline)
+
+    metadata.submit = after_another  # type: ignore[method-assign,assignment]
+    assert await unplanned[1].operations.transfer_leadership("t", 0, at[1], deadline=soon()) == at[1]
+    assert assigned(unplanned[1], "t") == [at[1], at[0], at[2]]
+
+
+async def test_a_leadership_that_went_is_not_called_failed(unplanned: Brokers) -> None:
+    at, metadata = assigned(unplanned[1], "t"), unplanned[1].metadata
+
+    async def refused(command: SetAssignment, deadline: Deadline) -> int:
+        raise NoLeader("nobody leads the controller")
+
+    metadata.submit = refused  # type: ignore[method-assign,assignment]
+    with pytest.raises(OutcomeUnknown, match=f"node {at[1]} leads now"):
+        await unplanned[1].operations.transfer_leadership("t", 0, at[1], deadline=soon())
 
 
 async def test_f37_a_target_that_is_dead_is_refused_and_writes_go_on(unplanned: Brokers) -> None:
