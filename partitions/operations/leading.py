@@ -58,7 +58,7 @@ class LeadershipOrders:
         if target is not None and target not in self._metadata.state.brokers:
             raise InvalidArgument(f"there is no broker {target} that could lead {partition.name}")
         wanted = NodeId(_ANYBODY if target is None else target)
-        if self._metadata.state.is_reluctant(wanted):  # by the newest state, which the leader may not have yet
+        if self._metadata.state.is_reluctant(wanted):
             raise ChangeRefused(f"{partition.name}: node {target} is in maintenance or draining: it leads nothing")
         leader = await self._ask(partition, wanted, deadline)
         if target is not None and leader != target:
@@ -121,6 +121,7 @@ class LeadershipOrders:
         match request.header:
             case [bytes(key), int(target), int(left_ms)] if len(key) == 16:
                 until = Deadline(min(request.deadline, deadline_in(left_ms)))
+                await self._metadata.barrier(until)  # who is to lead nothing may have been ordered just before
                 return Answer(await self._hand_over(key, NodeId(target), until))
         raise InvalidArgument(f"a request {_TRANSFER!r} of node {request.node} that cannot be read")
 
