@@ -110,7 +110,7 @@ class Leading:
         if state.bootstrap is None:
             await self._bootstrap()
             return
-        change = next_change(group, state, settings.caught_up_entries)
+        change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
         heir = None if change is None else heir_of(group, change, self._node.identity.replica)
         if heir is not None:
             group.transfer_leadership(heir)

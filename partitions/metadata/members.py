@@ -10,18 +10,21 @@ their place, whoever is away first; a retired learner leaves at once. Who leads 
 Called by the host's timer while this process leads.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from raftlog.partitions.control import ControllerState
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.raft import Configuration, ConfigurationChange, ReplicaId
 from raftlog.raft.quorum import has_quorum
 from raftlog.runtime.group import Group
-from raftlog.types import Index
+from raftlog.types import Index, NodeId
 
 
-def next_change(group: Group, state: ControllerState, caught_up_entries: int) -> ConfigurationChange | None:
-    """What to change now; None when nothing is due, or a change is under way."""
+def next_change(
+    group: Group, state: ControllerState, caught_up_entries: int, is_alive: Callable[[NodeId], bool]
+) -> ConfigurationChange | None:
+    """What to change now; None when nothing is due, or a change is under way. `is_alive`: whether a process is there,
+    which is known before the group has missed it."""
     core = group.core
     configuration = core.configuration
     if configuration.is_joint or configuration.index > core.committed_index or state.bootstrap is None:
@@ -29,7 +32,8 @@ def next_change(group: Group, state: ControllerState, caught_up_entries: int) ->
     wanted = _wanted(state)
     staying = [replica for replica in wanted if not _is_draining(state, replica)]
     status = core.status()
-    there = [each for each in status.followers if each.is_active or core.is_asleep]
+    active = (each for each in status.followers if each.is_active or core.is_asleep)
+    there = [each for each in active if is_alive(each.member.node_id)]
     least_index = max(configuration.index, core.committed_index - caught_up_entries)
     near = [each.member for each in there if each.match_index >= least_index]
     least = min(len(state.bootstrap.seeds), CONTROLLER_VOTERS_MAX, max(1, len(staying)))

@@ -43,8 +43,8 @@ def cluster(brokers: int, draining: Sequence[int] = (), seeds: int = 3) -> Contr
     return controller
 
 
-def changed(group_of_now: Any, controller: Controller) -> tuple[list[int], list[int]] | None:
-    change = next_change(group_of_now, controller.state, CAUGHT_UP)
+def changed(group_of_now: Any, controller: Controller, gone: Sequence[int] = ()) -> tuple[list[int], list[int]] | None:
+    change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: node not in gone)
     if change is None:
         return None
     assert why_invalid(change) is None
@@ -82,6 +82,7 @@ def test_fewer_vote_where_fewer_brokers_stay() -> None:
 def test_nobody_ceases_to_vote_whom_those_that_are_there_need() -> None:
     three = cluster(3, [3])
     assert changed(group([1, 2, 3], away=[2]), three) is None, "1 alone could commit nothing"
+    assert changed(group([1, 2, 3]), three, gone=[2]) is None, "the group has not missed it yet"
     four = cluster(4, [3])
     assert changed(group([1, 2, 3], [4], away=[2]), four) == ([1, 2, 4], [3])
     assert changed(group([1, 2, 3], [4], away=[2, 4]), four) is None
@@ -96,7 +97,7 @@ def test_the_last_one_votes_though_it_drains() -> None:
 
 
 def heir(group_of_now: Any, controller: Controller, me: int) -> ReplicaId | None:
-    change = next_change(group_of_now, controller.state, CAUGHT_UP)
+    change = next_change(group_of_now, controller.state, CAUGHT_UP, lambda node: True)
     assert change is not None
     return heir_of(group_of_now, change, replica(me))
 
