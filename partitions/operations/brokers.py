@@ -121,6 +121,7 @@ class BrokerOrders:
         lefts = [move.bytes_left for move in leaving]
         known = [left for left in lefts if left is not None]
         is_known = len(known) == len(lefts) and told is not None
+        votes = row.replica in self._metadata.controller_voters()
         return Decommission(
             node,
             False,
@@ -128,7 +129,7 @@ class BrokerOrders:
             sum(known) + told.assigned_bytes if is_known and told is not None else None,
             failures.names,
             [*bounded(leaving), *_not_begun(state, assigned[:MOVES_MAX], failures.reasons)][:MOVES_MAX],
-            failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent),
+            failures.summary or _reason(row, told, leaving, len(assigned) + gone, seen.silent, votes=votes),
         )
 
     async def _row(self, node_id: int, deadline: Deadline) -> Broker:
@@ -173,13 +174,17 @@ def _not_begun(state: ControllerState, groups: Iterable[GroupName], reasons: Seq
         yield Move(name, group.partition, nodes, nodes, (), None, None, None, 0, why, assignment.version)
 
 
-def _reason(row: Broker, told: Told | None, leaving: Sequence[Move], left: int, silent: Sequence[int]) -> str | None:
+def _reason(
+    row: Broker, told: Told | None, leaving: Sequence[Move], left: int, silent: Sequence[int], *, votes: bool
+) -> str | None:
     """What keeps it from going on, if that is known here."""
     stuck = [move for move in leaving if move.reason is not None]
     if stuck:
         return f"{len(stuck)} partitions wait: {stuck[0].topic}/{stuck[0].partition}: {stuck[0].reason}"
     if told is None and not leaving:
         return f"node {row.node_id} does not answer; its replicas are made anew on others from what those have"
+    if not left and votes:
+        return "it holds nothing any more, and votes for the controller until enough others that vote are there"
     if not left:
         return "it holds nothing any more; the controller's leader is about to remove it"
     others = [node for node in silent if node != row.node_id]

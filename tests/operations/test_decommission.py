@@ -54,6 +54,21 @@ async def test_a_removed_brokers_process_ends_and_says_why(four: Brokers) -> Non
     assert 2 not in four[1].metadata.state.brokers
 
 
+async def test_who_is_needed_to_vote_for_the_controller_stays_until_others_are_back(three: Brokers) -> None:
+    """Of the two that would be left one is away, and the other alone could decide nothing any more."""
+    await three.stop(2)
+    await three[1].operations.decommission(3, deadline=soon())
+
+    async def is_waiting() -> bool:
+        return "votes for the controller" in ((await status(three, 1, 3)).reason or "")
+
+    await until_told(is_waiting)
+    await three[1].create_topic("t", 1, 1, deadline=soon())
+    await three.start(2)
+    await until(lambda: 3 not in three[1].metadata.state.brokers)
+    await three[2].create_topic("u", 1, 2, deadline=soon())
+
+
 async def test_too_few_hosts_are_told_at_once(three: Brokers) -> None:
     await three[1].create_topic("t", 2, 3, deadline=soon())
     await three[1].operations.decommission(3, deadline=soon())
