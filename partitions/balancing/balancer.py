@@ -243,8 +243,9 @@ class Balancer:
         """Remove a draining broker that holds nothing any more."""
         state = self._metadata.state
         voters = self._metadata.controller_voters()
+        is_settled = not tenure.ways and state.moved.digest == self._asked
         for broker in state.all_brokers():
-            if broker.is_draining and may_remove(broker, state, tenure.ways, told, voters):
+            if broker.is_draining and may_remove(broker, state, told, voters, is_settled=is_settled):
                 await self._metadata.submit(RemoveBroker(broker.node_id, broker.disk_uuid), deadline_in(_ORDER_MS))
                 _logger.info("balancing: node %s holds nothing any more, and was removed", broker.node_id)
 

@@ -14,11 +14,13 @@ from raftlog.types import NodeId
 def may_remove(
     broker: Broker,
     state: ControllerState,
-    ways: Collection[object],
     told: Mapping[NodeId, Told | None],
     controller_voters: Collection[ReplicaId],
+    *,
+    is_settled: bool,
 ) -> bool:
-    """`ways` are the partitions on their way, `told` is what every broker that is heard has said just now.
+    """`told` is what every broker that is heard has said just now; `is_settled`: no partition is on its way, and none
+    was placed since they said it.
 
     Of a broker that is away nobody can say that its replicas are gone; but when every partition is led by somebody who
     says that it has just the members that it shall have, none of them counts on it.
@@ -31,4 +33,4 @@ def may_remove(
     if own is not None:
         return own.held == 0
     led = [each.led for each in told.values() if each is not None]
-    return not ways and all(led) and summed(led) == summed(state.group_keys())
+    return is_settled and all(led) and summed(led) == summed(state.group_keys())
