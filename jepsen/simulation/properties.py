@@ -75,7 +75,7 @@ class Recovered(NamedTuple):
     term: Term
     configuration: Configuration
     is_damaged: bool
-    """It says that something in its files is wrong, so it may hold less than it promised."""
+    """It says that something in its files is wrong, or was cut for that, so it may hold less than it promised."""
 
 
 class Now(NamedTuple):

@@ -32,6 +32,8 @@ from raftlog.storage.simulated_faults import PAGE_BYTES
 from raftlog.types import NodeId
 
 STALLED_NS: Final = (SECOND_NS // 2, 3 * SECOND_NS)
+VERSION: Final = b'"format": '
+"""What stands before the version of a small file."""
 DISPOSABLE: Final = (".timeindex", "/.raftlog/meta", "/.raftlog/peers")
 
 
@@ -177,6 +179,8 @@ class DiskFaults(MachineFaults[Machine]):
         if files:
             path, content = self.random.choice(files)
             position = self.random.randrange(len(content))
+            if position == content.find(VERSION) + len(VERSION):
+                position = 0  # another version of the format would be refused, and rightly so
             machine.disk.flip_bit(path, position, self.random.randrange(8))
             machine.note(f"{path}: a bit flips at position {position}")
             if machine.node.is_up and self.random.random() < 0.5:
