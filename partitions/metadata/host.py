@@ -202,12 +202,12 @@ class Metadata:
         if group is None:
             return None
         configuration = group.core.configuration
-        brokers = [broker.replica for broker in self.state.all_brokers()]
+        staying = [broker.replica for broker in self.state.all_brokers() if not broker.is_draining]
         gone = [voter.node_id for voter in configuration.all_voters() if voter.disk_uuid in self.state.retired]
-        waiting = [replica.node_id for replica in brokers if not configuration.has_voter(replica)]
+        waiting = [replica.node_id for replica in staying if not configuration.has_voter(replica)]
         if gone:
             return f"the controller's group still counts on replaced disks of the nodes {sorted(gone)}"
-        if waiting and len(configuration.voters) < min(CONTROLLER_VOTERS_MAX, len(brokers)):
+        if waiting and len(configuration.voters) < min(CONTROLLER_VOTERS_MAX, len(staying)):
             return f"the nodes {waiting} do not vote in the controller's group yet"
         return None
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from raftlog.errors import IdentityRefused
+from raftlog.partitions.control import UpdateBroker
 from raftlog.runtime.rpc import Reason, Refusal
 from raftlog.types import NodeId
 from tests.metadata.brokers import Broker, Brokers, brokers, free_ports, soon
@@ -63,6 +64,17 @@ async def test_voters_are_five_at_most_and_others_learn(tmp_path: Path) -> None:
             await metadata.barrier(soon())
             assert metadata.freshness().is_member
             assert len(metadata.state.topic_names()) == 7
+
+
+async def test_a_draining_broker_is_not_missed_among_the_voters(tmp_path: Path) -> None:
+    async with brokers(tmp_path, THREE) as cluster:
+        await cluster.start()
+        leaving = cluster.running[3].node.identity.replica
+        await cluster.running[1].metadata.submit(UpdateBroker(*leaving, True), soon())
+        await cluster.until(lambda: voters_of(cluster, 1) == voters_of(cluster, 2) == [1, 2])
+        for number in (1, 2):
+            await cluster.running[number].metadata.barrier(soon())
+            assert cluster.running[number].metadata.why_not_whole() is None
 
 
 async def test_a_broker_that_waits_for_the_cluster(tmp_path: Path) -> None:
