@@ -86,12 +86,12 @@ async def _dev(
     nodes = (await give_order(directory, {"order": "nodes"}))["nodes"]
     restarter, record = DevRestarter(directory, nodes, python), RollingRecord(directory, python)
     async with RollingCluster(restarter.addresses) as cluster:
-        units = restarter.units((await cluster.look()).brokers)
+        units = everybody = restarter.units((await cluster.look()).brokers)
         if only is not None:
             units = _chosen(units, only)
         elif not from_start:
             units = record.go_on(units) or units
-        if not dry_run and (from_start or len(units) == len(nodes)):
+        if not dry_run and (from_start or len(units) == len(everybody)):
             record.begin()
         await _roll(cluster, restarter, units, timeout_s, dry_run, voice, record if only is None else None)
 

@@ -35,19 +35,15 @@ class DevRestarter:
         return [str(node["http"]) for node in self._nodes.values()]
 
     def units(self, brokers: Sequence[BrokerDescription]) -> list[Unit]:
-        """A node's workers have its label as their host, and stop with it."""
-        label_of = {node_id: f"dev-{node_id}" for node_id in self._nodes}
-        return [
-            Unit(
-                node_id,
-                tuple(
-                    broker.node_id
-                    for broker in brokers
-                    if broker.host == label_of[node_id] or broker.node_id == node_id
-                ),
-            )
-            for node_id in self._nodes
-        ]
+        """A node's workers have its label as their host, and stop with it. A node that was removed from the cluster
+        is not restarted."""
+        units = []
+        for node_id in self._nodes:
+            label = f"dev-{node_id}"
+            own = tuple(broker.node_id for broker in brokers if broker.host == label or broker.node_id == node_id)
+            if own:
+                units.append(Unit(node_id, own))
+        return units
 
     async def restart(self, unit: Unit) -> dict[str, Any]:
         order = {"order": "restart", "node_id": unit.node_id, "python": self._python}

@@ -275,6 +275,8 @@ def test_the_workers_of_a_node_stop_together(tmp_path: Path) -> None:
     brokers = [broker(node, host=f"dev-{node % 1000}") for node in (1, 2, 1001, 1002)]
     assert restarter.units(brokers) == [Unit(1, (1, 1001)), Unit(2, (2, 1002))]
     assert restarter.how(Unit(1, (1,))) == "/other/python -P -m raftlog.cli"
+    without_node_2 = [broker(1, host="dev-1"), broker(1001, host="dev-1")]
+    assert restarter.units(without_node_2) == [Unit(1, (1, 1001))]
 
 
 async def test_a_command_for_each_broker(tmp_path: Path) -> None:
