@@ -44,10 +44,10 @@ def enable(
     elif found["finished"]:
         click.echo(f"node {node} is in maintenance, and leads {_led(found)}")
     else:
-        click.echo(
-            f"node {node} is in maintenance, and still leads {times(found['partitions'], 'partition')}; "
-            f"`{_look(node)}` shows how far it is"
-        )
+        left = f"and still leads {times(found['partitions'], 'partition')}"
+        if not found["partitions"] and found["reasons"]:
+            left = f"but {'; '.join(found['reasons'])}"
+        click.echo(f"node {node} is in maintenance, {left}; `{_look(node)}` shows how far it is")
 
 
 async def _enable(client: BrokerClient, node: int, expected: int | None, waits: bool, timeout_s: float) -> Json:

@@ -231,9 +231,13 @@ def test_maintenance(ask: Any, told: Told) -> None:
     told.answers["/v1/brokers/3/maintenance"] = 200, Turns(*({"node_id": 3, **each} for each in (MAINTENANCE, over)))
     assert "still leads 5 partitions" in ask("broker", "maintenance", "enable", "3", "--expected-version", "3").out
     assert "leads nothing" in ask("broker", "maintenance", "enable", "3", "--wait").out
+    away = MAINTENANCE | {"node_id": 3, "partitions": 0, "eligible": 0, "reasons": ["node 3 does not answer"]}
+    told.answers["/v1/brokers/3/maintenance"] = 200, away
+    assert "maintenance, but node 3 does not answer; `raftlog" in ask("broker", "maintenance", "enable", "3").out
     assert json.loads(ask("broker", "maintenance", "disable", "3", "--json").out)["version"] == 5
     assert [each for each, _ in told.ordered] == [
         "PUT /v1/brokers/3/maintenance?expected_version=3",
+        "PUT /v1/brokers/3/maintenance",
         "PUT /v1/brokers/3/maintenance",
         "DELETE /v1/brokers/3/maintenance",
     ]
