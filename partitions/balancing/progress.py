@@ -32,7 +32,8 @@ _KNOW_PAUSE_S: Final = 0.01
 
 
 class Way(NamedTuple):
-    """A partition on its way: the brokers that do not vote yet, and those that vote still and shall not."""
+    """A partition on its way: the brokers that it waits for, most of which do not vote yet; those that vote still and
+    shall not."""
 
     missing: tuple[NodeId, ...]
     former: tuple[NodeId, ...]
@@ -98,7 +99,7 @@ class Progress:
         moving = {}
         for group, wanted in differing[:NAMED_MAX]:
             voters = group.core.configuration.all_voters()
-            missing = tuple(replica.node_id for replica in wanted if replica not in voters)
+            missing = tuple(replica.node_id for replica in self._moves.awaited(group, wanted))
             moving[group.key] = Way(missing, tuple(voter.node_id for voter in voters if voter not in wanted))
         differ = {group.key for group, _ in differing}
         here = [(key, groups[key]) for key in keys[:NAMED_MAX] if key in groups and key not in differ]

@@ -16,7 +16,7 @@ from typing import Final
 from raftlog.errors import RaftlogError
 from raftlog.events import event
 from raftlog.partitions.metadata import Metadata
-from raftlog.partitions.moves.plan import is_reached, next_change
+from raftlog.partitions.moves.plan import is_carried, is_reached, next_change
 from raftlog.partitions.moves.waiting import why_waiting
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Configuration, ConfigurationChange, Ready, ReplicaId, Role
@@ -88,6 +88,16 @@ class Moves:
             if wanted is not None and self._is_differing(group):
                 found.append((group, wanted))
         return found
+
+    def awaited(self, group: Group, wanted: Sequence[ReplicaId]) -> list[ReplicaId]:
+        """Of those that shall belong to such a group: who does not vote yet; if all do, who is away and needed before
+        anybody else can be let go."""
+        voters = group.core.configuration.all_voters()
+        missing = [replica for replica in wanted if replica not in voters]
+        if missing:
+            return missing
+        reachable = self._reachable(group, wanted)
+        return [] if is_carried(wanted, reachable) else [replica for replica in wanted if replica not in reachable]
 
     def stuck(self) -> list[str]:
         """Of some of these groups: who cannot go on, and why. Those that wait for their turn can."""

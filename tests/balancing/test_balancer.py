@@ -182,6 +182,19 @@ async def test_what_a_broker_had_that_stays_away_is_made_elsewhere(three: Broker
     await until(lambda: replicas(three) == {1: 6, 2: 6, 3: 6, 4: 6}, lambda: replicas(three))
 
 
+async def test_of_fewer_replicas_one_that_stays_away_is_not_waited_for(three: Brokers) -> None:
+    """The other one alone could take nothing any more, so who was to go stays until then, and in its place then."""
+    topic = await three[1].create_topic("t", 1, 3, deadline=deadline_in(10_000))
+    group = GroupName(UUID(topic.topic_id), 0)
+    await set_up(three[1], balancer_mode="off", replicas_repair_after_ms="1000")
+    writing = Writing(three, "t", 1)
+    writing.avoided.add(3)
+    await three.stop(3)
+    await three[1].operations.set_replicas("t", 0, [1, 3], deadline=deadline_in(10_000))
+    await until(lambda: sorted(nodes_of(three[1].metadata.state, group)) == [1, 2])
+    await writing.end()
+
+
 async def test_a_broker_that_is_away_is_decommissioned(three: Brokers) -> None:
     """Nobody can say that its replicas are gone; but every partition does without it."""
     await three.start(4)
