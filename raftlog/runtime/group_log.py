@@ -242,7 +242,11 @@ class GroupLog(LogView):
         written = self.offset_of(Index(self.written_index + 1))
         found: list[memoryview] = []
         if offset < written or offset > end:
-            found = self.segments.read(offset, max_bytes, min(end, written))
+            try:
+                found = self.segments.read(offset, max_bytes, min(end, written))
+            except OSError as error:
+                path = self.segments.segment_of_offset(offset).files.log.path
+                raise CorruptBatch(path, Position(0), Offset(offset), f"it cannot be read: {error}") from None
             max_bytes -= sum(map(len, found))
             offset = read_header(found[-1]).next_offset if found else offset
             if offset < written or max_bytes <= 0:

@@ -245,6 +245,20 @@ def test_a_page_that_cannot_be_read_is_damage_and_is_repaired() -> None:
         assert other.damage is None
 
 
+def test_a_client_that_reads_such_a_page_is_told_of_damage_and_another_one_leads() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 60)
+        world.run(4)
+        group = world.group(leader)
+        segment = group.log.segments.segments[1]
+        world.disks[leader - 1].fail_read(segment.files.log.path, 500)
+        with pytest.raises(CorruptBatch, match="cannot be read"):
+            group.read(segment.base_offset, 1 << 20)
+        assert group.damage is not None
+        world.run_until(lambda: world.leader() != leader)
+
+
 def test_ids_that_the_journal_has_no_room_for_go_later() -> None:
     config = replace(
         SMALL,

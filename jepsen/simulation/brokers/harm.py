@@ -67,7 +67,10 @@ class Harm:
         return not is_hurt and machine.replica is not None and self._allows(machine, key)
 
     def may_lose(self, machine: Machine) -> bool:
-        """Whether all that is on the machine's disk may be lost. Everybody has to be there to say what it has."""
+        """Whether all that is on the machine's disk may be lost. Everybody has to be there to say what it has, and who
+        was the only seed would find nobody with an empty disk."""
+        if self.cluster.options.seeds == machine.node_id == 1:
+            return False
         members = [each for each in self.cluster.members() if each.node.starts]
         is_known = machine.replica is not None and all(each.service is not None for each in members)
         return is_known and all(self._allows(machine, key) for key in self._keys())
