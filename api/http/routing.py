@@ -70,7 +70,7 @@ class Router:
         self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:
-        """The target of a request line's path and query; raises `HttpProblem` 404."""
+        """The target of a request line's path and query; raises `HttpProblem` 404, and 400 for a doubtful query."""
         target = self._cache.get(raw_path)
         if target is None:
             target = self._resolve(raw_path)
@@ -95,7 +95,15 @@ class Router:
             node = child
         if not node.handlers:
             raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
-        return Target(node.handlers, tuple(args), dict(parse_qsl(parts.query, keep_blank_values=True)))
+        return Target(node.handlers, tuple(args), _query(parts.query))
+
+
+def _query(text: str) -> dict[str, str]:
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if query.setdefault(name, value) != value:  # ?dry_run=true&dry_run=false
+            raise HttpProblem(BAD_REQUEST, f"the query parameter {name!r} is {query[name]!r} and {value!r}; give one")
+    return query
 
 
 def query_int(target: Target, name: str, default: int | None, low: int, high: int) -> int:

@@ -197,6 +197,8 @@ async def test_a_refusal_has_its_status_and_outcome(
         ("PUT", "/v1/cluster_config", {"remove": ["x" * 256]}, 400),
         ("PUT", "/v1/cluster_config", {"remove": [str(number) for number in range(101)]}, 400),
         ("PUT", "/v1/cluster_config?dry_run=yes", {}, 400),
+        ("PUT", "/v1/cluster_config?dry_run=true&dry_run=false", {"upsert": {"balancer.mode": "off"}}, 400),
+        ("PUT", "/v1/brokers/1/maintenance?expected_version=1&expected_version=2", None, 400),
         ("GET", "/v1/cluster_config?key=no.such", None, 404),
         ("PUT", "/v1/features", {"feature_level": "3"}, 422),
         ("PUT", "/v1/features", {"feature_level": None}, 422),
