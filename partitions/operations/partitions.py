@@ -5,10 +5,11 @@ to assign a partition to its voters of now.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
-from raftlog.errors import InvalidArgument, UnknownTopic, VersionConflict
+from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError, Unavailable, VersionConflict
 from raftlog.partitions.control import Assignment, ControllerState, GroupName, SetAssignment
 from raftlog.partitions.control.schema import REPLICAS_MAX
 from raftlog.partitions.deadline import Deadline
@@ -17,6 +18,8 @@ from raftlog.partitions.operations.results import Move
 from raftlog.partitions.operations.watching import Watching, concerning
 from raftlog.raft import ReplicaId
 from raftlog.types import Index, NodeId, TopicPartition
+
+_logger = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX: Final = 5
 """An order without a version is given again when somebody else's came between."""
@@ -72,13 +75,18 @@ class PartitionOrders:
             async with limit:
                 try:
                     return await self._cancel(move, deadline) != move.version
-                except (VersionConflict, UnknownTopic):  # somebody ordered something else meanwhile
+                except RequestError as error:  # somebody ordered something else meanwhile, or it cannot be where it is
+                    _logger.info("the move of %s/%s is not cancelled: %s", move.topic, move.partition, error)
                     return False
 
-        done = await asyncio.gather(*map(cancelled, chosen))
-        return [
-            TopicPartition(move.topic, move.partition) for move, is_done in zip(chosen, done, strict=True) if is_done
-        ]
+        ends = await asyncio.gather(*map(cancelled, chosen), return_exceptions=True)
+        done = [move for move, end in zip(chosen, ends, strict=True) if end is True]
+        for error in ends:
+            if isinstance(error, BaseException):
+                if done and isinstance(error, Unavailable):
+                    raise OutcomeUnknown(f"{len(done)} of {len(chosen)} moves were cancelled, then: {error}") from None
+                raise error
+        return [TopicPartition(move.topic, move.partition) for move in done]
 
     async def _cancel(self, move: Move, deadline: Deadline) -> int:
         """Its voters of now, those that are preferred still in their order; if there is none left, nothing changes."""

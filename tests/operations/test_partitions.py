@@ -89,6 +89,24 @@ async def test_a_move_to_a_broker_that_is_away_is_told_and_cancelled(unplanned: 
     await write(asked, "t", b"x")
 
 
+async def test_what_cannot_be_cancelled_keeps_nothing_else_from_it(unplanned: Brokers) -> None:
+    """One replica alone could never meet what the topic demands by now."""
+    await unplanned[1].create_topic("alone", 1, 1, deadline=soon())
+    [at] = assigned(unplanned[1], "alone")
+    away = next(node for node in unplanned.running if node not in (at, 1))
+    await unplanned.stop(away)
+    operations = unplanned[1].operations
+    kept = [node for node in assigned(unplanned[1], "t") if node != away]
+    await operations.set_replicas("t", 0, kept, deadline=soon())
+    await until_told(lambda: _nothing_moves_for(unplanned[1]))
+    await operations.set_replicas("t", 0, [*kept, away], deadline=soon())
+    await operations.set_replicas("alone", 0, [at, away], deadline=soon())
+    await unplanned[1].alter_topic_config("alone", {"min.insync.replicas": "2"}, deadline=soon())
+    with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas"):
+        await operations.cancel_reconfiguration("alone", 0, deadline=soon())
+    assert await operations.cancel_moves(deadline=soon()) == [TopicPartition("t", 0)]
+
+
 async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers) -> None:
     await unplanned[1].operations.alter_cluster_config({}, ["leaders.balance"], deadline=soon())
     at = assigned(unplanned[1], "t")
