@@ -35,6 +35,8 @@ _RETRY_MS: Final = 100
 _LOOK_MS: Final = 10
 _SLICE: Final = 256
 """Replicas looked at in one turn of the loop."""
+_ROWS_SLICE: Final = 32
+"""Moves described in one turn of the loop."""
 _TOLD_MAX: Final = 5_000
 
 
@@ -156,8 +158,11 @@ class Watching:
                 raise Unavailable(f"node {self._me} does not know the newest assignments yet")
             await self._node.pause(Deadline(min(until, deadline_in(_LOOK_MS))))
         differing = {group.key: group for group, _ in self._moves.differing()}
-        rows = [self._row(group, self._moves.why_waiting(group)) for group in list(differing.values())[:_TOLD_MAX]]
-        led = []
+        rows, led = [], []
+        for number, group in enumerate(list(differing.values())[:_TOLD_MAX], 1):
+            rows.append(self._row(group, self._moves.why_waiting(group)))
+            if number % _ROWS_SLICE == 0:
+                await asyncio.sleep(0)
         for number, group in enumerate(list(self._node.driver.groups.values()), 1):
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
