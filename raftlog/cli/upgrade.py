@@ -41,16 +41,21 @@ def upgrade(finish: bool, as_json: bool, bootstrap: list[str]) -> None:
 
 
 async def _levels(bootstrap: Sequence[str]) -> Levels:
-    """From the first broker that knows of levels."""
+    """From the first broker that knows of levels. Raises `Unavailable` when one knows of them and cannot say."""
     async with BrokerClient(bootstrap) as client:
         brokers = await client.brokers()
+    silent: Unavailable | None = None
     for broker in brokers:
         if broker.http and broker.is_alive:
             try:
                 async with BrokerClient([broker.http]) as client:
                     return await client.admin.features()
-            except (RequestError, Unavailable):  # the release before has no such path; one that just stops is no help
+            except Unavailable as error:  # it stops, or the controller has no leader
+                silent = error
+            except RequestError:  # the release before has no such path
                 continue
+    if silent is not None:
+        raise silent
     return _before(brokers)
 
 

@@ -431,3 +431,18 @@ def test_a_broker_of_an_older_release(ask: Any, told: Told) -> None:
     gone = {"error_code": 404, "message": "there is nothing at /v1/cluster/partitions", "outcome": "failed"}
     told.answers["/v1/cluster/partitions"] = 404, gone
     assert "older release" in ask("partition", "list", expect=1).err
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "told_of"),
+    [
+        ((404, {"error_code": 404, "message": "there is nothing at /v1/features", "outcome": "failed"}), 0, "level 2"),
+        ((503, {"error_code": 50302, "message": "nobody leads", "outcome": "failed"}), 1, "nobody leads"),
+    ],
+)
+def test_levels_that_nobody_tells(ask: Any, told: Told, answer: Any, code: int, told_of: str) -> None:
+    told.answers["/v1/brokers"] = 200, [BROKER | {"http_address": told.address}]
+    told.answers["/v1/features"] = answer
+    done = ask("cluster", "upgrade", expect=code)
+    assert told_of in done.out + done.err
+    assert ("level 2" in done.out) is (code == 0)
