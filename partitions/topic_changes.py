@@ -138,7 +138,7 @@ class TopicChanges:
         overrides = {key: value for key, value in topic.overrides.items() if key not in changes}
         new = {key: value for key, value in changes.items() if value is not None}
         config = self._settings.topic_config.updated({**overrides, **new})
-        self._check_insync(config, topic.row.creation.replication_factor)
+        self._check_insync(config, min(map(len, self._metadata.state.replicas_of(topic.row))))
         unset = tuple(sorted(key for key, value in changes.items() if value is None and key in topic.overrides))
         if not new and not unset:
             return
