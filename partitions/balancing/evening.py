@@ -76,9 +76,10 @@ class Evening:
         return None
 
     def _of(self, node: int, topic: int) -> Iterator[int]:
-        """The partitions of a topic on a broker: those that it leads last, for their leaderships would move as well."""
+        """The partitions of a topic on a broker: those that it leads last, for their leaderships would move as well.
+        Sorted when the first is wanted: of most topics none ever is."""
         rows = self._layout.rows
-        return iter(sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node))
+        yield from sorted(self._layout.on[node][topic], key=lambda number: rows[number][0] == node)
 
     def _excess(self, topic: int, giver: int, taker: int) -> int:
         """How many replicas of the topic the taker has more; less is better."""
