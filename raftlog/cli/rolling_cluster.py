@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from raftlog.cli.tables import times
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
 from raftlog.errors import RaftlogError, RequestError, Unavailable
 
@@ -86,7 +87,7 @@ class RollingCluster:
         found = await self._client.admin.maintenance(node)
         if found["finished"]:
             return None
-        return "; ".join(found["reasons"]) or f"it leads {found['partitions']} partitions"
+        return "; ".join(found["reasons"]) or f"it leads {times(found['partitions'], 'partition')}"
 
     async def leaders(self) -> Leaders:
         found = Leaders(Counter(), Counter(), Counter())

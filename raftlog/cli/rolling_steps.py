@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling_cluster import MAINTENANCE_LEVEL, Leaders, Seen, words_of
 from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
+from raftlog.cli.tables import times
 from raftlog.errors import RaftlogError, RequestError, UnknownTopic
 
 LOOK_S: Final = 0.2
@@ -109,7 +110,7 @@ class RollingRestart:
             left.remove(unit)
             led = sum(leaders.led[node] for node in unit.brokers)
             drain = "maintenance on and off around it, " if level >= MAINTENANCE_LEVEL else ""
-            state = f"leads {led} partitions" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            state = f"leads {times(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
             how = self._restarter.how(unit)
             steps.append(
                 Step("would_restart", unit.node_id, f"{state}; {drain}restart: {how}", {"leaders": led, "how": how})
@@ -140,9 +141,9 @@ class RollingRestart:
         led = sum(leaders.led[node] for node in unit.brokers)
         if is_all or await self._answer(self._cluster.feature_level) < MAINTENANCE_LEVEL:
             others = "nobody else is there" if is_all else "its stop hands them over"
-            self._say(unit, "begins", f"leads {led} partitions; {others}", leaders=led)
+            self._say(unit, "begins", f"leads {times(led, 'partition')}; {others}", leaders=led)
             return
-        self._say(unit, "begins", f"leads {led} partitions; maintenance begins", leaders=led)
+        self._say(unit, "begins", f"leads {times(led, 'partition')}; maintenance begins", leaders=led)
         began = time.monotonic()
         for node in unit.brokers:
             await self._ordered(node, is_on=True)
