@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 REPORT: Final = "balancing.report"
 REBALANCE: Final = "balancing.rebalance"
 LOOK_S: Final = 1.0
-MOVING_LOOK_S: Final = 0.1
+MOVING_LOOK_S: Final = 0.15
 """Between two looks while partitions are on their way."""
 _PAUSE_S: Final = 0.05
 _ASK_MS: Final = 1_500

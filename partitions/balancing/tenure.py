@@ -26,8 +26,8 @@ STUCK_S: Final = 30.0
 """Who shall have a replica and is away for so long before it was filled is given up for this partition."""
 SILENT_S: Final = 15.0
 """A partition that no leader has named for so long has none, as far as is known."""
-SET_OUT_PER_S: Final = 10.0
-SET_OUT_AT_ONCE: Final = 5
+SET_OUT_PER_S: Final = 6.0
+SET_OUT_AT_ONCE: Final = 1
 """Partitions set out a few at a time: a small one costs all brokers together some 30 ms of CPU within a moment, and
 clients wait for that."""
 _CALM_S: Final = SETTLE_S
