@@ -81,7 +81,10 @@ class Leading:
                 elif await self._copy.reached(read.result(), deadline):
                     return
             if loop.time() >= deadline or self._node.ended.done():
-                raise NoLeader(f"the controller's state cannot be brought up to date: {why}")
+                raise NoLeader(
+                    "the controller has no leader that answers: a majority of the brokers that vote in it has to run, "
+                    f"and `raftlog cluster health` names those that do not ({why})"
+                )
             pause = Deadline(min(deadline, loop.time() + _READ_PAUSE_S))
             if group is None:
                 await self._node.pause(pause)
