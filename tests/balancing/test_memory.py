@@ -6,7 +6,7 @@ from raftlog.partitions.balancing.availability import SETTLE_S, Availability
 from raftlog.partitions.balancing.progress import Told, Way, summed
 from raftlog.partitions.balancing.removal import may_remove
 from raftlog.partitions.balancing.report import BalancerSettings
-from raftlog.partitions.balancing.tenure import REST_S, SET_OUT_AT_ONCE, SILENT_S, STUCK_S, Tenure
+from raftlog.partitions.balancing.tenure import REST_S, SET_OUT_AT_ONCE, SET_OUT_PER_S, SILENT_S, STUCK_S, Tenure
 from raftlog.partitions.control import Broker, SetMaintenance, UpdateBroker
 from raftlog.partitions.control import GroupName as Name
 from raftlog.types import NodeId
@@ -92,12 +92,12 @@ def test_what_can_only_wait_keeps_no_other_from_setting_out() -> None:
 def test_partitions_set_out_a_few_at_a_time() -> None:
     tenure = Tenure(1, 0.0)
     assert tenure.may_set_out(16, 0.0) == 0
-    assert tenure.may_set_out(16, 0.25) == 2.5
+    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8
     tenure.note_setting_out()
-    assert tenure.may_set_out(16, 0.25) == 1.5
+    assert tenure.may_set_out(16, 0.125) == SET_OUT_PER_S / 8 - 1
     assert tenure.may_set_out(16, 100.0) == SET_OUT_AT_ONCE, "a pause is not made up for at once"
     tenure.note_leaving(FIRST, [], 100.0)
-    assert tenure.may_set_out(2, 100.0) == 1, "no more than there can be under way"
+    assert tenure.may_set_out(1, 100.0) == 0, "no more than there can be under way"
 
 
 def test_who_is_in_maintenance_is_not_lost() -> None:
