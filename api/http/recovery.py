@@ -21,7 +21,7 @@ class RecoveryHandlers:
         self._broker, self._bodies = broker, bodies
 
     def add_to(self, router: Router) -> None:
-        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover)
+        router.add("POST", "/v1/partitions/{namespace}/{topic}/{partition}/recover", self.recover, query=("timeout",))
 
     async def recover(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic, number = place_of(target)

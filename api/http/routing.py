@@ -4,7 +4,7 @@ It stands in for aiohttp's router because most requests name one of a few paths:
 arguments and parsed query at once. A pattern's segment in braces matches any one segment.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -23,31 +23,40 @@ _ANY = "{}"
 class Target:
     """What one request line names. `options` is for the handler to keep what it parsed from the query."""
 
-    __slots__ = ("args", "handlers", "options", "query")
+    __slots__ = ("_node", "args", "options", "query")
 
-    def __init__(self, handlers: Mapping[str, Handler], args: tuple[str, ...], query: Mapping[str, str]) -> None:
-        self.handlers = handlers
+    def __init__(self, node: "_Node", args: tuple[str, ...], query: Mapping[str, str]) -> None:
+        self._node = node
         self.args = args
         self.query = query
         self.options: Any = None
 
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By method."""
+        return self._node.handlers
+
     def handler(self, method: str) -> Handler:
-        """Raises `HttpProblem` 405 that names the methods that are possible."""
-        found = self.handlers.get(method)
+        """Raises `HttpProblem`: 405 that names the methods that are possible, 400 for a parameter that there is not."""
+        found = self._node.handlers.get(method)
         if found is None:
-            allowed = ", ".join(sorted(self.handlers))
+            allowed = ", ".join(sorted(self._node.handlers))
             raise HttpProblem(
                 METHOD_NOT_ALLOWED, f"method {method} is not possible here; it can be {allowed}", {"Allow": allowed}
             )
+        names = self._node.queries.get(method) if self.query else None
+        if names is not None:
+            _only(self.query, names)
         return found
 
 
 class _Node:
-    __slots__ = ("children", "handlers")
+    __slots__ = ("children", "handlers", "queries")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.handlers: dict[str, Handler] = {}
+        self.queries: dict[str, tuple[str, ...]] = {}
 
 
 class Router:
@@ -58,15 +67,20 @@ class Router:
         self._cache: dict[str, Target] = {}
         self.routes: list[tuple[str, str]] = []
         """Methods and patterns, in the order in which they were added."""
+        self.queries: dict[tuple[str, str], tuple[str, ...]] = {}
+        """The query parameters of those that refuse others."""
 
-    def add(self, method: str, pattern: str, handler: Handler) -> None:
-        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place."""
+    def add(self, method: str, pattern: str, handler: Handler, *, query: Sequence[str] | None = None) -> None:
+        """`pattern` is like `/topics/{topic}/partitions`; arguments are handed over by place. With `query` other
+        parameters than these are refused: one that is misspelt must not make an order of what was to be tried."""
         node = self._root
         for segment in pattern.strip("/").split("/"):
             name = _ANY if segment.startswith("{") else segment
             node = node.children.setdefault(name, _Node())
         assert method not in node.handlers, f"{method} {pattern} is there twice"
         node.handlers[method] = handler
+        if query is not None:
+            node.queries[method] = self.queries[method, pattern] = tuple(query)
         self.routes.append((method, pattern))
 
     def find(self, raw_path: str) -> Target:
@@ -95,7 +109,14 @@ class Router:
             node = child
         if not node.handlers:
             raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
-        return Target(node.handlers, tuple(args), _query(parts.query))
+        return Target(node, tuple(args), _query(parts.query))
+
+
+def _only(query: Mapping[str, str], names: Sequence[str]) -> None:
+    unknown = next((name for name in query if name not in names), None)
+    if unknown is not None:
+        there_are = f"it can have {', '.join(names)}" if names else "it has no parameters here"
+        raise HttpProblem(BAD_REQUEST, f"the query has {unknown!r}; {there_are}")
 
 
 def _query(text: str) -> dict[str, str]:

@@ -199,6 +199,11 @@ async def test_a_refusal_has_its_status_and_outcome(
         ("PUT", "/v1/cluster_config?dry_run=yes", {}, 400),
         ("PUT", "/v1/cluster_config?dry_run=true&dry_run=false", {"upsert": {"balancer.mode": "off"}}, 400),
         ("PUT", "/v1/brokers/1/maintenance?expected_version=1&expected_version=2", None, 400),
+        ("PUT", "/v1/cluster_config?dry-run=true", {"upsert": {"balancer.mode": "off"}}, 400),
+        ("PUT", "/v1/brokers/3/decommission?dry_run=true", None, 400),
+        ("DELETE", "/v1/brokers/1/maintenance?version=9", None, 400),
+        ("PUT", "/v1/config/log_level/raftlog?level=debug&expire=60", None, 400),
+        ("GET", "/v1/cluster_config?include-defaults=false", None, 400),
         ("GET", "/v1/cluster_config?key=no.such", None, 404),
         ("PUT", "/v1/features", {"feature_level": "3"}, 422),
         ("PUT", "/v1/features", {"feature_level": None}, 422),
@@ -215,6 +220,13 @@ async def test_bad_input_is_refused_before_anything_is_ordered(api, told, method
     assert (told_status, answer["outcome"]) == (status, "failed")
     assert len(answer["message"]) > 10
     assert {name for name, *_ in told.ordered} <= {"levels", "cluster_config"}
+
+
+async def test_a_misspelt_parameter_is_told_those_that_there_are(api):
+    _, answer = await api.call("PUT", "/v1/cluster_config?dry-run=true", {"upsert": {}})
+    assert answer["message"] == "the query has 'dry-run'; it can have dry_run, expected_version, timeout"
+    _, answer = await api.call("GET", "/v1/loggers?name=raftlog", None)
+    assert answer["message"] == "the query has 'name'; it has no parameters here"
 
 
 @pytest.mark.parametrize(
@@ -388,6 +400,7 @@ async def test_a_log_level_for_good(api, app_logger, caplog):
         (LEVEL + "?level=loud", 400),
         (LEVEL + "?level=debug&expires=-1", 400),
         (LEVEL + "?level=debug&expires=604801", 400),
+        (LEVEL + "?level=debug&timeout=0", 400),
         ("/v1/config/log_level/raftlog.none?level=debug", 404),
         ("/v1/config/log_level/aiohttp?level=debug", 404),
         ("/v1/config/log_level/raftlogs?level=debug", 404),

@@ -32,6 +32,16 @@ async def test_every_parameter_of_a_path_is_described(api):
     assert len(names) == len(set(names))
 
 
+async def test_the_parameters_of_a_query_that_takes_no_others_are_described(api):
+    _, document = await api.get("/openapi.json")
+    app = HttpApp(api.broker, BodyReader(1, 1, 1), Ends(), 1)
+    for (method, path), names in app.router.queries.items():
+        parameters = document["paths"][path][method.lower()].get("parameters", ())
+        assert {each["name"] for each in parameters if each["in"] == "query"} == set(names), (method, path)
+    orders = [each for each in app.router.routes if each[0] != "GET" and each[1].startswith("/v1/")]
+    assert set(orders) <= app.router.queries.keys()
+
+
 def references(value):
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -25,12 +25,12 @@ class BrokerHandlers:
         self._broker = broker
 
     def add_to(self, router: Router) -> None:
-        router.add("GET", "/v1/brokers", self.brokers)
-        router.add("GET", "/v1/broker_uuids", self.uuids)
-        router.add("GET", "/v1/brokers/{broker}", self.broker)
-        router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status)
-        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission)
-        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission)
+        router.add("GET", "/v1/brokers", self.brokers, query=("timeout",))
+        router.add("GET", "/v1/broker_uuids", self.uuids, query=("timeout",))
+        router.add("GET", "/v1/brokers/{broker}", self.broker, query=("timeout",))
+        router.add("GET", "/v1/brokers/{broker}/decommission", self.decommission_status, query=("timeout",))
+        router.add("PUT", "/v1/brokers/{broker}/decommission", self.decommission, query=("timeout",))
+        router.add("PUT", "/v1/brokers/{broker}/recommission", self.recommission, query=("timeout",))
 
     async def brokers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deadline = deadline_of(target)

@@ -9,6 +9,7 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, NOT_FOUND
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.routing import Router, Target, query_int
 from raftlog.events import event
 
@@ -34,9 +35,9 @@ class LogLevelHandlers:
         self._overrides: dict[str, _Override] = {}
 
     def add_to(self, router: Router) -> None:
-        router.add("GET", "/v1/loggers", self.loggers)
-        router.add("GET", "/v1/config/log_level/{name}", self.level)
-        router.add("PUT", "/v1/config/log_level/{name}", self.set_level)
+        router.add("GET", "/v1/loggers", self.loggers, query=())
+        router.add("GET", "/v1/config/log_level/{name}", self.level, query=())
+        router.add("PUT", "/v1/config/log_level/{name}", self.set_level, query=("level", "expires", "timeout"))
 
     async def loggers(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
@@ -51,6 +52,7 @@ class LogLevelHandlers:
         level = LEVELS.get(text)
         if level is None:
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'level' is {text!r}; it can be {', '.join(LEVELS)}")
+        timeout_ms(target)  # it is done at once; who sends it with every order may, and a wrong one is refused
         self._override(name, level, query_int(target, "expires", EXPIRES_S_DEFAULT, 0, EXPIRES_S_MAX))
         return self._shown(name)
 

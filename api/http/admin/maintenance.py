@@ -17,9 +17,9 @@ class MaintenanceHandlers:
 
     def add_to(self, router: Router) -> None:
         for pattern in ("/v1/brokers/{broker}/maintenance", "/v1/maintenance"):
-            router.add("GET", pattern, self.status)
-            router.add("PUT", pattern, self.begin)
-            router.add("DELETE", pattern, self.end)
+            router.add("GET", pattern, self.status, query=("timeout",))
+            router.add("PUT", pattern, self.begin, query=("expected_version", "timeout"))
+            router.add("DELETE", pattern, self.end, query=("expected_version", "timeout"))
 
     def _node(self, target: Target) -> int:
         return node_of(target) if target.args else self._broker.node_id

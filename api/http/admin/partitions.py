@@ -23,9 +23,9 @@ class PartitionHandlers:
         self._broker = broker
 
     def add_to(self, router: Router) -> None:
-        router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions)
-        router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition)
-        router.add("GET", "/v1/cluster/partitions", self.all_partitions)
+        router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions, query=("timeout",))
+        router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition, query=("timeout",))
+        router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic",))
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)

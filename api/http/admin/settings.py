@@ -27,12 +27,12 @@ class SettingHandlers:
         self._broker, self._bodies = broker, bodies
 
     def add_to(self, router: Router) -> None:
-        router.add("GET", "/v1/cluster_config", self.config)
-        router.add("PUT", "/v1/cluster_config", self.alter)
-        router.add("GET", "/v1/cluster_config/schema", self.schema)
-        router.add("GET", "/v1/cluster_config/status", self.status)
-        router.add("GET", "/v1/features", self.features)
-        router.add("PUT", "/v1/features", self.finish_upgrade)
+        router.add("GET", "/v1/cluster_config", self.config, query=("key", "include_defaults", "timeout"))
+        router.add("PUT", "/v1/cluster_config", self.alter, query=("dry_run", "expected_version", "timeout"))
+        router.add("GET", "/v1/cluster_config/schema", self.schema, query=("timeout",))
+        router.add("GET", "/v1/cluster_config/status", self.status, query=("timeout",))
+        router.add("GET", "/v1/features", self.features, query=("timeout",))
+        router.add("PUT", "/v1/features", self.finish_upgrade, query=("timeout",))
 
     async def config(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         found = await self._broker.operations.cluster_config(deadline=deadline_of(target))

@@ -190,7 +190,7 @@ PATHS: Json = {
             "The loggers of this broker, and from which level up they log.",
             _TAG,
             "loggers",
-            {"200": answer("By name.", array(obj({"name": string(), "level": string()})))},
+            {"200": answer("By name.", array(obj({"name": string(), "level": string()}))), **errors(400)},
         )
     },
     "/v1/config/log_level/{name}": {
@@ -198,7 +198,7 @@ PATHS: Json = {
             "From which level up this broker logs.",
             _TAG,
             "logLevel",
-            {"200": answer("As it is.", ref("LogLevel")), **errors(404)},
+            {"200": answer("As it is.", ref("LogLevel")), **errors(400, 404)},
             [_LOGGER],
         ),
         "put": operation(
@@ -206,7 +206,7 @@ PATHS: Json = {
             _TAG,
             "setLogLevel",
             {"200": answer("As it is now.", ref("LogLevel")), **errors(400, 404)},
-            [_LOGGER, _LEVEL, _EXPIRES],
+            [_LOGGER, _LEVEL, _EXPIRES, TIMEOUT],
         ),
     },
     "/v1/features": {
