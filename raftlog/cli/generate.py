@@ -13,7 +13,7 @@ import orjson
 from raftlog.cli.lazy import LazyGroup, Verb
 from raftlog.cli.options import bootstrap_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.watching import ALERTS, PANELS, Alert, Panel
+from raftlog.cli.watching import ALERTS, JOB, PANELS, Alert, Panel
 from raftlog.client import BrokerClient
 
 _HERE: Final = "raftlog.cli.generate"
@@ -32,7 +32,7 @@ def generate() -> None:
 
 
 @click.command("prometheus-config")
-@option("--job-name", default="raftlog", help="Name of the job, which becomes the label `job`.")
+@option("--job-name", default=JOB, help="Name of the job, which becomes the label `job`.")
 @option("--interval", default="15s", help="How often to scrape.")
 @bootstrap_option
 def prometheus_config(job_name: str, interval: str, bootstrap: list[str]) -> None:
@@ -51,15 +51,17 @@ async def _addresses(bootstrap: Sequence[str]) -> list[str]:
 
 
 @click.command("prometheus-rules")
-def prometheus_rules() -> None:
+@option("--job-name", default=JOB, help="The job that scrapes the brokers, as `prometheus-config` was given it.")
+def prometheus_rules(job_name: str) -> None:
     """Print a file of alerts, for `rule_files` of Prometheus."""
-    _say({"groups": [{"name": "raftlog", "rules": [_rule(alert) for alert in ALERTS]}]})
+    _say({"groups": [{"name": "raftlog", "rules": [_rule(alert, job_name) for alert in ALERTS]}]})
 
 
-def _rule(alert: Alert) -> dict[str, Any]:
+def _rule(alert: Alert, job_name: str) -> dict[str, Any]:
+    of_job = f"job={orjson.dumps(job_name).decode()}"
     return {
         "alert": alert.name,
-        "expr": alert.expression,
+        "expr": alert.expression.replace(f'job="{JOB}"', of_job),
         "for": alert.lasts,
         "labels": {"severity": alert.severity},
         "annotations": {"summary": alert.summary},

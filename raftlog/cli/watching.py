@@ -5,6 +5,9 @@ docs/OPERATIONS.md has the same alerts. Expressions name metrics of `/metrics`, 
 
 from typing import Final, NamedTuple
 
+JOB: Final = "raftlog"
+"""What Prometheus calls the scrapes of the brokers, unless another name is given."""
+
 
 class Alert(NamedTuple):
     """Firing when `expression` was true for so long (Prometheus' words for a duration)."""
@@ -33,7 +36,7 @@ ALERTS: Final = (
         "critical",
         "Groups have no leader: writes to them fail.",
     ),
-    Alert("RaftlogBrokerDown", "up == 0", "1m", "critical", "A broker does not answer."),
+    Alert("RaftlogBrokerDown", f'up{{job="{JOB}"}} == 0', "1m", "critical", "A broker does not answer."),
     Alert(
         "RaftlogUnderReplicated",
         "max(raftlog_partitions_under_replicated) > 0",

@@ -25,7 +25,7 @@ def test_an_expression_names_metrics_that_there_are(each: Any) -> None:
     known = known_metrics()
     plain = {next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) for name in named}
     assert plain <= known
-    assert named or each.expression == "up == 0"
+    assert named or each.expression == 'up{job="raftlog"} == 0'
 
 
 def test_the_alerts_are_those_of_the_document() -> None:
@@ -38,6 +38,15 @@ def test_the_configuration_names_all_brokers(run: Any, broker: BrokerProcess) ->
     (job,) = said["scrape_configs"]
     assert (job["job_name"], job["scrape_interval"]) == ("raftlog", "30s")
     assert job["static_configs"] == [{"targets": [broker.address]}]
+
+
+def test_a_broker_is_down_when_its_job_says_so(run: Any) -> None:
+    def down(*flags: str) -> str:
+        (group,) = json.loads(run("generate", "prometheus-rules", *flags).stdout)["groups"]
+        return next(rule["expr"] for rule in group["rules"] if rule["alert"] == "RaftlogBrokerDown")
+
+    assert down() == 'up{job="raftlog"} == 0'
+    assert down("--job-name", "my logs") == 'up{job="my logs"} == 0'
 
 
 def test_rules_and_dashboard_can_be_read(run: Any) -> None:
