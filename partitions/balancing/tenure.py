@@ -28,7 +28,7 @@ SILENT_S: Final = 15.0
 """A partition that no leader has named for so long has none, as far as is known."""
 SET_OUT_PER_S: Final = 6.0
 SET_OUT_AT_ONCE: Final = 1
-"""Partitions set out a few at a time: a small one costs all brokers together some 30 ms of CPU within a moment, and
+"""Partitions set out one after the other: a small one costs all brokers together some 30 ms of CPU within a moment, and
 clients wait for that."""
 _CALM_S: Final = SETTLE_S
 """Numbers are evened only when brokers and topics have been the same for so long …"""

@@ -30,8 +30,8 @@ def allocation_failures(cluster: Cluster, groups: Sequence[GroupName]) -> Failur
     if names:
         first = next(reason for reason in reasons if reason is not None)
         summary = (
-            f"{len(names):,} partitions have no place for a replica ({names[0]} {first}): start brokers on other hosts, "
-            "let brokers come back from maintenance, or recommission"
+            f"{len(names):,} partitions have no place for a replica ({names[0]} {first}): start brokers on other "
+            "hosts, let brokers come back from maintenance, or recommission"
         )
     return Failures(names, reasons, summary)
 
