@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import orjson
@@ -23,6 +23,14 @@ from raftlog.cli.rolling_restarters import CommandRestarter, DevRestarter
 from raftlog.cli.rolling_steps import Restarter, RollingRestart, Step, Unit
 from raftlog.cli.tables import times
 from raftlog.errors import RaftlogError
+
+
+class _How(NamedTuple):
+    """What the flags of the same names say."""
+
+    timeout_s: float
+    keep_maintenance: bool
+    dry_run: bool
 
 
 @click.command("rolling-restart")
@@ -42,6 +50,11 @@ from raftlog.errors import RaftlogError
 @option("--only", metavar="ID,…", help="Restart these nodes, and no others.")
 @option("--from-start", is_flag=True, help="Begin with all nodes, also where an earlier run has left some to be done.")
 @option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=120.0, help="Seconds that each wait may take.")
+@option(
+    "--keep-maintenance",
+    is_flag=True,
+    help="Brokers that are in maintenance already stay in it. Without, it ends: an earlier run may have begun it.",
+)
 @option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @json_option("Print each step as a line of JSON.")
 @bootstrap_option
@@ -52,6 +65,7 @@ def rolling_restart(
     only: str | None,
     from_start: bool,
     timeout_s: float,
+    keep_maintenance: bool,
     dry_run: bool,
     as_json: bool,
     bootstrap: list[str],
@@ -67,11 +81,12 @@ def rolling_restart(
     chosen = _numbers(only)
     wanted_python = None if python is None else _interpreter(python)
     voice = _Voice(as_json)
+    how = _How(timeout_s, keep_maintenance, dry_run)
     if command is None:
         directory = Path(data_dir).absolute()
-        asyncio.run(_dev(directory, wanted_python, chosen, from_start, timeout_s, dry_run, voice))
+        asyncio.run(_dev(directory, wanted_python, chosen, from_start, how, voice))
     else:
-        asyncio.run(_commanded(command, bootstrap, chosen, timeout_s, dry_run, voice))
+        asyncio.run(_commanded(command, bootstrap, chosen, how, voice))
 
 
 async def _dev(
@@ -79,8 +94,7 @@ async def _dev(
     python: str | None,
     only: list[int] | None,
     from_start: bool,
-    timeout_s: float,
-    dry_run: bool,
+    how: _How,
     voice: "_Voice",
 ) -> None:
     nodes = (await give_order(directory, {"order": "nodes"}))["nodes"]
@@ -91,26 +105,25 @@ async def _dev(
             units = _chosen(units, only)
         elif not from_start:
             units = record.go_on(units) or units
-        if not dry_run and (from_start or len(units) == len(everybody)):
+        if not how.dry_run and (from_start or len(units) == len(everybody)):
             record.begin()
-        await _roll(cluster, restarter, units, timeout_s, dry_run, voice, record if only is None else None)
+        await _roll(cluster, restarter, units, how, voice, record if only is None else None)
 
 
 async def _commanded(
-    command: str, bootstrap: Sequence[str], only: list[int] | None, timeout_s: float, dry_run: bool, voice: "_Voice"
+    command: str, bootstrap: Sequence[str], only: list[int] | None, how: _How, voice: "_Voice"
 ) -> None:
     async with RollingCluster(bootstrap) as cluster:
-        restarter = CommandRestarter(command, (await cluster.look()).brokers, timeout_s)
+        restarter = CommandRestarter(command, (await cluster.look()).brokers, how.timeout_s)
         units = restarter.units()
-        await _roll(cluster, restarter, _chosen(units, only), timeout_s, dry_run, voice, None)
+        await _roll(cluster, restarter, _chosen(units, only), how, voice, None)
 
 
 async def _roll(
     cluster: RollingCluster,
     restarter: Restarter,
     units: Sequence[Unit],
-    timeout_s: float,
-    dry_run: bool,
+    how: _How,
     voice: "_Voice",
     record: RollingRecord | None,
 ) -> None:
@@ -124,9 +137,15 @@ async def _roll(
     began = time.monotonic()
     with voice:
         rolling = RollingRestart(
-            cluster, restarter, timeout_s=timeout_s, tell=voice.tell, waiting=voice.wait_for, done=done
+            cluster,
+            restarter,
+            timeout_s=how.timeout_s,
+            tell=voice.tell,
+            waiting=voice.wait_for,
+            done=done,
+            keep_maintenance=how.keep_maintenance,
         )
-        if dry_run:
+        if how.dry_run:
             for step in await rolling.plan(units):
                 voice.tell(step)
             return

@@ -4,8 +4,9 @@
 
 A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
 for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Below
-feature level 3 there is no maintenance, and the orderly stop hands leaderships over. A step that takes too long ends
-the run: nothing is undone then, and another run begins where this one ended. Called by `rolling`.
+feature level 3 there is no maintenance, and the orderly stop hands leaderships over. Whether an earlier run or an
+operator put a broker into maintenance nobody knows: that it ends is said first, and can be forbidden. A step that
+takes too long ends the run: nothing is undone then, and another run begins where this one ended. Called by `rolling`.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ Waiting = Callable[[str], None]
 
 
 class RollingRestart:
-    """`timeout_s` bounds each wait, not the run."""
+    """`timeout_s` bounds each wait, not the run. `keep_maintenance`: who is in maintenance already stays in it."""
 
     def __init__(
         self,
@@ -83,9 +84,11 @@ class RollingRestart:
         tell: Tell,
         waiting: Waiting,
         done: Callable[[Unit], None],
+        keep_maintenance: bool = False,
     ) -> None:
         self._cluster, self._restarter, self._timeout_s = cluster, restarter, timeout_s
         self._tell, self._waiting, self._done = tell, waiting, done
+        self._keep_maintenance = keep_maintenance
 
     async def run(self, units: Sequence[Unit]) -> None:
         """Restart all of these. Raises `CommandFailed` with what was waited for in vain."""
@@ -111,6 +114,8 @@ class RollingRestart:
             led = sum(leaders.led[node] for node in unit.brokers)
             drain = "maintenance on and off around it, " if level >= MAINTENANCE_LEVEL else ""
             state = f"leads {times(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
+            if seen.in_maintenance & set(unit.brokers):
+                drain = f"{self._already()}, "
             how = self._restarter.how(unit)
             steps.append(
                 Step("would_restart", unit.node_id, f"{state}; {drain}restart: {how}", {"leaders": led, "how": how})
@@ -122,6 +127,9 @@ class RollingRestart:
         await self._answer(partial(self._cluster.ask_others_than, unit.brokers))
         before = await self._answer(self._cluster.look)
         is_up = all(map(before.is_alive, unit.brokers))
+        already = before.in_maintenance & set(unit.brokers)
+        if already:
+            self._say(unit, "already_in_maintenance", self._already())
         leaders = await self._answer(self._cluster.leaders)
         if is_up:
             await self._until("the cluster is healthy", self._why_unhealthy())
@@ -130,11 +138,20 @@ class RollingRestart:
         figures = await self._restarter.restart(unit)
         self._say(unit, "restarted", "restarted", **figures)
         await self._until(f"node {unit.node_id} is back and every partition in sync", self._why_not_back(unit, before))
+        kept = already if self._keep_maintenance else frozenset[int]()
         in_maintenance = (await self._answer(self._cluster.look)).in_maintenance
-        for node in in_maintenance & set(unit.brokers):
+        for node in in_maintenance & set(unit.brokers) - kept:
             await self._ordered(node, is_on=False)
         self._say(unit, "in_sync", "is in sync", seconds=_since(began))
-        await self._leaders_back(unit)
+        if kept:
+            self._say(unit, "stays_in_maintenance", "stays in maintenance")
+        else:
+            await self._leaders_back(unit)
+
+    def _already(self) -> str:
+        if self._keep_maintenance:
+            return "is in maintenance already and stays in it"
+        return "is in maintenance already, which ends after the restart (not with --keep-maintenance)"
 
     async def _drain(self, unit: Unit, leaders: Leaders, *, is_all: bool) -> None:
         """`is_all`: nobody else is there who could lead."""

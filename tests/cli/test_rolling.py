@@ -127,11 +127,19 @@ def health_of(lacking: list[str]) -> ClusterHealth:
     )
 
 
-async def roll(cluster: FakeCluster, units: Sequence[Unit] = UNITS, timeout_s: float = 5.0) -> list[Step]:
+async def roll(
+    cluster: FakeCluster, units: Sequence[Unit] = UNITS, timeout_s: float = 5.0, *, keep_maintenance: bool = False
+) -> list[Step]:
     steps: list[Step] = []
     done: list[Unit] = []
     rolling = RollingRestart(
-        cluster, cluster, timeout_s=timeout_s, tell=steps.append, waiting=lambda what: None, done=done.append
+        cluster,
+        cluster,
+        timeout_s=timeout_s,
+        tell=steps.append,
+        waiting=lambda what: None,
+        done=done.append,
+        keep_maintenance=keep_maintenance,
     )
     await rolling.run(units)
     assert sorted(done) == sorted(units)
@@ -186,6 +194,28 @@ async def test_it_goes_on_where_an_earlier_run_ended() -> None:
     await roll(cluster)
     assert cluster.journal[0] == "maintenance of 3 on"
     assert not cluster.in_maintenance
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_a_maintenance_that_was_there_before_is_told_of_and_can_stay(keeps: bool) -> None:
+    cluster = FakeCluster(controller=1)
+    cluster.in_maintenance = {3}
+    rolling = RollingRestart(
+        cluster,
+        cluster,
+        timeout_s=1,
+        tell=lambda step: None,
+        waiting=lambda what: None,
+        done=lambda unit: None,
+        keep_maintenance=keeps,
+    )
+    said = "is in maintenance already " + "and stays in it" if keeps else "which ends after the restart"
+    assert [said in step.text for step in await rolling.plan(UNITS)] == [True, False, False]
+    steps = await roll(cluster, keep_maintenance=keeps)
+    assert cluster.in_maintenance == ({3} if keeps else set())
+    assert [said in step.text for step in steps if step.event == "already_in_maintenance"] == [True]
+    assert [step.node_id for step in steps if step.event == "done"] == ([2, 1] if keeps else [3, 2, 1])
+    assert [step.node_id for step in steps if step.event == "stays_in_maintenance"] == ([3] if keeps else [])
 
 
 async def test_nobody_is_stopped_while_replicas_are_missing() -> None:
