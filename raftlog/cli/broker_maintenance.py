@@ -7,7 +7,7 @@ import click
 import orjson
 from rich.table import Table
 
-from raftlog.cli.operating import HowFar, once_ordered, operate, wait, wait_options, watch
+from raftlog.cli.operating import HowFar, once_ordered, operate, until_ctrl_c, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import show, times
 from raftlog.client import BrokerClient
@@ -94,7 +94,8 @@ def status(node: int | None, watches: bool, as_json: bool, bootstrap: list[str])
             await watch(lambda: _statuses(client, node), lambda rows: _show(rows, as_json))
         _show(await _statuses(client, node), as_json)
 
-    operate(bootstrap, look)
+    with until_ctrl_c(watches):
+        operate(bootstrap, look)
 
 
 async def _statuses(client: BrokerClient, node: int | None) -> list[Json]:

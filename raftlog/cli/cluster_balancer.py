@@ -5,7 +5,7 @@ from typing import Any
 import click
 import orjson
 
-from raftlog.cli.operating import operate, watch
+from raftlog.cli.operating import operate, until_ctrl_c, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import nodes, properties, show, times
 from raftlog.client import BrokerClient
@@ -30,7 +30,8 @@ def status(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
             await watch(lambda: _asked(client), lambda found: _show(found, as_json))
         _show(await client.admin.balancer_status(), as_json)
 
-    operate(bootstrap, look)
+    with until_ctrl_c(watches):
+        operate(bootstrap, look)
 
 
 async def _asked(client: BrokerClient) -> Json:

@@ -8,6 +8,7 @@ import click
 import orjson
 from rich.table import Table
 
+from raftlog.cli.operating import until_ctrl_c
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import or_dash, show
@@ -23,7 +24,8 @@ PARTITIONS_SHOWN: Final = 10
 @bootstrap_option
 def health(watch: bool, as_json: bool, bootstrap: list[str]) -> None:
     """Show whether the cluster is healthy, and if not, why. Exit code 1 when it is not."""
-    last = asyncio.run(_health(bootstrap, watch, as_json))
+    with until_ctrl_c(watch):
+        last = asyncio.run(_health(bootstrap, watch, as_json))
     if not last.is_healthy:
         raise CommandFailed(f"the cluster is unhealthy: {'; '.join(last.unhealthy_reasons)}")
 

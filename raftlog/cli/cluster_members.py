@@ -8,6 +8,7 @@ import click
 import orjson
 from rich.table import Table
 
+from raftlog.cli.operating import until_ctrl_c
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.tables import age, or_dash, show, size
 from raftlog.client import BrokerClient
@@ -25,7 +26,8 @@ def members(watch: bool, as_json: bool, bootstrap: list[str]) -> None:
     States are alive, suspect (it did not answer; a few seconds later it is dead), dead, left (it stopped in an orderly
     way) and unknown (it does not gossip). `raftlog cluster health` asks the brokers themselves.
     """
-    asyncio.run(_members(bootstrap, watch, as_json))
+    with until_ctrl_c(watch):
+        asyncio.run(_members(bootstrap, watch, as_json))
 
 
 async def _members(bootstrap: Sequence[str], watch: bool, as_json: bool) -> None:

@@ -56,6 +56,17 @@ def operate(bootstrap: Sequence[str], work: Callable[[BrokerClient], Awaitable[T
 
 
 @contextmanager
+def until_ctrl_c(goes_on: bool) -> Iterator[None]:
+    """Of what is watched without an end Ctrl-C is the way out, and no error."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not goes_on:
+            raise
+        raise click.exceptions.Exit(0) from None
+
+
+@contextmanager
 def _hinting() -> Iterator[None]:
     try:
         yield

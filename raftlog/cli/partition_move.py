@@ -7,7 +7,7 @@ import click
 import orjson
 from rich.table import Table
 
-from raftlog.cli.operating import HowFar, operate, wait, wait_options, watch
+from raftlog.cli.operating import HowFar, operate, until_ctrl_c, wait, wait_options, watch
 from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
 from raftlog.cli.tables import nodes, show, size, times
 from raftlog.client import BrokerClient
@@ -104,7 +104,8 @@ def moves(watches: bool, as_json: bool, bootstrap: list[str]) -> None:
             await watch(client.admin.reconfigurations, lambda rows: _show(rows, as_json))
         _show(await client.admin.reconfigurations(), as_json)
 
-    operate(bootstrap, look)
+    with until_ctrl_c(watches):
+        operate(bootstrap, look)
 
 
 def _show(rows: Sequence[Json], as_json: bool) -> None:

@@ -64,7 +64,8 @@ def test_watching_prints_changes(spawn: Any, told: Told) -> None:
     told.answers["/v1/cluster/health_overview"] = 200, UNHEALTHY
     assert json.loads(process.stdout.readline())["unhealthy_reasons"] == [REASON]
     process.send_signal(2)
-    assert process.wait(10) == 1
+    assert process.wait(10) == 0
+    assert process.stderr.read() == b""
 
 
 def test_info(ask: Any, told: Told) -> None:
