@@ -186,7 +186,7 @@ class Planner:
         left = {place.host for place in layout.places.values() if place.stays}
         if len(left) < needed:
             return (
-                f"it needs {needed} hosts, {len(left)} {'is' if len(left) == 1 else 'are'} left: "
+                f"it needs {needed} hosts, and {len(left)} {'is' if len(left) == 1 else 'are'} left: "
                 "start brokers on other hosts, or give the partition fewer replicas"
             )
         unfit = [_why_unfit(place) for place in layout.places.values() if place.stays and not place.takes_replicas]

@@ -18,6 +18,8 @@ _MODES: Final[tuple[BalancerMode, ...]] = ("off", "node_add", "continuous")
 _REPAIR_MS_MIN: Final = 1_000
 _MOVES_MAX: Final = 10_000
 
+_MANY: Final = 1 << 40
+
 
 class Misfit(ValueError):
     """Text that is no value of a setting."""
@@ -81,10 +83,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     CATCH_UP_BYTES_PER_S: Setting(
         "integer",
         -1,
-        f"-1, or {MIB} or more",
+        f"-1, or {MIB} to {_MANY}",
         "Bytes that each broker sends a second, all together, to replicas elsewhere that are filled or repaired. "
         "-1: what each broker was started with.",
-        _whole(MIB, 1 << 40, -1),
+        _whole(MIB, _MANY, -1),
     ),
     LEADERS_BALANCE: Setting(
         "boolean",
@@ -96,9 +98,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     REPAIR_AFTER_MS: Setting(
         "integer",
         900_000,
-        f"-1, or {_REPAIR_MS_MIN} or more",
+        f"-1, or {_REPAIR_MS_MIN} to {_MANY}",
         "Milliseconds after which the replicas of a broker that is away are made anew on others. -1: never.",
-        _whole(_REPAIR_MS_MIN, 1 << 40, -1),
+        _whole(_REPAIR_MS_MIN, _MANY, -1),
     ),
 }
 """All of them, by name, sorted."""
@@ -165,7 +167,7 @@ def described(state: Cluster) -> ClusterConfig:
 
 def checked(upsert: Mapping[str, object]) -> dict[str, str]:
     """The settings as text; raises `InvalidArgument` that names every one that is not there or cannot be so."""
-    wrong = [f"{name} is not there" for name in upsert if name not in SETTINGS]
+    wrong = [_unknown(name) for name in upsert if name not in SETTINGS]
     texts = {}
     for name, value in upsert.items():
         if name not in SETTINGS:
@@ -181,7 +183,11 @@ def checked(upsert: Mapping[str, object]) -> dict[str, str]:
 
 def check_names(names: Mapping[str, object] | tuple[str, ...]) -> None:
     """Raises `InvalidArgument` for settings that are not there."""
-    _refuse([f"{name} is not there" for name in names if name not in SETTINGS])
+    _refuse([_unknown(name) for name in names if name not in SETTINGS])
+
+
+def _unknown(name: str) -> str:
+    return f"there is no setting {name!r}"
 
 
 def _no(text: str) -> str:

@@ -125,7 +125,8 @@ def _show(found: Json, as_json: bool) -> None:
         click.echo(orjson.dumps(found))
         return
     click.echo("finished" if found["finished"] else _summary(found))
-    failures = found["allocation_failures"]
+    told = {f"{row['topic']}/{row['partition']}" for row in found["partitions"][:MOVES_SHOWN] if row["reason"]}
+    failures = [name for name in found["allocation_failures"] if name not in told]
     if failures:
         click.echo(f"no place elsewhere for {times(len(failures), 'partition')}: {_some(failures)}")
     if found["partitions"]:

@@ -139,10 +139,10 @@ def _value(name: str, text: str, known: Mapping[str, Any] | None) -> object:
         if text not in ("true", "false"):
             raise CommandFailed(f"{name} cannot be {text!r}; it can be true or false")
         return text == "true"
-    if kind == "integer":
+    if known is not None and kind == "integer":
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
-            raise CommandFailed(f"{name} cannot be {text!r}; it is a whole number")
+            raise CommandFailed(f"{name} cannot be {text!r:.60}; it is a whole number: {known['allowed']}")
         return int(text)
     return text
 

@@ -98,7 +98,7 @@ def test_too_few_hosts_are_named() -> None:
     assert not changes
     assert {failure.group for failure in failures} == {each.group for each in SMALL}
     assert failures[0].node_id == 1
-    assert "needs 3 hosts, 2 are left" in failures[0].reason
+    assert "needs 3 hosts, and 2 are left" in failures[0].reason
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,9 @@ def test_how_far_a_decommission_is(ask: Any, told: Told) -> None:
     told.answers["/v1/brokers/3/decommission"] = 200, LEAVING
     text = ask("broker", "decommission-status", "3").out
     assert "no place elsewhere for 1 partition: orders/1" in text
+    stuck = LEAVING["partitions"][0] | {"partition": 1, "moving_to": None, "reason": "needs 3 hosts, and 2 are left"}
+    told.answers["/v1/brokers/3/decommission"] = 200, LEAVING | {"partitions": [*LEAVING["partitions"], stuck]}
+    assert "no place elsewhere" not in ask("broker", "decommission-status", "3").out, "the table says it"
     assert ["orders/0", "4", "700.0", "kB", "1.0", "MB", "50.0", "kB/s", "-"] in cells(text)
     told.answers["/v1/brokers/3/decommission"] = 200, Turns(LEAVING, GONE)
     assert ask("broker", "decommission-status", "3", "--watch").out.endswith("finished\n")
@@ -355,7 +358,7 @@ def settings(told: Told) -> Told:
     described = {"description": "…", "allowed": "…", "nullable": False, "needs_restart": False}
     schema = {
         "balancer.mode": {"type": "string", "default": "continuous", **described},
-        "balancer.moves.max": {"type": "integer", "default": 16, **described},
+        "balancer.moves.max": {"type": "integer", "default": 16, **described, "allowed": "1 to 10000"},
         "leaders.balance": {"type": "boolean", "default": True, **described},
     }
     values = {"balancer.mode": "off", "balancer.moves.max": 16, "leaders.balance": True}
@@ -392,6 +395,12 @@ def test_settings_are_set_with_their_types(ask: Any, settings: Told) -> None:
 @pytest.mark.parametrize("given", ["balancer.moves.max=many", "balancer.moves.max=1.5", "leaders.balance=yes"])
 def test_a_value_of_another_type_is_not_sent(ask: Any, settings: Told, given: str) -> None:
     assert "cannot be" in ask("cluster", "config", "set", given, expect=1).err
+
+
+def test_a_number_of_many_digits_is_told_the_range(ask: Any, settings: Told) -> None:
+    said = ask("cluster", "config", "set", f"balancer.moves.max={'9' * 30}", expect=1).err
+    assert said.rstrip().endswith("it is a whole number: 1 to 10000")
+    assert not settings.ordered
     assert settings.ordered == []
 
 

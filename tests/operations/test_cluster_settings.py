@@ -26,7 +26,7 @@ def test_values_are_kept_as_text() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("no.such", "1", "no.such is not there"),
+        ("no.such", "1", "there is no setting 'no.such'"),
         ("balancer.mode", "on", "it can be off, node_add or continuous"),
         ("balancer.mode", True, "it can be off, node_add or continuous"),
         ("balancer.moves.max", 0, "1 to 10000"),
@@ -36,7 +36,8 @@ def test_values_are_kept_as_text() -> None:
         ("balancer.moves.max", [1], "1 to 10000"),
         ("balancer.moves.max", "1_0", "1 to 10000"),
         ("balancer.moves.max", "9" * 5_000, "1 to 10000"),
-        ("replicas.repair.after.ms", 999, "-1, or 1000 or more"),
+        ("replicas.repair.after.ms", 999, "-1, or 1000 to 1099511627776"),
+        ("replicas.repair.after.ms", 1 << 50, "-1, or 1000 to 1099511627776"),
         ("catch.up.bytes.per.s", "fast", "-1, or"),
         ("leaders.balance", "yes", "true or false"),
         ("leaders.balance", 1, "true or false"),
