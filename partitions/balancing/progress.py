@@ -81,7 +81,8 @@ class Progress:
 
     async def _serve(self, request: Request) -> Answer:
         told = await self._tell(request.header, request.deadline)
-        return Answer([told.held, [[key, *way] for key, way in told.moving.items()], told.arrived, told.led])
+        moving = [[key, *map(list, way)] for key, way in told.moving.items()]
+        return Answer([told.held, moving, told.arrived, told.led])
 
     async def _tell(self, header: Any, deadline: Deadline) -> Told:
         match header:

@@ -165,10 +165,12 @@ async def test_the_controllers_leader_and_the_target_die_while_a_broker_is_empti
     await three.start(leader)
     await removed(three, asked, source)
     del three.running[source]
-    where = {node for each in groups for node in nodes_of(three[asked].metadata.state, each)}
-    assert where == {*three.running}
-    expected = {node: sum(node in nodes_of(three[asked].metadata.state, each) for each in groups) for node in where}
-    await until(lambda: replicas(three) == expected, lambda: replicas(three))
+
+    def wanted() -> Counter[int]:
+        return Counter(node for each in groups for node in nodes_of(three[asked].metadata.state, each))
+
+    await until(lambda: {*wanted()} == {*three.running}, wanted)
+    await until(lambda: replicas(three) == wanted(), lambda: replicas(three))
 
 
 async def test_what_a_broker_had_that_stays_away_is_made_elsewhere(three: Brokers) -> None:

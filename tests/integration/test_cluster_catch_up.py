@@ -4,6 +4,7 @@ Transfers are throttled, so that they last long enough to be disturbed. In the e
 `raftlog log verify --compare` finds nothing to say about any of them.
 """
 
+import contextlib
 import http.client
 import os
 import time
@@ -71,7 +72,12 @@ def segments(cluster: Cluster, node: int, topic: str) -> list[Path]:
 
 
 def stored_bytes(cluster: Cluster, node: int, topic: str) -> int:
-    return sum(file.stat().st_size for file in segments(cluster, node, topic))
+    """A segment may be trimmed while this looks."""
+    total = 0
+    for file in segments(cluster, node, topic):
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def fetched(cluster: Cluster, node: int, direction: str = "in") -> int:

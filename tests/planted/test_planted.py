@@ -7,9 +7,13 @@ from jepsen.planted.__main__ import hunt_in_process
 from jepsen.planted.patching import replace_method
 
 SEEDS_MAX = 200
+RARE = {"lift-quarantine", "accept-stale-disk", "damaged-journal-begins-anew"}
+"""Half a minute of seeds and more until they are found."""
 
 
-@pytest.mark.parametrize("name", list(BUGS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in RARE else []) for name in BUGS]
+)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     # From the seed that is known to find it: other seeds are tried only when the product has changed since.
