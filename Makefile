@@ -36,7 +36,7 @@ demo: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/python -m tests.system_packages
-	$(BIN)/pytest --numprocesses $(JOBS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
