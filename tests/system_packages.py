@@ -7,14 +7,18 @@ import sys
 
 PROGRAMS = {"openssl": "openssl", "strace": "strace"}
 """Program → Debian package."""
+PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
+"""Those of tests that mount small disks, which only root can do."""
 
 
 def main() -> int:
-    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    is_root = os.geteuid() == 0
+    programs = PROGRAMS | PROGRAMS_OF_ROOT if is_root else PROGRAMS
+    missing = sorted({package for program, package in programs.items() if shutil.which(program) is None})
     if not missing:
         return 0
     apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
+    if apt is None or not is_root:
         print(
             f"The tests need these system packages: {' '.join(missing)}. Install them and try again.", file=sys.stderr
         )

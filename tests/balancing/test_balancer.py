@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
@@ -14,8 +14,8 @@ from raftlog.partitions.control import AlterClusterConfig, ControllerState, Grou
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord, read_records
 from tests.brokers.conftest import Brokers, brokers_in
+from tests.waiting import WITHIN_S, until
 
-WITHIN_S = 60.0
 _PACE_S = 0.005
 """Between two writes: what is tested is not how many there can be."""
 
@@ -26,16 +26,6 @@ async def three(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with brokers_in(tmp_path, 5, seeds=3) as brokers:
         await brokers.start(1, 2, 3)
         yield brokers
-
-
-async def until(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
-    """Wait for it; the brokers run on this loop, and what they do is what may make it true."""
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"it did not come to pass: {what()}") from None
 
 
 def replicas(brokers: Brokers) -> dict[int, int]:

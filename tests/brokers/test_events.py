@@ -1,9 +1,9 @@
 """What brokers of a cluster tell when one of them goes and comes back: each change once by each that sees it."""
 
-import asyncio
 import logging
 
 from raftlog.partitions.deadline import deadline_in
+from tests.waiting import until
 
 
 def told(caplog, name, **fields):
@@ -13,12 +13,6 @@ def told(caplog, name, **fields):
         for record in caplog.records
         if record.getMessage() == name and all(getattr(record, field) == value for field, value in fields.items())
     ]
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_a_leader_that_stops_and_comes_back(brokers, caplog):

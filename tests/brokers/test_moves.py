@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from raftlog.raft import Configuration, Ready, ReplicaId
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.group import Group
 from tests.brokers.conftest import Brokers, brokers_in
-
-WITHIN_S = 20.0
+from tests.waiting import WITHIN_S, until
 
 
 @pytest.fixture
@@ -25,13 +24,6 @@ async def four(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with brokers_in(tmp_path, 4) as brokers:
         await brokers.start()
         yield brokers
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for it; the brokers run on this loop, and what they do is what may make it true."""
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def name_of(broker: Broker, topic: str) -> GroupName:

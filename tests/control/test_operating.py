@@ -104,6 +104,8 @@ def test_only_a_draining_broker_is_removed(level: int) -> None:
 def test_a_seed_that_never_came_is_removed_as_it_is() -> None:
     scribe = cluster(brokers=2, level=3)
     scribe.tell(RemoveBroker(NodeId(3), disk(3)))
+    assert disk(3) in scribe.state.retired
+    assert list(scribe.state.absent_seeds()) == []
 
 
 def alter(scribe: Scribe, *pairs: tuple[str, str], unset: tuple[str, ...] = (), expected: int | None = None) -> int:

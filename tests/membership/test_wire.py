@@ -45,6 +45,10 @@ async def test_a_datagram_to_nobody_or_to_another_family_raises_nothing(wires: l
     wires[0].send(b"x", (HOST, 1))
     wires[0].send(b"x", ("::1", 9))
     wires[0].send(b"x", ("no.such.host.invalid", 9))
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    wires[1].on_datagram = lambda datagram, sender: heard.set_result(datagram)
+    wires[0].send(b"next", address_of(wires[1]))
+    assert await asyncio.wait_for(heard, 10) == b"next", "the wire goes on"
 
 
 async def test_udp_and_tcp_have_the_same_port_and_frames_come_back(wires: list[UdpWire]) -> None:

@@ -1,7 +1,6 @@
 """Brokers of one cluster in this process, and what the tests of operators' orders have in common."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,9 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.records import NewRecord
 from tests.brokers.conftest import Brokers, brokers_in
 
-WITHIN_S = 20.0
-
 
 def soon() -> Deadline:
     return deadline_in(10_000)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for it; the brokers run on this loop, and what they do is what may make it true."""
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-async def until_told(condition: Callable[[], Awaitable[object]]) -> None:
-    """The same for what has to be asked."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():
-            await asyncio.sleep(0.02)
 
 
 async def write(broker: Broker, topic: str, value: bytes, partition: int = 0) -> None:

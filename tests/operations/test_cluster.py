@@ -10,7 +10,8 @@ from raftlog.partitions.control import SetMaintenance
 from raftlog.partitions.metadata import first_start
 from raftlog.partitions.operations.cluster_settings import SETTINGS, current
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.operations.conftest import soon, until, until_told
+from tests.operations.conftest import soon
+from tests.waiting import until, until_told
 
 
 @pytest.fixture

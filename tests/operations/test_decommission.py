@@ -8,7 +8,8 @@ import pytest
 from raftlog.errors import IdentityRefused, InvalidArgument, StorageError, Unavailable, UnknownBroker
 from raftlog.partitions.operations.results import Decommission
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.operations.conftest import assigned, soon, until, until_told, voters, write
+from tests.operations.conftest import assigned, soon, voters, write
+from tests.waiting import until, until_told
 
 
 async def status(brokers: Brokers, asked: int, node: int) -> Decommission:

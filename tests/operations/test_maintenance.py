@@ -4,7 +4,8 @@ import pytest
 
 from raftlog.errors import ChangeRefused, InvalidArgument, UnknownBroker, VersionConflict
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.operations.conftest import assigned, led, soon, until, until_told, write
+from tests.operations.conftest import assigned, led, soon, write
+from tests.waiting import until, until_told
 
 
 async def finished(brokers: Brokers, asked: int, node: int) -> bool:

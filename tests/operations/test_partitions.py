@@ -20,7 +20,8 @@ from raftlog.partitions.control import GroupName, SetAssignment
 from raftlog.partitions.deadline import Deadline
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers
-from tests.operations.conftest import assigned, soon, until, until_told, voters, write
+from tests.operations.conftest import assigned, soon, voters, write
+from tests.waiting import until, until_told
 
 
 @pytest.fixture

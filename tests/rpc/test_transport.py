@@ -343,7 +343,8 @@ async def test_the_throttle_of_bulk_can_be_changed() -> None:
     async with cluster(one, two):
         two.transport.limit_bulk(1 << 40)
         async with asyncio.timeout(5):  # by the settings it would be a minute
-            await asyncio.gather(*(one.transport.request(two.node, asked) for _ in range(20)))
+            answers = await asyncio.gather(*(one.transport.request(two.node, asked) for _ in range(20)))
+        assert [answer == found for answer in answers] == [True] * 20
 
 
 @on_both_loops
