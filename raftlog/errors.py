@@ -12,6 +12,17 @@
     │   ├── IdentityRefused     a process that must not act as the broker that it says it is
     │   │   └── DiskRefused     its disk is stale, copied or retired; the next start takes a new disk uuid
     │   ├── VersionConflict     compare and set: it was changed meanwhile
+    │   ├── UnknownGroup        no consumer group of that name
+    │   ├── UnknownMember       the group has no such member (any more): join again as a new one
+    │   ├── UnknownConsumer     no consumer instance of that name (REST)
+    │   ├── StaleGeneration     a member speaks of another generation than the group's: join again
+    │   ├── FencedInstance      another member took over this static instance
+    │   ├── InconsistentProtocol   a member that shares no protocol with the others
+    │   ├── GroupNotEmpty       what only an empty group allows
+    │   ├── ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
+    │   ├── OutOfOrderSequence  a producer's sequence that jumps: something before it is missing
+    │   ├── ProducerFenced      a newer epoch of this producer id has written
+    │   ├── UnknownProducer     a producer id that the partition does not know (any more) in the middle of its sequence
     │   ├── OffsetOutOfRange    carries the first and the end offset
     │   ├── EntriesTrimmed      entries of a group's log that it does not hold any more
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
@@ -21,6 +32,9 @@
     │   ├── NotLeader           another replica leads, or none; carries the leader as far as known
     │   ├── NoLeader            nobody leads the partition until the deadline
     │   ├── OffsetNotAvailable  a new leader does not know yet how far the log is committed (KIP-207)
+    │   ├── CoordinatorLoading  a new coordinator still reads what its groups are
+    │   ├── RebalanceInProgress the group makes a new generation: join again
+    │   ├── GroupFull           a bound on members or groups is reached
     │   ├── ChangeRefused       a change of members that cannot be made now
     │   ├── LogDamaged          a damaged log refuses appends until `raftlog log recover`
     │   └── LogClosed           closed, or stopped by a failed sync
@@ -32,7 +46,8 @@
     │   ├── DirectoryLocked     another process has the directory open
     │   └── SyncFailed          an fsync failed; it is never retried
     └── OutcomeUnknown          the operation may or may not have happened
-        └── DeadlineExceeded    no answer in time after the append
+        ├── DeadlineExceeded    no answer in time after the append
+        └── DuplicateSequence   appended before, so long ago that nobody knows its offset
 
 `outcome` says what a caller may conclude: `failed` means it definitely did not happen, `unknown` means it may have.
 `raftlog.runtime.rpc.errors` has the leaves for what happens between processes, which are `OSError`s as well.
@@ -108,6 +123,58 @@ class VersionConflict(RequestError):
     """What was to be changed is not as the caller believes; read it again and decide anew."""
 
 
+class UnknownGroup(RequestError):
+    """No consumer group of that name: it never committed and has no members."""
+
+
+class UnknownMember(RequestError):
+    """The group has no member of that id, or not any more: join again without an id."""
+
+
+class UnknownConsumer(RequestError):
+    """No consumer instance of that name in the group, or it was idle for too long."""
+
+
+class StaleGeneration(RequestError):
+    """A member speaks of another generation than the group's: it was away while the others went on. Join again."""
+
+
+class FencedInstance(RequestError):
+    """Another member joined under the same static instance id: this one has to end (KIP-345)."""
+
+
+class InconsistentProtocol(RequestError):
+    """A member that shares no protocol, or not the type of protocol, with the group's other members."""
+
+
+class GroupNotEmpty(RequestError):
+    """The group has members, and this is possible only without."""
+
+
+class ConsumerExists(RequestError):
+    """A consumer instance of that name exists in the group already."""
+
+
+class ConsumerState(RequestError):
+    """A consumer instance cannot do that in its state, such as assigning partitions while it is subscribed."""
+
+
+class InvalidConsumer(RequestError):
+    """Settings of a consumer instance that cannot be used."""
+
+
+class OutOfOrderSequence(RequestError):
+    """A producer's sequence jumps: what lies between is missing, so nothing was appended."""
+
+
+class ProducerFenced(RequestError):
+    """The producer id was used with a newer epoch: this producer has to end, or to take a new id."""
+
+
+class UnknownProducer(RequestError):
+    """The partition does not know the producer id, or not any more, and the sequence does not begin at 0."""
+
+
 class OffsetOutOfRange(RequestError):
     """An offset outside `[first, end]`; `end` is the offset that the next record will get."""
 
@@ -154,6 +221,18 @@ class NoLeader(Unavailable):
 
 class OffsetNotAvailable(Unavailable):
     """The leader is new and has committed nothing in its term, so it cannot say where the log ends (KIP-207)."""
+
+
+class CoordinatorLoading(Unavailable):
+    """The coordinator of the group is new, and still reads what its groups are."""
+
+
+class RebalanceInProgress(Unavailable):
+    """The group makes a new generation: join again to belong to it."""
+
+
+class GroupFull(Unavailable):
+    """The group has as many members, or the coordinator as many groups, as it may have."""
 
 
 class ChangeRefused(Unavailable):
@@ -220,3 +299,7 @@ class OutcomeUnknown(RaftlogError):
 
 class DeadlineExceeded(OutcomeUnknown):
     """The append was made, but its durability was not confirmed before the deadline."""
+
+
+class DuplicateSequence(OutcomeUnknown):
+    """The producer's batch of this sequence was appended before, so long ago that its offset is not known any more."""
