@@ -81,7 +81,7 @@ async def _trace(addresses: Sequence[str], say: Say) -> None:
         polled = [[record.offset, (record.value or b"").decode()] for record in await everything_stored(client, ORDERS)]
         say(f'poll("orders", offset=0) -> {_json(polled)}')
         for offset in (3, 2):
-            await client.commit_offsets(GROUP, {ORDERS: offset})
+            await client.groups.commit(GROUP, {ORDERS: offset})
             say(f'commit_offsets("{GROUP}", {{"orders/0": {offset}}}) -> ok' + _remark(offset))
         say(f'list_committed_offsets("{GROUP}") -> {_json(await _committed(client))}\n')
 
@@ -95,7 +95,7 @@ def _json(value: object) -> str:
 
 
 async def _committed(client: BrokerClient) -> dict[str, int]:
-    return {str(place): int(offset) for place, offset in (await client.committed_offsets(GROUP)).items()}
+    return {str(place): int(found.offset) for place, found in (await client.groups.committed(GROUP)).items()}
 
 
 async def _still_committed(addresses: Sequence[str], say: Say) -> bool:

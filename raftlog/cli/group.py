@@ -30,7 +30,7 @@ def list_groups(as_json: bool, bootstrap: list[str]) -> None:
 
 async def _groups(bootstrap: Sequence[str]) -> list[str]:
     async with BrokerClient(bootstrap) as client:
-        return await client.groups()
+        return await client.groups.names()
 
 
 @group.command()
@@ -61,8 +61,9 @@ async def _offsets(
 ) -> dict[TopicPartition, Offset]:
     async with BrokerClient(bootstrap) as client:
         if commits:
-            await client.commit_offsets(name, commits)
-        return await client.committed_offsets(name)
+            await client.groups.commit(name, commits)
+        committed = await client.groups.committed(name)
+    return {place: found.offset for place, found in committed.items()}
 
 
 def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:

@@ -11,19 +11,45 @@ from raftlog.client.answers import (
     OffsetRange,
     PartitionDescription,
     Produced,
+    ProducerIdentity,
     TopicDescription,
 )
 from raftlog.client.broker import BrokerClient
 from raftlog.client.failures import NotListening
+from raftlog.client.group_answers import (
+    CommittedOffset,
+    ConsumerDescription,
+    GroupDescription,
+    GroupMember,
+    Joined,
+    Left,
+    Membership,
+    OffsetReset,
+    PartitionLag,
+    Synced,
+)
+from raftlog.client.groups import GroupClient
 
 __all__ = [
     "BrokerClient",
     "BrokerDescription",
     "ClusterHealth",
+    "CommittedOffset",
+    "ConsumerDescription",
     "Fetched",
+    "GroupClient",
+    "GroupDescription",
+    "GroupMember",
+    "Joined",
+    "Left",
+    "Membership",
     "NotListening",
     "OffsetRange",
+    "OffsetReset",
     "PartitionDescription",
+    "PartitionLag",
     "Produced",
+    "ProducerIdentity",
+    "Synced",
     "TopicDescription",
 ]

@@ -13,6 +13,13 @@ class Produced(NamedTuple):
     next_offset: Offset
 
 
+class ProducerIdentity(NamedTuple):
+    """What an idempotent producer calls itself; a newer epoch of the same id fences an older."""
+
+    producer_id: int
+    epoch: int
+
+
 class Fetched(NamedTuple):
     """Stored batches, one after another. The first may begin below the offset that was asked for."""
 

@@ -1,4 +1,4 @@
-"""One broker, or any of several, as an object: the cluster, topics, offsets, stored batches, group offsets.
+"""One broker, or any of several, as an object: the cluster, topics, offsets, stored batches, groups.
 
 Every call raises the error that the broker reported (`raftlog.errors`), `Unavailable` when no broker could be
 reached, and `OutcomeUnknown` when a change was sent and its answer lost. Nothing is retried behind the caller's back
@@ -16,6 +16,7 @@ from raftlog.client.answers import (
     Fetched,
     OffsetRange,
     Produced,
+    ProducerIdentity,
     TopicDescription,
     broker_description,
     cluster_health,
@@ -23,6 +24,7 @@ from raftlog.client.answers import (
 )
 from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
 from raftlog.client.failures import failure_of
+from raftlog.client.groups import GroupClient
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import RaftlogError, Unavailable
 from raftlog.types import Buffer, Offset, TopicPartition
@@ -39,6 +41,8 @@ class BrokerClient:
         self._calls = Calls(self._transport)
         self.admin = AdminClient(self._calls)
         """What operators ask and order."""
+        self.groups = GroupClient(self._calls)
+        """Consumer groups: belonging to one, what was committed."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,6 +171,25 @@ class BrokerClient:
         )
         return _produced(answer)
 
+    async def new_producer(self, *, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
+        """An id of its own for an idempotent producer, which puts it into the headers of its batches. Raises
+        `InvalidArgument` below feature level 3. One that is never used costs nothing."""
+        fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, repeatable=True)
+        return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
+
+    async def delete_records(self, topic: str, partition: int, before: int, *, timeout_ms: int = ANSWER_MS) -> Offset:
+        """Delete the records below an offset for good; where the log begins then. Whole segments go at once, so that
+        it can begin later than disks have room again. Raises `OffsetOutOfRange` above the end."""
+        fields = await self._calls.change(
+            "DELETE",
+            f"{_partition_path(topic, partition)}/records",
+            timeout_ms=timeout_ms,
+            repeatable=True,
+            query={"before": before},
+            place=TopicPartition(topic, partition),
+        )
+        return Offset(fields["log_start_offset"])
+
     async def fetch_batches(
         self, topic: str, partition: int, offset: int, *, timeout_ms: int = 0, max_bytes: int = 1 << 20
     ) -> Fetched:
@@ -187,34 +210,9 @@ class BrokerClient:
             Offset(int(headers["X-Raftlog-Log-Start"])),
         )
 
-    # Groups
-
-    async def groups(self) -> list[str]:
-        """The names of all groups that have committed something."""
-        fields = await self._calls.get("/groups")
-        return [str(name) for name in (fields["groups"] if isinstance(fields, dict) else fields)]
-
-    async def commit_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int = ANSWER_MS
-    ) -> None:
-        """Move a group's offsets forward. A lower offset never moves one back, so repeating a commit is harmless."""
-        rows = [
-            {"topic": place.topic, "partition": place.partition, "offset": offset} for place, offset in offsets.items()
-        ]
-        await self._calls.change("POST", _group_path(group), {"offsets": rows}, timeout_ms=timeout_ms, repeatable=True)
-
-    async def committed_offsets(self, group: str) -> dict[TopicPartition, Offset]:
-        """What a group has committed."""
-        fields = await self._calls.get(_group_path(group))
-        return {TopicPartition(row["topic"], row["partition"]): Offset(row["offset"]) for row in fields["offsets"]}
-
 
 def _partition_path(topic: str, partition: int) -> str:
     return f"/topics/{quoted(topic)}/partitions/{partition}"
-
-
-def _group_path(group: str) -> str:
-    return f"/groups/{quoted(group)}/offsets"
 
 
 def _produced(answer: Answer) -> Produced:

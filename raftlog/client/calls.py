@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import orjson
 
+from raftlog.client.leaders import Place
 from raftlog.client.transport import Answer, Transport
-from raftlog.errors import InvalidTopic, Unavailable
-from raftlog.types import TopicPartition
+from raftlog.errors import InvalidArgument, Unavailable
 
 ANSWER_MS = 10_000
 """How long a broker may take, where the caller does not say."""
@@ -29,7 +29,7 @@ class Calls:
         path: str,
         query: Mapping[str, object] | None = None,
         *,
-        place: TopicPartition | None = None,
+        place: Place | None = None,
         timeout_ms: int = ANSWER_MS,
     ) -> Any:
         """What is there, as parsed JSON."""
@@ -47,6 +47,7 @@ class Calls:
         timeout_ms: int,
         repeatable: bool = False,
         query: Mapping[str, object] | None = None,
+        place: Place | None = None,
     ) -> Any:
         """A change with `fields` as its body; its answer as parsed JSON, None without one.
 
@@ -60,6 +61,7 @@ class Calls:
             repeatable=repeatable,
             headers=_JSON if fields is not None else None,
             body=orjson.dumps(fields) if fields is not None else None,
+            place=place,
         )
         return parsed(answer) if answer.body else None
 
@@ -77,8 +79,8 @@ def parsed(answer: Answer) -> Any:
         raise Unavailable("the answer is not JSON; is another program listening at that address?") from None
 
 
-def quoted(name: str) -> str:
-    """A name as one segment of a path; raises `InvalidTopic` for what cannot be one."""
+def quoted(name: str, what: str = "topic") -> str:
+    """A name as one segment of a path; raises `InvalidArgument` for what cannot be one."""
     if name in ("", ".", ".."):
-        raise InvalidTopic(f"{name!r} cannot be the name of a topic")
+        raise InvalidArgument(f"{name!r} cannot be the name of a {what}")
     return quote(name, safe="")

@@ -17,9 +17,9 @@ import aiohttp
 from yarl import URL
 
 from raftlog.client.failures import NotListening, error_of
-from raftlog.client.leaders import Leaders
+from raftlog.client.leaders import Leaders, Place
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
-from raftlog.types import Buffer, TopicPartition
+from raftlog.types import Buffer
 
 PORT_DEFAULT = 8082
 LEADER_HEADER = "X-Raftlog-Leader"
@@ -79,7 +79,7 @@ class Transport:
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Buffer | None = None,
-        place: TopicPartition | None = None,
+        place: Place | None = None,
     ) -> Answer:
         """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
         `OutcomeUnknown` when a request that changes something was sent and not answered. With a `place` its leader is
@@ -122,7 +122,7 @@ class Transport:
         ):
             return Answer(response.status, response.headers, await response.read())
 
-    def _order(self, place: TopicPartition | None) -> list[str]:
+    def _order(self, place: Place | None) -> list[str]:
         leader = self.leaders.address_of(place) if place is not None else None
         if leader is None:
             return list(self._addresses)
@@ -134,7 +134,7 @@ class Transport:
             self._addresses.remove(address)
             self._addresses.insert(0, address)
 
-    def _learn(self, place: TopicPartition | None, address: str, answer: Answer) -> None:
+    def _learn(self, place: Place | None, address: str, answer: Answer) -> None:
         if place is None:
             return
         named = answer.headers.get(LEADER_HEADER)
@@ -144,7 +144,7 @@ class Transport:
         elif answer.status >= 500:
             self.leaders.forget(place, address)
 
-    def _forget(self, place: TopicPartition | None, address: str) -> None:
+    def _forget(self, place: Place | None, address: str) -> None:
         if place is not None:
             self.leaders.forget(place, address)
 

@@ -7,18 +7,17 @@ import orjson
 import pytest
 from aiohttp import web
 
-from raftlog.client import BrokerClient, NotListening, calls
+from raftlog.client import BrokerClient, CommittedOffset, NotListening, calls
 from raftlog.client.broker import BATCHES
 from raftlog.errors import (
     InvalidArgument,
-    InvalidTopic,
     OutcomeUnknown,
     Overloaded,
     Unavailable,
     UnknownTopic,
 )
 from raftlog.records import build_batch
-from raftlog.types import TopicPartition
+from raftlog.types import Offset, TopicPartition
 
 BATCH = bytes(build_batch([b"one", b"two"], now_ms=1))
 
@@ -161,8 +160,8 @@ async def test_group_offsets_both_ways(scripted: Any) -> None:
         return json_response({"offsets": stored})
 
     async with BrokerClient([await scripted(answer)]) as client:
-        await client.commit_offsets("g", {TopicPartition("t", 1): 5})
-        assert await client.committed_offsets("g") == {TopicPartition("t", 1): 5}
+        await client.groups.commit("g", {TopicPartition("t", 1): 5})
+        assert await client.groups.committed("g") == {TopicPartition("t", 1): CommittedOffset(Offset(5))}
 
 
 @pytest.mark.parametrize("address", ["", "host:", ":1", "host:99999", "host:x", "http://host:1", "ho st:1"])
@@ -179,7 +178,7 @@ async def test_no_address() -> None:
 @pytest.mark.parametrize("name", ["", ".", ".."])
 async def test_names_that_would_change_the_path(name: str, free_address: str) -> None:
     async with BrokerClient([free_address]) as client:
-        with pytest.raises(InvalidTopic):
+        with pytest.raises(InvalidArgument):
             await client.describe_topic(name)
 
 

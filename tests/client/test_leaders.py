@@ -104,7 +104,7 @@ async def test_a_hint_that_is_no_address_is_none(scripted: Any, brokers: Brokers
 
 
 def test_it_remembers_only_so_many() -> None:
-    leaders = Leaders(partitions_max=2)
+    leaders = Leaders(places_max=2)
     for number in range(3):
         leaders.learn(TopicPartition("t", number), f"h:{number + 1}")
         leaders.address_of(TopicPartition("t", 0))

@@ -13,11 +13,11 @@ from raftlog.cli.entry import raftlog
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.rolling_cluster import RollingCluster
 from raftlog.cli.rolling_steps import RollingRestart, Unit
-from raftlog.client import BrokerClient
+from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.errors import RaftlogError
 from raftlog.records import build_batch
 from raftlog.testing import BrokerFailed, Cluster
-from raftlog.types import TopicPartition
+from raftlog.types import Offset, TopicPartition
 from tests.integration.cluster_load import create_topic, stored
 from tests.upgrade.conftest import OLD, version_of
 from tests.upgrade.writing import Writing, require_stored
@@ -52,8 +52,8 @@ async def use_through(address: str, topic: str) -> None:
         produced = await client.produce_batches(*place, build_batch([b"7"]))
         assert produced.base_offset == 0
         assert (await client.fetch_batches(*place, 0, timeout_ms=5_000)).high_watermark == 1
-        await client.commit_offsets(topic, {place: 1})
-        assert await client.committed_offsets(topic) == {place: 1}
+        await client.groups.commit(topic, {place: 1})
+        assert await client.groups.committed(topic) == {place: CommittedOffset(Offset(1))}
 
 
 def test_one_by_one_to_this_release(old_cluster: Callable[..., Cluster], old_python: str) -> None:

@@ -1,0 +1,245 @@
+"""Consumer groups: belonging to one, committed offsets, and what operators ask of groups.
+
+`raftlog.client.BrokerClient.groups`, which `Consumer` and the command line use. Every call names its group and may go
+to any broker: whoever is asked forwards to the group's coordinator, and once an answer has named it
+(`X-Raftlog-Leader`) it is asked first. Errors are those of the broker
+(`raftlog.errors`): `UnknownMember`, `StaleGeneration`, `FencedInstance`, `InconsistentProtocol`, `RebalanceInProgress`,
+`GroupNotEmpty`, `UnknownGroup`; what a new coordinator is not ready for is `Unavailable`. Times are in milliseconds.
+
+Nothing here remembers a generation: a caller hands its `Membership` to every call.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from raftlog.client.calls import ANSWER_MS, Calls, quoted
+from raftlog.client.group_answers import (
+    CommittedOffset,
+    ConsumerDescription,
+    GroupDescription,
+    Joined,
+    Left,
+    Membership,
+    OffsetReset,
+    PartitionLag,
+    Synced,
+    committed_offsets,
+    consumer_description,
+    group_description,
+    joined,
+    left,
+    offset_reset,
+    partition_lag,
+    synced,
+)
+from raftlog.client.leaders import GroupPlace
+from raftlog.types import Offset, TopicPartition
+
+TIMEOUT_MS_MAX: Final = 600_000
+"""The longest that a broker waits for anything."""
+_V3: Final = "/v3/clusters/-/consumer-groups"
+
+
+class GroupClient:
+    """Made by `BrokerClient`, whose transport it uses."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    # membership
+
+    async def join(
+        self,
+        group: str,
+        protocols: Mapping[str, bytes],
+        *,
+        member_id: str = "",
+        instance_id: str | None = None,
+        client_id: str = "raftlog",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        protocol_type: str = "consumer",
+        assigned_by: Literal["leader", "broker"] = "leader",
+        timeout_ms: int | None = None,
+    ) -> Joined:
+        """Become, or go on being, a member; waits until the generation begins, at most the rebalance timeout.
+
+        `protocols` are names of assignors with the subscription in Kafka's bytes, the preferred one first. Without a
+        `member_id` the coordinator gives one. Raises `RebalanceInProgress` when the others are not there by then: join
+        again, with the same `member_id`. A lost answer to a first join is `OutcomeUnknown`: the member that it may have
+        made is gone after its session.
+        """
+        fields = {
+            "member_id": member_id,
+            "instance_id": instance_id,
+            "client_id": client_id,
+            "session_timeout_ms": session_timeout_ms,
+            "rebalance_timeout_ms": rebalance_timeout_ms,
+            "protocol_type": protocol_type,
+            "protocols": [{"name": name, "metadata": _text(data)} for name, data in protocols.items()],
+            "assigned_by": assigned_by,
+        }
+        wait_ms = min(rebalance_timeout_ms + ANSWER_MS, TIMEOUT_MS_MAX) if timeout_ms is None else timeout_ms
+        return joined(await self._post(group, "join", fields, wait_ms, repeatable=bool(member_id or instance_id)))
+
+    async def sync(
+        self,
+        group: str,
+        member: Membership,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        timeout_ms: int = 60_000,
+    ) -> Synced:
+        """What the member is assigned; the leader says it for all, by member id, and the others wait for that."""
+        rows = [{"member_id": name, "assignment": _text(data)} for name, data in (assignments or {}).items()]
+        fields = {**member._asdict(), "assignments": rows}
+        return synced(await self._post(group, "sync", fields, timeout_ms, repeatable=True))
+
+    async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
+        """Stay a member for another session. Raises `RebalanceInProgress` when it is time to join again.
+
+        With `wait_ms` the broker answers at once when a rebalance begins, and otherwise after that time. It counts as
+        a heartbeat when it arrives, so `wait_ms` has to be well below the session timeout.
+        """
+        fields = {**member._asdict(), "wait_ms": wait_ms}
+        await self._post(group, "heartbeat", fields, wait_ms + timeout_ms, repeatable=True)
+
+    async def leave(
+        self, group: str, members: Sequence[tuple[str, str | None]], *, timeout_ms: int = ANSWER_MS
+    ) -> list[Left]:
+        """Members, by member id and instance id, leave. One that is unknown does not keep the others from it."""
+        rows = [{"member_id": member_id, "instance_id": instance_id} for member_id, instance_id in members]
+        fields = await self._post(group, "leave", {"members": rows}, timeout_ms, repeatable=True)
+        return [left(row) for row in fields["members"]]
+
+    # offsets
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        member: Membership | None = None,
+        *,
+        timeout_ms: int = ANSWER_MS,
+    ) -> None:
+        """Commit what the group has read.
+
+        With a `member` it is fenced by its generation and taken as it is, backwards too; a lost answer is
+        `OutcomeUnknown`. Without, it is a watermark that only rises, so repeating it is harmless; a group that has
+        members refuses it.
+        """
+        fields: dict[str, Any] = {"offsets": [_commit_row(place, value) for place, value in offsets.items()]}
+        if member is not None:
+            fields |= member._asdict()
+        await self._post(group, "offsets", fields, timeout_ms, repeatable=member is None)
+
+    async def committed(self, group: str, *, timeout_ms: int = ANSWER_MS) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, with all that was answered before; empty for one that never did."""
+        return committed_offsets(await self._get(group, _path(group, "offsets"), timeout_ms))
+
+    async def delete_offsets(
+        self, group: str, topic: str, partitions: Sequence[int] | None = None, *, timeout_ms: int = ANSWER_MS
+    ) -> None:
+        """Forget what the group committed in a topic, or in some of its partitions; raises `GroupNotEmpty` while a
+        member is subscribed to it."""
+        query: dict[str, object] = {"topic": topic}
+        if partitions is not None:
+            query["partitions"] = ",".join(map(str, partitions))
+        await self._change("DELETE", group, _path(group, "offsets"), None, timeout_ms, repeatable=True, query=query)
+
+    async def reset(
+        self,
+        group: str,
+        to: str | Mapping[str, int],
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[TopicPartition] | None = None,
+        dry_run: bool = False,
+        timeout_ms: int = ANSWER_MS,
+    ) -> list[OffsetReset]:
+        """Move what an empty group has committed: to `"earliest"`, `"latest"`, `{"timestamp": ms}`, `{"shift": n}` or
+        `{"offset": n}`; without topics and partitions, everywhere where it has committed. Raises `GroupNotEmpty`."""
+        fields: dict[str, Any] = {"to": to if isinstance(to, str) else dict(to), "dry_run": dry_run}
+        if topics is not None:
+            fields["topics"] = list(topics)
+        if partitions is not None:
+            fields["partitions"] = [{"topic": topic, "partition": number} for topic, number in partitions]
+        answer = await self._post(group, "offsets/reset", fields, timeout_ms, repeatable=dry_run)
+        return [offset_reset(row) for row in answer["offsets"]]
+
+    # what operators ask
+
+    async def names(self, *, timeout_ms: int = ANSWER_MS) -> list[str]:
+        """All groups of the cluster, sorted."""
+        fields = await self._calls.get("/groups", {"timeout": timeout_ms}, timeout_ms=timeout_ms)
+        return [str(name) for name in fields["groups"]]
+
+    async def describe_all(self, *, timeout_ms: int = ANSWER_MS) -> list[GroupDescription]:
+        """The same with their states."""
+        fields = await self._calls.get(_V3, {"timeout": timeout_ms}, timeout_ms=timeout_ms)
+        return [group_description(row) for row in fields["data"]]
+
+    async def describe(self, group: str, *, timeout_ms: int = ANSWER_MS) -> GroupDescription:
+        """One of them; raises `UnknownGroup`."""
+        return group_description(await self._get(group, f"{_V3}/{quoted(group, 'group')}", timeout_ms))
+
+    async def consumers(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[ConsumerDescription]:
+        """Its members; raises `UnknownGroup`."""
+        fields = await self._get(group, f"{_V3}/{quoted(group, 'group')}/consumers", timeout_ms)
+        return [consumer_description(row) for row in fields["data"]]
+
+    async def lag(self, group: str, *, timeout_ms: int = ANSWER_MS) -> list[PartitionLag]:
+        """How far it is in each partition that it has committed in or that a member has; raises `UnknownGroup`."""
+        fields = await self._get(group, f"{_V3}/{quoted(group, 'group')}/lags", timeout_ms)
+        return [partition_lag(row) for row in fields["data"]]
+
+    async def delete(self, group: str, *, timeout_ms: int = ANSWER_MS) -> None:
+        """Delete a group without members, and all that it committed; raises `UnknownGroup` and `GroupNotEmpty`."""
+        await self._change("DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
+
+    async def _post(self, group: str, verb: str, fields: object, timeout_ms: int, *, repeatable: bool) -> Any:
+        return await self._change("POST", group, _path(group, verb), fields, timeout_ms, repeatable=repeatable)
+
+    async def _change(
+        self,
+        method: str,
+        group: str,
+        path: str,
+        fields: object,
+        timeout_ms: int,
+        *,
+        repeatable: bool = False,
+        query: Mapping[str, object] | None = None,
+    ) -> Any:
+        return await self._calls.change(
+            method,
+            path,
+            fields,
+            timeout_ms=min(timeout_ms, TIMEOUT_MS_MAX),
+            repeatable=repeatable,
+            query=query,
+            place=GroupPlace(group),
+        )
+
+    async def _get(self, group: str, path: str, timeout_ms: int) -> Any:
+        query = {"timeout": timeout_ms}
+        return await self._calls.get(path, query, place=GroupPlace(group), timeout_ms=timeout_ms)
+
+
+def _path(group: str, verb: str) -> str:
+    return f"/groups/{quoted(group, 'group')}/{verb}"
+
+
+def _commit_row(place: TopicPartition, value: int | CommittedOffset) -> dict[str, object]:
+    committed = value if isinstance(value, CommittedOffset) else CommittedOffset(Offset(value))
+    row: dict[str, object] = {"topic": place.topic, "partition": place.partition, "offset": committed.offset}
+    if committed.metadata:
+        row["metadata"] = committed.metadata
+    if committed.leader_epoch is not None:
+        row["leader_epoch"] = committed.leader_epoch
+    return row
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
