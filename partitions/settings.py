@@ -9,7 +9,7 @@ from raftlog.partitions.gossip.settings import GossipSettings, check_rack
 from raftlog.partitions.metadata import MetadataSettings
 from raftlog.partitions.multiraft import NodeSettings
 from raftlog.partitions.multiraft.settings import node_driver_config
-from raftlog.partitions.partitioner import hash_by_name
+from raftlog.records.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.rpc import RpcConfig, TlsContexts
 

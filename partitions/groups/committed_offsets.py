@@ -26,7 +26,6 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.watermarks import Watermarks, committed
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
-from raftlog.partitions.partitioner import murmur2
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import ALL
 from raftlog.partitions.routing.partition import Partition
@@ -34,6 +33,7 @@ from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.serving import FindReplica
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.records import NewRecord, read_records
+from raftlog.records.partitioner import murmur2
 from raftlog.runtime.rpc import Answer
 from raftlog.types import NodeId, Offset, TopicPartition
 

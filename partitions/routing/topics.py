@@ -12,8 +12,8 @@ from raftlog.config import TopicConfig
 from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
 from raftlog.partitions import control
 from raftlog.partitions.control import ControllerState, GroupName
-from raftlog.partitions.partitioner import Partitioner, hash_by_name
 from raftlog.partitions.routing.partition import Partition, Shared
+from raftlog.records.partitioner import Partitioner, hash_by_name
 
 
 class Topic:

@@ -22,8 +22,8 @@ from raftlog.cli.source import Source
 from raftlog.cli.summary import Summary
 from raftlog.client import BrokerClient
 from raftlog.errors import RaftlogError
-from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.records import Compression, NewRecord
+from raftlog.records.partitioner import PARTITIONERS
 
 BATCH_BYTES_DEFAULT = 512 * 1024
 CHUNK_BYTES_MAX = 256 * 1024

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from raftlog.cli.json_lines import JsonRecord, read_json_line
-from raftlog.partitions.partitioner import hash_by_name
 from raftlog.records import NewRecord
+from raftlog.records.partitioner import hash_by_name
 
 Routed = Iterator[tuple[int, Sequence[bytes | NewRecord]]]
 """Records by partition; a record that is a value alone stands as its bytes."""

@@ -30,8 +30,8 @@ from raftlog.config import TopicConfig
 from raftlog.errors import DiskRefused, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker, joined
-from raftlog.partitions.partitioner import PARTITIONERS
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.records.partitioner import PARTITIONERS
 from raftlog.runtime.heap import Collections
 
 logger = logging.getLogger(__name__)

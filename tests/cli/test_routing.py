@@ -7,8 +7,8 @@ import pytest
 from raftlog.cli.json_lines import milliseconds
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.routing import Layout, router_for
-from raftlog.partitions.partitioner import hash_by_name
 from raftlog.records import NewRecord
+from raftlog.records.partitioner import hash_by_name
 
 
 def routed(layout: Layout, lines: list[bytes], pieces: random.Random | None = None) -> dict[int, list[NewRecord]]:

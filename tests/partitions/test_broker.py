@@ -22,9 +22,9 @@ from raftlog.errors import (
 )
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.partitioner import murmur2
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord, read_records
+from raftlog.records.partitioner import murmur2
 from raftlog.types import Offset, TopicPartition
 
 

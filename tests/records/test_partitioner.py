@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.partitioner import Partitioner, hash_by_name, murmur2
+from raftlog.records.partitioner import Partitioner, hash_by_name, murmur2
 
 KAFKA_VECTORS = [
     (b"21", -973932308),
