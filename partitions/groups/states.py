@@ -1,0 +1,59 @@
+"""The life of a group as one table, which tests walk and docs/GROUPS.md shows. Pure; called by the machine.
+
+States and their names are Kafka's (classic protocol):
+
+    Empty                no members; a record with its last generation may be stored
+    PreparingRebalance   the join phase: it waits for members to join (again), at most the rebalance timeout
+    CompletingRebalance  the generation's members are known; it waits for the assignments of the leader
+    Stable               assigned: members read, heartbeat, commit
+    Dead                 it is being deleted
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """By Kafka's names, as clients see them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Event(Enum):
+    """What happens to a group as a whole."""
+
+    REBALANCE = "rebalance"
+    """Members or what they want changed: whoever is there has to join again."""
+    JOINED = "joined"
+    """The join phase is over, with members."""
+    ASSIGNED = "assigned"
+    """The assignments are stored."""
+    EMPTIED = "emptied"
+    """The last member is gone."""
+    DELETED = "deleted"
+    """Asked for by an operator, or expired."""
+    KEPT = "kept"
+    """The deletion could not be stored."""
+
+
+_E, _P, _C, _S, _D = State
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    _E: {Event.REBALANCE: _P, Event.DELETED: _D},
+    _P: {Event.JOINED: _C, Event.EMPTIED: _E},
+    _C: {Event.REBALANCE: _P, Event.ASSIGNED: _S, Event.EMPTIED: _E},
+    _S: {Event.REBALANCE: _P, Event.EMPTIED: _E},
+    _D: {Event.KEPT: _E},
+}
+"""What is not here cannot happen: the machine asserts it."""
+
+
+def after(state: State, event: Event) -> State:
+    """The next state."""
+    assert event in TRANSITIONS[state], f"{event} cannot happen to a group in {state}"
+    return TRANSITIONS[state][event]
