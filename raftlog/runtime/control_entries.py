@@ -18,8 +18,10 @@ from raftlog.types import Buffer, Index, NodeId, Offset, Term
 
 CONFIGURATION_VERSION: Final = 1
 TRIM_VERSION: Final = 1
+COMPACTED_TO_VERSION: Final = 2
 _CONFIGURATION = struct.Struct(">BQ")
 _TRIM = struct.Struct(">BqQ")
+_COMPACTED_TO = struct.Struct(">Bqq")
 _NO_OP: Final = b"\x01"
 """A payload of version 1 that says nothing more."""
 _ATTRIBUTES_LOW: Final = 22
@@ -108,6 +110,31 @@ def decode_trim(payload: bytes) -> Trim:
         )
     _, offset, snapshot_index = _TRIM.unpack(payload)
     return Trim(Offset(offset), Index(snapshot_index))
+
+
+class CompactedTo(NamedTuple):
+    """What a mark of compaction says: it may run below offset `compacted_to`, where a committed roll begins a segment,
+    and may drop tombstones below `tombstones_to`."""
+
+    compacted_to: Offset
+    tombstones_to: Offset
+
+
+def encode_compacted_to(mark: CompactedTo) -> bytes:
+    """The payload of a compacted_to entry."""
+    return _COMPACTED_TO.pack(COMPACTED_TO_VERSION, *mark)
+
+
+def decode_compacted_to(payload: bytes) -> CompactedTo:
+    """Read a compacted_to entry's payload; raises `FormatError`."""
+    if len(payload) != _COMPACTED_TO.size or payload[0] != COMPACTED_TO_VERSION:
+        version = payload[0] if payload else None
+        raise FormatError(
+            f"compacted_to entry of version {version} with {len(payload)} bytes; this program reads version "
+            f"{COMPACTED_TO_VERSION}, which has {_COMPACTED_TO.size}"
+        )
+    _, compacted_to, tombstones_to = _COMPACTED_TO.unpack(payload)
+    return CompactedTo(Offset(compacted_to), Offset(tombstones_to))
 
 
 def is_control(batch: Buffer) -> bool:
