@@ -5,13 +5,20 @@ KIP-792 generation in v2, KIP-881 rack in v3; assignments did not change). A ver
 are only ever added behind. Every length is checked against what is there before anything is made of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
+from struct import Struct, unpack_from
 from typing import Final, NamedTuple
 
+from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
 VERSION: Final = 3
 """That we write."""
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_OWNED_SINCE, _GENERATION_SINCE, _RACK_SINCE = 1, 2, 3
+_BY_TOPIC = attrgetter("topic")
 
 
 class Subscription(NamedTuple):
@@ -35,19 +42,121 @@ class Assignment(NamedTuple):
 
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
     """Topics and owned partitions in ascending order, as v3 wants them."""
-    raise NotImplementedError
+    topics = sorted(subscription.topics)
+    parts = [_INT16.pack(version), _INT32.pack(len(topics)), *map(_text, topics), _bytes(subscription.user_data)]
+    if version >= _OWNED_SINCE:
+        parts.append(_partitions(subscription.owned))
+    if version >= _GENERATION_SINCE:
+        parts.append(_INT32.pack(subscription.generation))
+    if version >= _RACK_SINCE:
+        parts.append(_INT16.pack(-1) if subscription.rack is None else _text(subscription.rack))
+    return b"".join(parts)
 
 
 def decode_subscription(data: bytes) -> Subscription:
     """Raises `InvalidArgument` for bytes that are none."""
-    raise NotImplementedError
+    read = _Reader(data, "a subscription")
+    version = read.version()
+    topics = tuple(read.text() for _ in range(read.count(_INT16.size)))
+    user_data = read.optional_bytes()
+    return Subscription(
+        topics,
+        user_data,
+        read.partitions() if version >= _OWNED_SINCE else (),
+        read.int32() if version >= _GENERATION_SINCE else -1,
+        read.optional_text() if version >= _RACK_SINCE else None,
+    )
 
 
-def encode_assignment(partitions: Sequence[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """Raises nothing; partitions are grouped by topic and ascend."""
-    raise NotImplementedError
+def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
+    """Partitions are grouped by topic, and ascend."""
+    return b"".join([_INT16.pack(VERSION), _partitions(partitions), _bytes(user_data)])
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """Raises `InvalidArgument` for bytes that are none. No bytes at all are the empty assignment, as in Kafka."""
-    raise NotImplementedError
+    if not data:
+        return Assignment()
+    read = _Reader(data, "an assignment")
+    read.version()
+    return Assignment(read.partitions(), read.optional_bytes())
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return _INT32.pack(-1) if data is None else _INT32.pack(len(data)) + data
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    topics = [(name, [number for _, number in some]) for name, some in groupby(sorted(partitions), _BY_TOPIC)]
+    parts = [_INT32.pack(len(topics))]
+    for name, numbers in topics:
+        parts += [_text(name), _INT32.pack(len(numbers)), Struct(f">{len(numbers)}i").pack(*numbers)]
+    return b"".join(parts)
+
+
+class _Reader:
+    """Takes one field after another; raises `InvalidArgument` where bytes are missing."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data, self._at, self._what = data, 0, what
+
+    def version(self) -> int:
+        version = self.int16()
+        if version < 0:
+            raise self._wrong(f"version {version}")
+        return version
+
+    def int16(self) -> int:
+        return int(_INT16.unpack(self._take(_INT16.size))[0])
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self._take(_INT32.size))[0])
+
+    def count(self, item_bytes_min: int) -> int:
+        """Of items that follow, each of at least so many bytes."""
+        count = self.int32()
+        if not 0 <= count * item_bytes_min <= len(self._data) - self._at:
+            raise self._wrong(f"a list of {count} items does not fit into what is left")
+        return count
+
+    def text(self) -> str:
+        text = self.optional_text()
+        if text is None:
+            raise self._wrong("text is missing")
+        return text
+
+    def optional_text(self) -> str | None:
+        size = self.int16()
+        try:
+            return None if size == -1 else self._take(size).decode()
+        except UnicodeDecodeError:
+            raise self._wrong("text that is not UTF-8") from None
+
+    def optional_bytes(self) -> bytes | None:
+        size = self.int32()
+        return None if size == -1 else self._take(size)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        found: list[TopicPartition] = []
+        for _ in range(self.count(_INT16.size + _INT32.size)):
+            topic, count = self.text(), self.count(_INT32.size)
+            numbers = unpack_from(f">{count}i", self._take(count * _INT32.size))
+            if any(number < 0 for number in numbers):
+                raise self._wrong("a partition with a negative number")
+            found += [TopicPartition(topic, number) for number in numbers]
+        return tuple(found)
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise self._wrong(f"{size} bytes are wanted at position {self._at} of {len(self._data)}")
+        data, self._at = self._data[self._at : end], end
+        return data
+
+    def _wrong(self, why: str) -> InvalidArgument:
+        return InvalidArgument(f"{self._what} that cannot be read: {why}")

@@ -1,18 +1,22 @@
-"""The assignors by their names in the protocol."""
+"""The assignors, by their names in the protocol."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from raftlog.assignors.consumer_protocol import Subscription
+from raftlog.assignors.ranges import assign_ranges
+from raftlog.assignors.round_robin import assign_round_robin
+from raftlog.assignors.sticky import assign_sticky
 from raftlog.types import TopicPartition
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], dict[str, list[TopicPartition]]]
 """Members' subscriptions by member id, and the number of partitions of each topic that exists → every member's
-partitions, in ascending order; each partition of a subscribed topic has one owner, one of its subscribers."""
+partitions, in ascending order; each partition of a subscribed topic has one owner, one of its subscribers. What follows
+from an order of members follows that of their ids: those of static members begin with their instance id, so they get
+the same again after a restart."""
 
-
-def _assign(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
-    raise NotImplementedError
-
-
-ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": _assign, "roundrobin": _assign, "sticky": _assign}
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    "range": assign_ranges,
+    "roundrobin": assign_round_robin,
+    "sticky": assign_sticky,
+}

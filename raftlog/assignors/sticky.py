@@ -1,0 +1,110 @@
+"""`sticky`: as even as can be, and of what members have as little moved as that allows (KIP-54, KIP-341). Pure.
+
+    1. members keep what they own and still subscribe to; of two claims the newer generation's holds (KIP-792)
+    2. whoever has more than its share gives back what is above it (only with equal subscriptions is the share known)
+    3. what nobody owns goes to the least loaded subscriber, topics with few subscribers first
+    4. with different subscriptions partitions move as long as one of them makes two members more even
+
+With equal subscriptions members are at most one apart, and nothing that is so even moves fewer. O(n log n) there.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from heapq import heapify, heapreplace
+
+from raftlog.assignors.consumer_protocol import Subscription
+from raftlog.assignors.subscribers import subscribers_by_topic
+from raftlog.types import TopicPartition
+
+_Owned = dict[str, dict[str, list[int]]]
+"""By member and topic: numbers of partitions."""
+
+
+def assign_sticky(
+    members: Mapping[str, Subscription], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """See `strategies.Assignor`."""
+    subscribers = subscribers_by_topic(members, partitions)
+    owners = _claims(members, partitions)
+    if all(len(some) == len(members) for some in subscribers.values()):
+        _give_back(owners, members, sum(partitions[topic] for topic in subscribers))
+    owned: _Owned = {member: defaultdict(list) for member in sorted(members)}
+    for (topic, number), member in owners.items():
+        owned[member][topic].append(number)
+    loads = {member: sum(map(len, topics.values())) for member, topics in owned.items()}
+    for topic in sorted(subscribers, key=lambda topic: len(subscribers[topic])):
+        free = [number for number in range(partitions[topic]) if TopicPartition(topic, number) not in owners]
+        _fill(owned, loads, topic, free, subscribers[topic])
+    _even_out(owned, loads, subscribers)
+    return {member: _listed(owned[member]) for member in members}
+
+
+def _claims(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[TopicPartition, str]:
+    """Who owns what, of that which exists and is still subscribed to; one owner each, in ascending order."""
+    claims: dict[TopicPartition, tuple[int, str]] = {}
+    for member in sorted(members):
+        subscription = members[member]
+        wanted = {topic: partitions[topic] for topic in subscription.topics if topic in partitions}
+        for partition in subscription.owned:
+            if 0 <= partition.partition < wanted.get(partition.topic, 0):
+                known = claims.get(partition)
+                if known is None or known[0] < subscription.generation:
+                    claims[partition] = subscription.generation, member
+    return {partition: claims[partition][1] for partition in sorted(claims)}
+
+
+def _give_back(owners: dict[TopicPartition, str], members: Mapping[str, Subscription], total: int) -> None:
+    """Take from each member what is above its share; as many as there can be keep one more than the others."""
+    share, more = divmod(total, len(members) or 1)
+    owned: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition, member in owners.items():
+        owned[member].append(partition)
+    for some in owned.values():
+        keeps = share
+        if len(some) > share and more > 0:
+            keeps, more = share + 1, more - 1
+        for partition in some[keeps:]:
+            del owners[partition]
+
+
+def _fill(owned: _Owned, loads: dict[str, int], topic: str, free: list[int], subscribers: list[str]) -> None:
+    """Each to the least loaded subscriber."""
+    heap = [(loads[member], member) for member in subscribers]
+    heapify(heap)
+    for number in free:
+        load, member = heap[0]
+        owned[member][topic].append(number)
+        loads[member] = load + 1
+        heapreplace(heap, (load + 1, member))
+
+
+def _even_out(owned: _Owned, loads: dict[str, int], subscribers: Mapping[str, list[str]]) -> None:
+    """Move partitions between subscribers of a topic until no two of them are more than one apart with something to
+    move. Ends: each move makes the sum of the squares of the loads smaller."""
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for topic, some in subscribers.items():
+            while _move(owned, loads, topic, some):
+                has_moved = True
+
+
+def _move(owned: _Owned, loads: dict[str, int], topic: str, subscribers: list[str]) -> bool:
+    """From the most loaded owner of the topic to its least loaded subscriber, as much as makes them even."""
+    holders = [member for member in subscribers if owned[member][topic]]
+    if not holders:
+        return False
+    giver, taker = max(holders, key=loads.__getitem__), min(subscribers, key=loads.__getitem__)
+    count = min((loads[giver] - loads[taker]) // 2, len(owned[giver][topic]))
+    if count < 1:
+        return False
+    numbers = owned[giver][topic]
+    owned[taker][topic] += numbers[-count:]
+    del numbers[-count:]
+    loads[giver] -= count
+    loads[taker] += count
+    return True
+
+
+def _listed(topics: Mapping[str, list[int]]) -> list[TopicPartition]:
+    return sorted(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
