@@ -2,7 +2,7 @@
 
 A send of unknown outcome may sit at an offset that nobody has seen, so as many offsets may be missing as there are
 values of unknown outcome that nobody saw; one more is a `gap`. Offsets below the greatest log start do not count.
-Not for logs with transactions or compaction. Reads the book at the end; sees no operations itself.
+Not for logs with transactions, nor for compacted partitions. Reads the book at the end; sees no operations itself.
 """
 
 from itertools import islice
@@ -25,7 +25,7 @@ class Density(Judge):
 
     def finish(self) -> None:
         for book in self._book.partitions.values():
-            if book.values:
+            if book.values and not book.is_compacted:
                 self._finish_partition(book)
 
     def _finish_partition(self, book: PartitionBook) -> None:

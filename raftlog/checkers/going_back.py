@@ -4,8 +4,11 @@
   talks to one server, or to any that promise this together. Linearizable lists are judged across processes by
   `OffsetOrder`.
 - `committed-went-back`: a committed offset was read below one that was acknowledged or read before the read began.
-  Only for groups whose commits move forward; `phantom-commit`: it is one that nobody ever committed, or whose commits
-  all definitely failed, before the read or after it.
+  Only for groups whose commits move forward, which those of members and resets do not (`member_commits` judges them).
+  `phantom-commit`: it is one that nobody ever committed, or whose commits all definitely failed, before the read or
+  after it.
+- `trim-undone`: a linearizable list says that a log begins below where it had begun for an earlier one, or where an
+  answered deletion of records had put it.
 
 `NeverBack` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
 """
@@ -13,7 +16,19 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from raftlog.checkers.history import COMMIT, COMMITTED, FAIL, LIST, OK, GroupOffsets, Kind, ListOffsets, Op
+from raftlog.checkers.history import (
+    COMMIT,
+    COMMITTED,
+    FAIL,
+    LIST,
+    OK,
+    TRIM,
+    GroupOffsets,
+    Kind,
+    ListOffsets,
+    Op,
+    Trim,
+)
 from raftlog.checkers.judge import Anomaly, AnomalyKind, Findings, Judge
 from raftlog.types import Offset, TopicPartition
 
@@ -74,6 +89,44 @@ class ListedOffsets(Judge):
             greatest[key] = offset, op
 
 
+class LogStarts(Judge):
+    """Where logs begin for everybody, by what was answered before a linearizable list was asked for."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((LIST,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((LIST, TRIM))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._floors: dict[TopicPartition, tuple[Offset, Op]] = {}
+        self._lists: dict[int, dict[TopicPartition, tuple[Offset, Op]]] = {}
+
+    def invoked(self, op: Op) -> None:
+        if isinstance(op.payload, ListOffsets) and op.payload.linearizable:
+            self._lists[op.process] = self._floors.copy()
+
+    def crashed(self, op: Op) -> None:
+        self._lists.pop(op.process, None)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        floors = self._lists.pop(op.process, {})
+        if op.type != OK:
+            return
+        if isinstance(op.payload, Trim):
+            self._raise_floor(op.payload.partition, op.payload.start, op)
+        elif isinstance(op.payload, ListOffsets) and op.payload.linearizable:
+            for partition, start, _ in op.payload.ranges:
+                floor = floors.get(partition)
+                if floor is not None and start < floor[0]:
+                    what = f"{partition} began at {floor[0]}, and at {start} for a linearizable list later"
+                    self.findings.report("trim-undone", what, (floor[1], op))
+                self._raise_floor(partition, start, op)
+
+    def _raise_floor(self, partition: TopicPartition, start: Offset, op: Op) -> None:
+        floor = self._floors.get(partition)
+        if floor is None or start > floor[0]:
+            self._floors[partition] = start, op
+
+
 GroupPartition = tuple[str, TopicPartition]
 
 
@@ -90,6 +143,7 @@ class CommittedOffsets(Judge):
         self._attempts: dict[GroupPartition, dict[Offset, int]] = {}  # not known to have failed
         self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
         self._shown: dict[GroupPartition, dict[Offset, Op]] = {}  # the first read of each offset
+        self._unordered: set[str] = set()  # groups whose members or operators have committed
 
     def invoked(self, op: Op) -> None:
         payload = op.payload
@@ -97,6 +151,8 @@ class CommittedOffsets(Judge):
         if op.kind == COMMITTED:
             self._reads[op.process] = self._floors.copy()
             return
+        if payload.member:
+            self._unordered.add(payload.group)
         for partition, offset in payload.offsets:
             if offset is not None:
                 attempts = self._attempts.setdefault((payload.group, partition), {})
@@ -128,10 +184,11 @@ class CommittedOffsets(Judge):
         floors = self._reads.pop(op.process, {})
         if op.type != OK:
             return
+        forward_only = self._forward_only and payload.group not in self._unordered
         for partition, offset in payload.offsets:
             key = (payload.group, partition)
             floor = floors.get(key)
-            if self._forward_only and floor is not None and (offset is None or offset < floor[0]):
+            if forward_only and floor is not None and (offset is None or offset < floor[0]):
                 what = f"group {payload.group} {partition} was at {floor[0]} and later at {offset}"
                 self.findings.report("committed-went-back", what, (floor[1], op))
             if offset is None:

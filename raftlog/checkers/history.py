@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from raftlog.types import Offset, TopicPartition
 
 OpType = Literal["invoke", "ok", "fail", "info"]
-Kind = Literal["send", "poll", "assign", "subscribe", "commit", "committed", "list", "crash", "nemesis"]
+Kind = Literal["send", "poll", "assign", "subscribe", "join", "commit", "committed", "list", "trim", "crash", "nemesis"]
 Value: TypeAlias = int | str
 
 INVOKE: Final = "invoke"
@@ -33,22 +33,44 @@ SEND: Final = "send"
 POLL: Final = "poll"
 ASSIGN: Final = "assign"
 SUBSCRIBE: Final = "subscribe"
+JOIN: Final = "join"
 COMMIT: Final = "commit"
 COMMITTED: Final = "committed"
 LIST: Final = "list"
+TRIM: Final = "trim"
 CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
+OPERATOR: Final = "operator"
+"""In place of a member: somebody who resets a group's offsets."""
 LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
 """Kinds that are one entry of type `info`: nobody waits for their completion."""
 
 
+class Sequenced(NamedTuple):
+    """Who numbered the values of a send; `sequence` is that of the first one, and never wraps here.
+
+    All numbers of a producer's epoch in a partition belong to one value each, however often it was sent.
+    """
+
+    producer: int
+    epoch: int
+    sequence: int
+
+
 class Send(NamedTuple):
-    """Values for one partition; `offsets` one for each value in an `ok`, empty in every other entry."""
+    """Values for one partition; `offsets` one for each value in an `ok`, empty in every other entry.
+
+    In a compacted partition every value has a key; `tombstones` are those of the values that stand for the removal of
+    theirs. The answer to a send that was repeated until somebody knew what became of it is one `ok`.
+    """
 
     partition: TopicPartition
     values: tuple[Value, ...]
     offsets: tuple[Offset, ...] = ()
+    keys: tuple[str, ...] = ()
+    tombstones: tuple[Value, ...] = ()
+    sequenced: Sequenced | None = None
 
 
 class Fetched(NamedTuple):
@@ -77,11 +99,30 @@ class Subscribe(NamedTuple):
     topics: tuple[str, ...]
 
 
+class Membership(NamedTuple):
+    """A member of a group joins; the `ok` says in which generation, and which partitions it owns there.
+
+    `instance` is the name of a static member: a later one of the same name takes its place, in the same generation.
+    """
+
+    group: str
+    member: str
+    generation: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+    instance: str = ""
+
+
 class GroupOffsets(NamedTuple):
-    """Offsets of a group: to be committed (`commit`), or read (`committed`; `None` for a partition without any)."""
+    """Offsets of a group: to be committed (`commit`), or read (`committed`; `None` for a partition without any).
+
+    A commit of a member names it with its generation and counts as it is; `OPERATOR` without a generation is a reset,
+    which does so too. Nobody's commits move forward only.
+    """
 
     group: str
     offsets: tuple[tuple[TopicPartition, Offset | None], ...] = ()
+    member: str = ""
+    generation: int = -1
 
 
 class OffsetRange(NamedTuple):
@@ -99,13 +140,20 @@ class ListOffsets(NamedTuple):
     linearizable: bool = False
 
 
+class Trim(NamedTuple):
+    """Records below `start` are to be deleted; in an `ok` it is where the log begins since."""
+
+    partition: TopicPartition
+    start: Offset
+
+
 class Nemesis(NamedTuple):
     """A fault that begins or ends; judges ignore it, timelines show it."""
 
     what: str
 
 
-Payload: TypeAlias = Send | Poll | Assign | Subscribe | GroupOffsets | ListOffsets | Nemesis | None
+Payload: TypeAlias = Send | Poll | Assign | Subscribe | Membership | GroupOffsets | ListOffsets | Trim | Nemesis | None
 
 
 class Op(NamedTuple):
@@ -162,8 +210,7 @@ class Recorder:
 def describe(payload: Payload) -> str:
     """The payload in one line, long runs shortened."""
     if isinstance(payload, Send):
-        at = f" at offsets {_run(payload.offsets)}" if payload.offsets else ""
-        return f"{payload.partition} values {_run(payload.values)}{at}"
+        return _describe_send(payload)
     if isinstance(payload, Poll):
         return ", ".join(f"{f.partition} offsets {_run(f.offsets)} values {_run(f.values)}" for f in payload.fetched)
     if isinstance(payload, Assign):
@@ -171,11 +218,27 @@ def describe(payload: Payload) -> str:
     if isinstance(payload, Subscribe):
         return ", ".join(payload.topics)
     if isinstance(payload, GroupOffsets):
-        return f"{payload.group}: " + ", ".join(f"{p} at {_offset(offset)}" for p, offset in payload.offsets)
+        by = f" of {payload.member} in generation {payload.generation}" if payload.member else ""
+        return f"{payload.group}{by}: " + ", ".join(f"{p} at {_offset(offset)}" for p, offset in payload.offsets)
+    if isinstance(payload, Membership):
+        owned = ", ".join(map(str, payload.partitions))
+        return f"{payload.group} as {payload.member}, generation {payload.generation}: {owned}"
+    if isinstance(payload, Trim):
+        return f"{payload.partition} below {payload.start}"
     if isinstance(payload, ListOffsets):
         ranges = ", ".join(f"{r.partition} offsets {r.start} to {r.end} (exclusive)" for r in payload.ranges)
         return f"linearizable {ranges}" if payload.linearizable else ranges
     return payload.what if isinstance(payload, Nemesis) else ""
+
+
+def _describe_send(send: Send) -> str:
+    at = f" at offsets {_run(send.offsets)}" if send.offsets else ""
+    keys = f" of keys {_run(send.keys)}" if send.keys else ""
+    text = f"{send.partition} values {_run(send.values)}{keys}{at}"
+    if send.sequenced is None:
+        return text
+    producer, epoch, sequence = send.sequenced
+    return f"{text} from sequence {sequence} of producer {producer}/{epoch}"
 
 
 def _offset(offset: Offset | None) -> str:

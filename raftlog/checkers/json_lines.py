@@ -15,16 +15,19 @@ from raftlog.checkers.history import (
     ASSIGN,
     COMMIT,
     COMMITTED,
+    JOIN,
     LIST,
     NEMESIS,
     POLL,
     SEND,
     SUBSCRIBE,
+    TRIM,
     Assign,
     Fetched,
     GroupOffsets,
     Kind,
     ListOffsets,
+    Membership,
     Nemesis,
     OffsetRange,
     Op,
@@ -32,7 +35,9 @@ from raftlog.checkers.history import (
     Payload,
     Poll,
     Send,
+    Sequenced,
     Subscribe,
+    Trim,
 )
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
@@ -57,7 +62,12 @@ def encode(op: Op) -> bytes:
 
 
 def _encode_send(send: Send) -> dict[str, Any]:
-    return {"partition": str(send.partition), "values": send.values, "offsets": send.offsets}
+    fields = {"partition": str(send.partition), "values": send.values, "offsets": send.offsets}
+    if send.keys:
+        fields["keys"], fields["tombstones"] = send.keys, send.tombstones
+    if send.sequenced is not None:
+        fields["sequenced"] = tuple(send.sequenced)
+    return fields
 
 
 def _encode_poll(poll: Poll) -> list[Any]:
@@ -65,7 +75,13 @@ def _encode_poll(poll: Poll) -> list[Any]:
 
 
 def _encode_group(group: GroupOffsets) -> dict[str, Any]:
-    return {"group": group.group, "offsets": [(str(partition), offset) for partition, offset in group.offsets]}
+    offsets = [(str(partition), offset) for partition, offset in group.offsets]
+    by = {"member": group.member, "generation": group.generation} if group.member else {}
+    return {"group": group.group, "offsets": offsets, **by}
+
+
+def _encode_membership(membership: Membership) -> dict[str, Any]:
+    return {**membership._asdict(), "partitions": [str(partition) for partition in membership.partitions]}
 
 
 def _encode_list(listed: ListOffsets) -> dict[str, Any]:
@@ -78,9 +94,11 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     POLL: _encode_poll,
     ASSIGN: lambda assign: [(str(partition), offset) for partition, offset in assign.positions],
     SUBSCRIBE: lambda subscribe: subscribe.topics,
+    JOIN: _encode_membership,
     COMMIT: _encode_group,
     COMMITTED: _encode_group,
     LIST: _encode_list,
+    TRIM: lambda trim: (str(trim.partition), trim.start),
     NEMESIS: lambda nemesis: nemesis.what,
 }
 
@@ -109,9 +127,11 @@ class _Decoder:
             POLL: self._poll,
             ASSIGN: lambda value: Assign(tuple((self._partition(p), _maybe_offset(offset)) for p, offset in value)),
             SUBSCRIBE: lambda value: Subscribe(tuple(value)),
+            JOIN: self._membership,
             COMMIT: self._group,
             COMMITTED: self._group,
             LIST: self._list,
+            TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
             NEMESIS: Nemesis,
         }
 
@@ -132,7 +152,15 @@ class _Decoder:
         return known
 
     def _send(self, value: Any) -> Send:
-        return Send(self._partition(value["partition"]), tuple(value["values"]), tuple(value["offsets"]))
+        sequenced = value.get("sequenced")
+        return Send(
+            self._partition(value["partition"]),
+            tuple(value["values"]),
+            tuple(value["offsets"]),
+            tuple(value.get("keys", ())),
+            tuple(value.get("tombstones", ())),
+            None if sequenced is None else Sequenced(*sequenced),
+        )
 
     def _poll(self, value: Any) -> Poll:
         return Poll(
@@ -141,7 +169,11 @@ class _Decoder:
 
     def _group(self, value: Any) -> GroupOffsets:
         offsets = tuple((self._partition(partition), _maybe_offset(offset)) for partition, offset in value["offsets"])
-        return GroupOffsets(value["group"], offsets)
+        return GroupOffsets(value["group"], offsets, value.get("member", ""), value.get("generation", -1))
+
+    def _membership(self, value: Any) -> Membership:
+        partitions = tuple(map(self._partition, value["partitions"]))
+        return Membership(value["group"], value["member"], value["generation"], partitions, value["instance"])
 
     def _list(self, value: Any) -> ListOffsets:
         ranges = tuple(OffsetRange(self._partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"])

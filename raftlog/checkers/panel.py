@@ -8,14 +8,18 @@ falls) is an `InvalidArgument`: it says something about the recorder, and nothin
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, get_args
 
+from raftlog.checkers.compaction import Compaction
 from raftlog.checkers.density import Density
-from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets
+from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets, LogStarts
 from raftlog.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
 from raftlog.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
 from raftlog.checkers.lag import RealtimeLag
+from raftlog.checkers.member_commits import MemberCommits
 from raftlog.checkers.offset_order import OffsetOrder
+from raftlog.checkers.ownership import Ownership
 from raftlog.checkers.polls import Polls
 from raftlog.checkers.records import RecordBook
+from raftlog.checkers.sequences import Sequences
 from raftlog.errors import InvalidArgument
 
 
@@ -23,9 +27,9 @@ class Rules(NamedTuple):
     """What the log under test promises."""
 
     dense: bool = True
-    """Offsets have no holes: no transactions, no compaction."""
+    """Offsets have no holes: no transactions. Compacted partitions, whose values have keys, are excepted."""
     forward_only_commits: bool = True
-    """Committed offsets of a group never go back: no operator resets, no commits with generations."""
+    """Committed offsets of a group never go back, unless members commit or an operator resets them."""
     lag_bound_ns: int | None = None
     """How far behind a consumer may be; `None` only measures."""
 
@@ -61,7 +65,12 @@ class Panel:
             Polls(self.findings, book=self.book, dense=rules.dense),
             OffsetOrder(self.findings),
             ListedOffsets(self.findings),
+            LogStarts(self.findings),
             CommittedOffsets(self.findings, forward_only=rules.forward_only_commits),
+            MemberCommits(self.findings),
+            Ownership(self.findings),
+            Sequences(self.book, self.findings),
+            Compaction(self.book, self.findings),
             self.lag,
             *((Density(self.book, self.findings),) if rules.dense else ()),
         )

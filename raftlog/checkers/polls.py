@@ -8,6 +8,7 @@ stands, and whether it is still subscribed.
 
 Offsets of a log are dense outside transactions and compaction, so with `dense` a step from 7 to 9 is a skip at once.
 Without it a skip is a step over an offset that somebody, somewhere, saw; that is known at the end, from the book.
+What a consumer of a compacted partition may pass over is judged by `compaction`.
 """
 
 from bisect import bisect_right
@@ -124,6 +125,8 @@ class Polls(Judge):
                 self._skipped(Step("int-poll-skip", fetched.partition, last, first, (op, op)))
 
     def _skipped(self, step: Step) -> None:
+        if self._book is not None and self._book.book(step.partition).is_compacted:
+            return
         if not self._dense:
             self._steps.append(step)
             return

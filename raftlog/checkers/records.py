@@ -7,7 +7,8 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 - `unseen`: acknowledged, never polled, and nobody polled so far. Weaker: whether it is an error depends on whether
   the test drained the log; the two are disjoint.
 
-Offsets below the greatest known log start are excused: retention may have taken them before anybody read.
+Offsets below the greatest known log start are excused: retention may have taken them before anybody read. In a
+compacted partition a tombstone is, and what has a newer record of its key (`compaction` judges what is left).
 Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
 
 Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
@@ -15,7 +16,22 @@ Costs a few dictionary entries per record, and for records that are polled again
 
 from typing import ClassVar, Final
 
-from raftlog.checkers.history import FAIL, LIST, OK, POLL, SEND, Fetched, Kind, ListOffsets, Op, Poll, Send, Value
+from raftlog.checkers.history import (
+    FAIL,
+    LIST,
+    OK,
+    POLL,
+    SEND,
+    TRIM,
+    Fetched,
+    Kind,
+    ListOffsets,
+    Op,
+    Poll,
+    Send,
+    Trim,
+    Value,
+)
 from raftlog.checkers.judge import AnomalyKind, Findings, Judge
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
@@ -25,7 +41,9 @@ class PartitionBook:
     """What is known of one partition. `offsets[v] = o` and `values[o] = v` hold the first that was seen of either."""
 
     __slots__ = (
+        "began",
         "end",
+        "keys",
         "name",
         "offsets",
         "polled",
@@ -34,6 +52,7 @@ class PartitionBook:
         "polled_op",
         "sent",
         "start",
+        "tombstones",
         "values",
         "witnesses",
     )
@@ -50,6 +69,22 @@ class PartitionBook:
         self.polled_op: Op | None = None
         self.start = Offset(0)  # greatest log start that was listed
         self.end = Offset(0)  # greatest end that was listed
+        self.keys: dict[Value, str] = {}  # of all values of a compacted partition
+        self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
+        self.tombstones: set[Value] = set()
+
+    @property
+    def is_compacted(self) -> bool:
+        return bool(self.keys)
+
+    def newest_offsets(self) -> dict[str, Offset]:
+        """Of each key of a compacted partition, as far as they are known now."""
+        newest: dict[str, Offset] = {}
+        for value, key in self.keys.items():
+            offset = self.offsets.get(value)
+            if offset is not None and offset >= newest.get(key, offset):
+                newest[key] = offset
+        return newest
 
     def was_polled(self, value: Value) -> bool:
         """Whether a poll showed the value, at whatever offset."""
@@ -61,7 +96,7 @@ class RecordBook(Judge):
     """See the module; `Density` and `Polls` read it too."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
-    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
 
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
@@ -78,10 +113,14 @@ class RecordBook(Judge):
         assert isinstance(op.payload, Send), op
         if not op.payload.values:
             raise InvalidArgument(f"a send has no value: {op}")
-        sent = self.book(op.payload.partition).sent
+        book = self.book(op.payload.partition)
         for value in op.payload.values:
-            if sent.setdefault(value, op) is not op:
+            if book.sent.setdefault(value, op) is not op:
                 raise InvalidArgument(f"value {value!r} is sent twice; values are unique per partition: {op}")
+        if op.payload.keys:
+            book.keys.update(zip(op.payload.values, op.payload.keys, strict=True))
+            book.tombstones.update(op.payload.tombstones)
+            book.began.update(dict.fromkeys(op.payload.values, op.sequence))
 
     def completed(self, invocation: Op, op: Op) -> None:
         if op.kind == SEND:
@@ -90,6 +129,9 @@ class RecordBook(Judge):
             assert isinstance(op.payload, Poll), op
             for fetched in op.payload.fetched:
                 self._polled(op, fetched)
+        elif op.type == OK and isinstance(op.payload, Trim):
+            book = self.book(op.payload.partition)
+            book.start = max(book.start, op.payload.start)
         elif op.type == OK:
             assert isinstance(op.payload, ListOffsets), op
             for partition, start, end in op.payload.ranges:
@@ -172,15 +214,18 @@ class RecordBook(Judge):
 
     def finish(self) -> None:
         for book in self.partitions.values():
+            newest = book.newest_offsets()
             for value, op in book.sent.items():
                 send = op.payload
                 # A send of several values stands in the book once for each; it is looked at once.
                 if op.type == OK and isinstance(send, Send) and value == send.values[0]:
-                    self._finish_send(book, op, send)
+                    self._finish_send(book, op, send, newest)
 
-    def _finish_send(self, book: PartitionBook, op: Op, send: Send) -> None:
+    def _finish_send(self, book: PartitionBook, op: Op, send: Send, newest: dict[str, Offset]) -> None:
         for offset, value in zip(send.offsets, send.values, strict=True):
             if offset < book.start or book.was_polled(value):
+                continue
+            if value in book.tombstones or offset < newest.get(book.keys.get(value, ""), offset):
                 continue
             if offset < book.polled_end:
                 what = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"

@@ -1,0 +1,164 @@
+"""What compaction may take: whoever reads a partition past an offset has seen the newest value of every key below it.
+
+- `lost-key`: a consumer passed over a record of which nobody had sent a newer one of the same key when the consumer
+  got past it. Tombstones may go.
+- `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone behind it. That
+  is for readers of a log at rest: others may meet an old value that is about to go, and find its tombstone gone.
+
+That offsets and order of what is kept stay as they were is judged by `records` and `polls`. A consumer reads on from
+its `assign`; what was known of offsets is looked up in the book at the end. Subscribed consumers are not judged.
+"""
+
+from bisect import bisect_left
+from typing import ClassVar, NamedTuple
+
+from raftlog.checkers.history import ASSIGN, FAIL, INFO, OK, POLL, SUBSCRIBE, Assign, Fetched, Kind, Op, Poll, Value
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.records import PartitionBook, RecordBook
+from raftlog.types import Offset, TopicPartition
+
+
+class _Step(NamedTuple):
+    """A consumer went from `last` to `first`."""
+
+    last: Offset
+    first: Offset
+    op: Op
+
+
+class _Pass:
+    """What one consumer saw of a partition since it was assigned: all between `start` and `last` but for `steps`."""
+
+    __slots__ = ("last", "start", "steps")
+
+    def __init__(self, start: Offset) -> None:
+        self.start = start
+        self.last = Offset(start - 1)
+        self.steps: list[_Step] = []
+
+
+class Compaction(Judge):
+    """See the module."""
+
+    completions: ClassVar[frozenset[Kind]] = frozenset((ASSIGN, SUBSCRIBE, POLL))
+
+    def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._book = book
+        self._reading: dict[int, dict[TopicPartition, _Pass]] = {}
+        self._passes: dict[TopicPartition, list[_Pass]] = {}
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.kind == POLL:
+            self._polled(op)
+        elif op.type != FAIL:
+            self._reading.pop(op.process, None)
+            if op.type == OK and isinstance(op.payload, Assign):
+                for partition, offset in op.payload.positions:
+                    if offset is not None:
+                        reading = _Pass(offset)
+                        self._reading.setdefault(op.process, {})[partition] = reading
+                        self._passes.setdefault(partition, []).append(reading)
+
+    def crashed(self, op: Op) -> None:
+        self._reading.pop(op.process, None)
+
+    def _polled(self, op: Op) -> None:
+        if op.type == INFO:
+            self._reading.pop(op.process, None)  # it may have moved on
+        elif op.type == OK:
+            assert isinstance(op.payload, Poll), op
+            for fetched in op.payload.fetched:
+                reading = self._reading.get(op.process, {}).get(fetched.partition)
+                if reading is not None and self._book.book(fetched.partition).is_compacted:
+                    self._fetched(reading, fetched, op)
+
+    def _fetched(self, reading: _Pass, fetched: Fetched, op: Op) -> None:
+        for offset in fetched.offsets:
+            if offset > reading.last + 1:
+                reading.steps.append(_Step(reading.last, offset, op))
+            reading.last = max(reading.last, offset)
+
+    def finish(self) -> None:
+        for partition, passes in self._passes.items():
+            book = self._book.book(partition)
+            if book.is_compacted:
+                self._finish_partition(book, passes)
+
+    def _finish_partition(self, book: PartitionBook, passes: list[_Pass]) -> None:
+        offsets = sorted(book.values)
+        history = _by_key(book, offsets)
+        for reading in passes:
+            is_last = reading is passes[-1]
+            for step in reading.steps:
+                for place in range(bisect_left(offsets, step.last + 1), bisect_left(offsets, step.first)):
+                    self._check_missed(book, history, offsets[place], step, is_last=is_last)
+        self._check_tombstones(book, history, passes[-1])
+
+    def _check_missed(
+        self, book: PartitionBook, history: dict[str, list[Offset]], offset: Offset, step: _Step, *, is_last: bool
+    ) -> None:
+        value = book.values[offset]
+        if offset < book.start or value in book.tombstones or value not in book.keys:
+            return
+        same = history[book.keys[value]]
+        newer = same[bisect_left(same, offset) + 1 :]
+        if any(_was_sent(book, book.values[each], step.op) for each in newer):
+            return
+        if _may_be_replaced(book, value, step.op, by_any=not is_last):
+            return
+        what = f"process {step.op.process} went from {book.name} offset {step.last} to {step.first}, past offset"
+        what += f" {offset} with {value!r}, the newest of key {book.keys[value]!r}"
+        self.findings.report("lost-key", what, (book.witnesses[offset], step.op))
+
+    def _check_tombstones(self, book: PartitionBook, history: dict[str, list[Offset]], last: _Pass) -> None:
+        missed = _missed(history, last)
+        for key, offsets in history.items():
+            shown: Offset | None = None
+            for offset in offsets:
+                if offset < last.start or offset > last.last:
+                    continue
+                if offset not in missed:
+                    shown = None if book.values[offset] in book.tombstones else offset
+                elif book.values[offset] in book.tombstones and shown is not None and offset >= book.start:
+                    what = f"{book.name}: key {key!r} was removed at offset {offset}, and is back with offset {shown}"
+                    self.findings.report("resurrected-key", what, (book.witnesses[offset], missed[offset].op))
+                    break
+
+
+def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:
+    """Known offsets of each key, rising."""
+    found: dict[str, list[Offset]] = {}
+    for offset in offsets:
+        key = book.keys.get(book.values[offset])
+        if key is not None:
+            found.setdefault(key, []).append(offset)
+    return found
+
+
+def _missed(history: dict[str, list[Offset]], reading: _Pass) -> dict[Offset, _Step]:
+    """Known offsets of all keys that a consumer passed over."""
+    known = sorted(offset for offsets in history.values() for offset in offsets)
+    return {
+        known[place]: step
+        for step in reading.steps
+        for place in range(bisect_left(known, step.last + 1), bisect_left(known, step.first))
+    }
+
+
+def _was_sent(book: PartitionBook, value: Value, by: Op) -> bool:
+    """Whether somebody had asked for it before this entry; `sent` holds the end of its send, if there is one yet."""
+    return book.began[value] < by.sequence
+
+
+def _may_be_replaced(book: PartitionBook, value: Value, by: Op, *, by_any: bool) -> bool:
+    """Whether the log may hold, or have held, a newer record of its key that nobody saw, because its send ended
+    unknown: a tombstone that is gone, or, for those who read early, any other one that was replaced in its turn."""
+    key = book.keys[value]
+    return any(
+        book.keys[each] == key
+        and each not in book.offsets
+        and book.sent[each].type != FAIL
+        and _was_sent(book, each, by)
+        for each in (book.keys if by_any else book.tombstones)
+    )

@@ -1,0 +1,110 @@
+"""Commits of members and operators count as they are, the last one wins, and later reads show it.
+
+`lost-commit`: a read shows none, or one that another had certainly replaced before the read began. A commit replaces
+those that ended before it began, and those of older generations, whenever they end: they are refused from then on.
+What a read showed counts as done when the read ended. Commits without a member move forward only (`going_back` judges
+groups that have no others): in a group of members they may show up, and replace nothing.
+
+Memory: per group and partition the commits that a read may still show.
+"""
+
+from typing import ClassVar, Final
+
+from raftlog.checkers.history import COMMIT, COMMITTED, FAIL, OK, GroupOffsets, Kind, Op
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+GroupPartition = tuple[str, TopicPartition]
+NEVER: Final = 1 << 62
+
+
+class _Commit:
+    """`ended` and `replaced_at` are sequences of entries; `by` is the entry that proves it was replaced."""
+
+    __slots__ = ("began", "by", "ended", "generation", "offset", "op", "replaced_at")
+
+    def __init__(self, op: Op, offset: Offset, generation: int) -> None:
+        self.op, self.offset, self.generation = op, offset, generation
+        self.began = op.sequence
+        self.ended = self.replaced_at = NEVER
+        self.by: Op | None = None
+
+
+class MemberCommits(Judge):
+    """See the module."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
+    completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._commits: dict[GroupPartition, list[_Commit]] = {}
+        self._replaced: dict[GroupPartition, dict[Offset, Op]] = {}  # by what, of those that no read may show any more
+        self._nobodys: dict[GroupPartition, set[Offset]] = {}  # committed without a member
+        self._firsts: dict[GroupPartition, Op] = {}  # the first that was answered: from then on there is one
+        self._open: dict[int, dict[GroupPartition, _Commit]] = {}
+        self._reads: dict[int, Op] = {}
+
+    def invoked(self, op: Op) -> None:
+        payload = op.payload
+        assert isinstance(payload, GroupOffsets), op
+        if op.kind == COMMITTED:
+            self._reads[op.process] = op
+            return
+        opened = self._open[op.process] = {}
+        for partition, offset in payload.offsets:
+            if offset is not None and not payload.member:
+                self._nobodys.setdefault((payload.group, partition), set()).add(offset)
+            elif offset is not None:
+                commit = opened[payload.group, partition] = _Commit(op, offset, payload.generation)
+                self._commits.setdefault((payload.group, partition), []).append(commit)
+
+    def crashed(self, op: Op) -> None:
+        self._reads.pop(op.process, None)
+        self._open.pop(op.process, None)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        payload = op.payload
+        assert isinstance(payload, GroupOffsets), op
+        if op.kind == COMMITTED:
+            read = self._reads.pop(op.process)
+            if op.type == OK:
+                for partition, offset in payload.offsets:
+                    self._shown((payload.group, partition), offset, read, op)
+            return
+        for key, commit in self._open.pop(op.process).items():
+            if op.type == FAIL:
+                self._commits[key] = [each for each in self._commits[key] if each is not commit]
+            elif op.type == OK:
+                self._is_done(key, commit, op)
+
+    def _is_done(self, key: GroupPartition, commit: _Commit, op: Op) -> None:
+        """It is certain from this entry on."""
+        self._firsts.setdefault(key, op)
+        commit.ended = min(commit.ended, op.sequence)
+        oldest_read = min((read.sequence for read in self._reads.values()), default=op.sequence)
+        for other in self._commits[key]:
+            is_older = 0 <= other.generation < commit.generation
+            if other is not commit and (is_older or other.ended < commit.began) and op.sequence < other.replaced_at:
+                other.replaced_at, other.by = op.sequence, op
+                if op.sequence <= oldest_read:
+                    self._replaced.setdefault(key, {})[other.offset] = op
+        self._commits[key] = [each for each in self._commits[key] if each.replaced_at > oldest_read]
+
+    def _shown(self, key: GroupPartition, offset: Offset | None, read: Op, op: Op) -> None:
+        if offset is None:
+            first = self._firsts.get(key)
+            if first is not None and first.sequence < read.sequence:
+                self._report(key, offset, first, op)
+            return
+        found = [commit for commit in self._commits.get(key, ()) if commit.offset == offset]
+        current = [commit for commit in found if commit.replaced_at > read.sequence]
+        if len(current) == 1:
+            self._is_done(key, current[0], op)
+        elif not current and key in self._firsts and offset not in self._nobodys.get(key, ()):
+            by = found[-1].by if found else self._replaced.get(key, {}).get(offset, self._firsts[key])
+            self._report(key, offset, by, op)
+
+    def _report(self, key: GroupPartition, offset: Offset | None, newer: Op | None, op: Op) -> None:
+        what = f"group {key[0]} {key[1]} is at {offset}, and a newer commit was known before that was asked"
+        self.findings.report("lost-commit", what, (newer, op))

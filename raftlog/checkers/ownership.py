@@ -1,0 +1,92 @@
+"""Who owns the partitions of a group, generation by generation.
+
+- `two-owners`: two members own one partition in the same generation. A static member that took the place of an earlier
+  one of its name is the same member.
+- `generation-went-back`: a member that asked after a generation was known was given an older one.
+- `fenced-commit`: a commit was taken from a member of an older generation, or from a static member whose place another
+  one had taken, although everybody could have known when the commit was asked for.
+
+A member hears of its generation when its `join` ends well, so that is when a generation is known.
+"""
+
+from typing import ClassVar, NamedTuple
+
+from raftlog.checkers.history import COMMIT, JOIN, OK, GroupOffsets, Kind, Membership, Op
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.types import TopicPartition
+
+
+class _Known(NamedTuple):
+    """Of a group when something was asked for: its newest generation, and who says so."""
+
+    generation: int
+    op: Op
+
+
+class Ownership(Judge):
+    """See the module."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((JOIN, COMMIT))
+    completions: ClassVar[frozenset[Kind]] = frozenset((JOIN, COMMIT))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._owners: dict[tuple[str, int, TopicPartition], tuple[str, Op]] = {}
+        self._newest: dict[str, _Known] = {}
+        self._places: dict[tuple[str, str], Op] = {}  # who had the place of a static member last
+        self._instances: dict[tuple[str, str], str] = {}  # of members that are static
+        self._asked: dict[int, tuple[_Known | None, Op | None]] = {}
+
+    def invoked(self, op: Op) -> None:
+        if isinstance(op.payload, GroupOffsets):
+            group, member = op.payload.group, op.payload.member
+            instance = self._instances.get((group, member), "")
+            self._asked[op.process] = self._newest.get(group), self._places.get((group, instance))
+        elif isinstance(op.payload, Membership):
+            self._asked[op.process] = self._newest.get(op.payload.group), None
+
+    def crashed(self, op: Op) -> None:
+        self._asked.pop(op.process, None)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        known, place = self._asked.pop(op.process)
+        if op.type != OK:
+            return
+        if isinstance(op.payload, Membership):
+            self._joined(op.payload, known, op)
+        elif isinstance(op.payload, GroupOffsets) and op.payload.generation >= 0:
+            self._committed(op.payload, known, place, op)
+
+    def _joined(self, joined: Membership, known: _Known | None, op: Op) -> None:
+        group, member, generation, partitions, instance = joined
+        if known is not None and generation < known.generation:
+            what = f"{member} joined {group} in generation {generation} after {known.generation} was known"
+            self.findings.report("generation-went-back", what, (known.op, op))
+        name = f"static {instance}" if instance else member
+        for partition in partitions:
+            owner, witness = self._owners.setdefault((group, generation, partition), (name, op))
+            if owner != name:
+                what = f"{owner} and {name} own {partition} in generation {generation} of {group}"
+                self.findings.report("two-owners", what, (witness, op))
+        newest = self._newest.get(group)
+        if newest is None or generation > newest.generation:
+            self._newest[group] = _Known(generation, op)
+        if instance:
+            self._take_place(joined, op)
+
+    def _take_place(self, joined: Membership, op: Op) -> None:
+        """Answers may overtake one another: whoever has joined the newest generation last has the place for sure."""
+        self._instances[joined.group, joined.member] = joined.instance
+        before = self._places.get((joined.group, joined.instance))
+        held = before.payload if before is not None else None
+        if not isinstance(held, Membership) or held.generation <= joined.generation:
+            self._places[joined.group, joined.instance] = op
+
+    def _committed(self, commit: GroupOffsets, known: _Known | None, place: Op | None, op: Op) -> None:
+        if known is not None and commit.generation < known.generation:
+            what = f"{commit.group} took a commit of {commit.member} in generation {commit.generation}"
+            what += f" after generation {known.generation} was known"
+            self.findings.report("fenced-commit", what, (known.op, op))
+        elif place is not None and isinstance(place.payload, Membership) and place.payload.member != commit.member:
+            what = f"{commit.group} took a commit of {commit.member}, whose place {place.payload.member} had taken"
+            self.findings.report("fenced-commit", what, (place, op))
