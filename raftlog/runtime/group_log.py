@@ -25,6 +25,7 @@ from raftlog.records import BatchHeader, ControlKind, read_control, read_header,
 from raftlog.records.header import CONTROL_BIT
 from raftlog.runtime.control_entries import decode_trim, entry_of, is_control
 from raftlog.runtime.journal.operations import LogEnd
+from raftlog.runtime.producer_entries import ProducerEntries
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
@@ -40,11 +41,14 @@ class GroupLog(LogView):
 
     def __init__(self, segments: SegmentedLog, recent_bytes_max: int) -> None:
         self._recent_bytes_max = recent_bytes_max
+        self.producers = ProducerEntries()
+        """What entries say of producers, until the replica above takes it away."""
         self._adopt(segments)
 
     def _adopt(self, segments: SegmentedLog) -> None:
         """Begin with what the files hold."""
         self.segments = segments
+        self.producers.clear()
         self._boundary = _boundary_of(segments)
         self._last_index = max(segments.last_index, self._boundary.index)
         self.next_offset = segments.next_offset
@@ -123,6 +127,8 @@ class GroupLog(LogView):
             if header.attributes & CONTROL_BIT:
                 self.has_unwritten_control = True
                 self._note_control(entry, header)
+            elif header.producer_id >= 0:
+                self.producers.note_batch(entry.index, Offset(offset), header)
             offset += header.last_offset_delta + 1
             size += len(batch)
             if entry.term != self._terms[-1][1]:
@@ -136,6 +142,7 @@ class GroupLog(LogView):
 
     def _note_control(self, entry: Entry, header: BatchHeader) -> None:
         kind, payload = read_control(entry.payload, header)
+        self.producers.note_control(entry.index, kind, payload)
         if kind is ControlKind.TRIM:
             self.trims.append((entry.index, decode_trim(payload).log_start_offset))
 
@@ -154,6 +161,7 @@ class GroupLog(LogView):
             self._terms = [(index, self._stored_term(index))]
         while self.trims and self.trims[-1][0] > index:
             self.trims.pop()
+        self.producers.cut_to(index)
         self.noted_from = min(self.noted_from, Index(index + 1))
         if index < (self.segments.last_index if self._cut_to is None else self._cut_to):
             self._cut_to = index

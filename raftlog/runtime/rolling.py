@@ -32,6 +32,8 @@ class Rolling:
         """Of the newest roll that was proposed here."""
         self.ahead_bytes = 0
         """Proposed in this turn: the log does not have them yet."""
+        self.is_allowed: Callable[[], bool] = lambda: True
+        """Whether whoever follows the log is done with the newest segment's beginning."""
         self._group_id, self._log = group_id, log
 
     def is_due(self, size: int, wall_ms: Callable[[], int]) -> bool:
@@ -50,6 +52,7 @@ class Rolling:
             self.proposed_index <= log.last_index
             and log.written_index == log.last_index
             and log.next_offset > log.segments.active.base_offset
+            and self.is_allowed()
         )
 
     def next_roll(self, last: EntryId, configuration: Configuration, now_ms: int) -> bytearray:
