@@ -48,8 +48,11 @@ class Calls:
         repeatable: bool = False,
         query: Mapping[str, object] | None = None,
         place: Place | None = None,
+        wait_ms: int = 0,
     ) -> Any:
         """A change with `fields` as its body; its answer as parsed JSON, None without one.
+
+        `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`.
 
         `repeatable`: asking twice changes nothing more, so it is asked again, elsewhere, when an answer was lost.
         """
@@ -57,7 +60,7 @@ class Calls:
             method,
             path,
             query={"timeout": timeout_ms, **(query or {})},
-            timeout_s=patience_s(timeout_ms),
+            timeout_s=patience_s(timeout_ms + wait_ms),
             repeatable=repeatable,
             headers=_JSON if fields is not None else None,
             body=orjson.dumps(fields) if fields is not None else None,

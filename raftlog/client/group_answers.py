@@ -80,6 +80,7 @@ class GroupDescription(NamedTuple):
     state: str
     is_simple: bool
     partition_assignor: str
+    generation: int
     coordinator: int | None
 
 
@@ -89,6 +90,7 @@ class ConsumerDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
+    client_host: str
     partitions: list[TopicPartition]
 
 
@@ -149,6 +151,7 @@ def group_description(fields: Mapping[str, Any]) -> GroupDescription:
         fields["state"],
         bool(fields["is_simple"]),
         fields["partition_assignor"],
+        int(fields["generation"]),
         int(node) if node.isdecimal() else None,
     )
 
@@ -156,7 +159,9 @@ def group_description(fields: Mapping[str, Any]) -> GroupDescription:
 def consumer_description(fields: Mapping[str, Any]) -> ConsumerDescription:
     """From a KafkaConsumer of v3."""
     places = [TopicPartition(row["topic_name"], row["partition_id"]) for row in fields["partitions"]]
-    return ConsumerDescription(fields["consumer_id"], fields["instance_id"], fields["client_id"], places)
+    return ConsumerDescription(
+        fields["consumer_id"], fields["instance_id"], fields["client_id"], fields["client_host"], places
+    )
 
 
 def partition_lag(fields: Mapping[str, Any]) -> PartitionLag:
@@ -165,12 +170,13 @@ def partition_lag(fields: Mapping[str, Any]) -> PartitionLag:
         TopicPartition(fields["topic_name"], fields["partition_id"]),
         _offset(fields["current_offset"]),
         _offset(fields["log_end_offset"]),
-        fields["lag"],
-        fields["consumer_id"] or "",
+        _offset(fields["lag"]),
+        fields["consumer_id"],
         fields["instance_id"],
-        fields["client_id"] or "",
+        fields["client_id"],
     )
 
 
 def _offset(value: int | None) -> Offset | None:
-    return None if value is None else Offset(value)
+    """v3 has -1 where nothing is known, its other half null."""
+    return None if value is None or value < 0 else Offset(value)

@@ -99,11 +99,14 @@ class GroupClient:
     async def heartbeat(self, group: str, member: Membership, *, wait_ms: int = 0, timeout_ms: int = ANSWER_MS) -> None:
         """Stay a member for another session. Raises `RebalanceInProgress` when it is time to join again.
 
-        With `wait_ms` the broker answers at once when a rebalance begins, and otherwise after that time. It counts as
-        a heartbeat when it arrives, so `wait_ms` has to be well below the session timeout.
+        With `wait_ms`, at most 30,000, the broker answers at once when a rebalance begins, and otherwise after that
+        time or half the session.
         """
         fields = {**member._asdict(), "wait_ms": wait_ms}
-        await self._post(group, "heartbeat", fields, wait_ms + timeout_ms, repeatable=True)
+        path, place = _path(group, "heartbeat"), GroupPlace(group)
+        await self._calls.change(
+            "POST", path, fields, timeout_ms=timeout_ms, repeatable=True, place=place, wait_ms=wait_ms
+        )
 
     async def leave(
         self, group: str, members: Sequence[tuple[str, str | None]], *, timeout_ms: int = ANSWER_MS
@@ -138,15 +141,11 @@ class GroupClient:
         """What the group has committed, with all that was answered before; empty for one that never did."""
         return committed_offsets(await self._get(group, _path(group, "offsets"), timeout_ms))
 
-    async def delete_offsets(
-        self, group: str, topic: str, partitions: Sequence[int] | None = None, *, timeout_ms: int = ANSWER_MS
-    ) -> None:
-        """Forget what the group committed in a topic, or in some of its partitions; raises `GroupNotEmpty` while a
-        member is subscribed to it."""
-        query: dict[str, object] = {"topic": topic}
-        if partitions is not None:
-            query["partitions"] = ",".join(map(str, partitions))
-        await self._change("DELETE", group, _path(group, "offsets"), None, timeout_ms, repeatable=True, query=query)
+    async def delete_offsets(self, group: str, topic: str, *, timeout_ms: int = ANSWER_MS) -> None:
+        """Forget what the group committed in a topic; raises `UnknownGroup`, and `GroupNotEmpty` while a member is
+        subscribed to it."""
+        path, query = _path(group, "offsets"), {"topic": topic}
+        await self._change("DELETE", group, path, None, timeout_ms, repeatable=True, query=query)
 
     async def reset(
         self,
