@@ -171,12 +171,13 @@ async def test_two_moves_of_one_partition_end_with_the_later_one(four: Brokers) 
 
 async def test_a_replica_that_is_made_when_it_is_unwanted_already_goes(four: Brokers) -> None:
     """Its making takes until after the assignment that takes it away, and the group's others move on without it."""
-    is_moved = asyncio.Event()
+    is_moved, is_made = asyncio.Event(), asyncio.Event()
     make = four[4].node.create_groups
 
     async def makes_late(*creations: Any) -> None:
         await is_moved.wait()
         await make(*creations)
+        is_made.set()
 
     four[4].node.create_groups = makes_late  # type: ignore[method-assign]
     state = four[1].metadata.state
@@ -185,5 +186,6 @@ async def test_a_replica_that_is_made_when_it_is_unwanted_already_goes(four: Bro
     await assign(four[1], "u", [2, 3])
     await until(lambda: nodes_of(four[4], "u") == [2, 3])
     is_moved.set()
-    await until(lambda: group_of(four[4], "u") is not None)
+    await until(is_made.is_set)
     await until(lambda: is_member_everywhere(four, "u", {2, 3}))
+    await until(lambda: group_of(four[4], "u") is None)
