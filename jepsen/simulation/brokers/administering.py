@@ -74,7 +74,14 @@ class Administrator(Client):
     async def _create(self, attempt: Attempt, broker: Broker) -> None:
         options = self.cluster.options
         config = {"segment.bytes": str(options.segment_bytes)}
-        if options.retention_bytes is not None:
+        if self.random.random() < options.uses.compacted:
+            config |= {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.01",
+                "min.compaction.lag.ms": str(options.uses.compaction_lag_ms),
+                "delete.retention.ms": str(options.uses.delete_retention_ms),
+            }
+        elif options.retention_bytes is not None:
             config["retention.bytes"] = str(options.retention_bytes)
         factor = self.random.choice(options.factors)
         count = self.random.randint(1, options.partitions_max)

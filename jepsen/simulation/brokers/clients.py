@@ -41,6 +41,7 @@ class Known(NamedTuple):
     name: str
     topic_id: UUID
     partitions: int
+    is_compacted: bool = False
 
     def key(self, number: int) -> GroupKey:
         return GroupName(self.topic_id, number).group_id.bytes
@@ -168,4 +169,5 @@ def known_topic(broker: Broker, name: str) -> Known | None:
     if not state.has_topic(name):
         return None
     topic = state.topic(name)
-    return Known(name, topic.topic_id, topic.partition_count)
+    is_compacted = "compact" in dict(topic.configs).get("cleanup.policy", "")
+    return Known(name, topic.topic_id, topic.partition_count, is_compacted)

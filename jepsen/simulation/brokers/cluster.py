@@ -55,6 +55,8 @@ class BrokerCluster(Site[Broker]):
         self.wanted: dict[GroupKey, tuple[str, int]] = {}
         """Partitions that clients shall write to now; any when it is empty."""
         self._processes = 0
+        self._producer_ids: dict[int, str] = {}
+        """That were given to producers, and by which broker."""
 
     def make_gossip_network(self) -> SimulatedNetwork | None:
         """Beside that of the connections, as lossy as the options say."""
@@ -118,6 +120,14 @@ class BrokerCluster(Site[Broker]):
         """The number of a client's process in the history."""
         self._processes += 1
         return self._processes
+
+    def given_producer_id(self, producer: int, machine: str) -> None:
+        """A broker has given a producer its id, which it must never have given before."""
+        if producer in self._producer_ids:
+            raise PropertyBroken(
+                "producer-id-twice", {"id": producer, "by": machine, "before_by": self._producer_ids[producer]}
+            )
+        self._producer_ids[producer] = machine
 
     def _feed(self, op: Op) -> None:
         for anomaly in self.panel.feed(op):

@@ -1,10 +1,10 @@
 """The end of a run of brokers: everything heals, and then everything has to come right within a bound.
 
 In this order, each a property of its own when it does not happen: all brokers serve; their copies of the controller's
-state are equal, and hold what was answered; every partition takes a write; damage is repaired; every broker has just
-the replicas that are assigned to it, and all of them vote; gossip says that all are alive; orders come to rest
-(`settling`); replicas of a group are equal, file by file. Then every
-partition is read from its start to its end through some broker, and the history is judged as a whole.
+state are equal, and hold what was answered; every partition takes a write; members of groups agree on a generation;
+damage is repaired; every broker has just the replicas that are assigned to it, and all of them vote; gossip says that
+all are alive; orders come to rest (`settling`); replicas of a group are equal, file by file. Then every partition is
+read from its start to its end through some broker, and the history is judged as a whole.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from jepsen.simulation.brokers.administering import Topic
 from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.draining import Drain
+from jepsen.simulation.brokers.membership import out_of_step
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.settling import Settling
 from jepsen.simulation.brokers.workload import Workload
@@ -50,6 +51,7 @@ class Convergence:
         healed_ns = self.loop.now_ns
         self._within(options.start_s, "not-serving", self._not_serving)
         self.workload.stop_administrators()
+        self.workload.calm_members()
         self._within(options.start_s, "metadata-differs", self._different_metadata)
         self._check_topics()
         settling = Settling(self.cluster, self.nemesis.taken, self._within)
@@ -57,6 +59,7 @@ class Convergence:
             settling.settle()
         self.cluster.wanted = self._partitions()
         self._within(options.progress_s, "no-progress", partial(self._without_writes, healed_ns))
+        self._within(options.progress_s, "stuck-group", partial(out_of_step, self.workload.members))
         self.loop.run_for(WRITES_S)
         self.workload.stop()
         self._sweep()

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
+from jepsen.simulation.brokers.uses import Uses, draw_uses
 from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
@@ -132,6 +133,7 @@ class BrokerOptions:
     elasticity: Elasticity
     gossip: GossipOptions | None
     """None: it is switched off."""
+    uses: Uses
 
     @property
     def brokers(self) -> int:
@@ -230,7 +232,12 @@ def draw(seed: int) -> BrokerOptions:
         convergence_s=60.0,
         elasticity=draw_elasticity(generator(seed, "elasticity"), BROKERS_MAX - seeds - joiners),
         gossip=gossip,
+        uses=_draw_uses(generator(seed, "uses")),
     )
+
+
+def _draw_uses(random: Random) -> Uses:
+    return draw_uses(random, members=False, records=False)
 
 
 def _draw_gossip(random: Random) -> GossipOptions | None:

@@ -1,10 +1,10 @@
 """Producers: they write unique values through any broker, never again what may have been written."""
 
 from random import Random
-from typing import Final
 
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.values import Values
 from jepsen.simulation.links import MILLISECOND_NS
 from raftlog.checkers import Send
 from raftlog.checkers.history import SEND
@@ -15,8 +15,6 @@ from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.types import Offset
 
-VALUES_PER_CLIENT: Final = 1_000_000
-
 
 class Producer(Client):
     """One request at a time, to any partition of any topic that the asked broker knows."""
@@ -26,7 +24,7 @@ class Producer(Client):
         self.acknowledged = 0
         self.acknowledged_ns: dict[GroupKey, int] = {}
         """When a request was answered well last."""
-        self._next_value = self.process * VALUES_PER_CLIENT
+        self._values = Values(self.process, random, cluster.options)
 
     def step(self) -> None:
         self.ask(self._produce)
@@ -38,10 +36,9 @@ class Producer(Client):
             self.done(attempt, RETRY_NS)
             return
         number %= topic.partitions
-        values = self._values()
+        send, records = self._values.draw(topic.partition(number), is_compacted=topic.is_compacted)
         acks: Acks = ALL if self.random.random() < 0.9 else 1
-        attempt.op = self.recorder.invoke(self.process, SEND, Send(topic.partition(number), values))
-        records = [NewRecord(self._text(value)) for value in values]
+        attempt.op = self.recorder.invoke(self.process, SEND, send)
         try:
             if self.random.random() < 0.7:
                 first = await self._produce_records(broker, topic, number, records, acks, attempt)
@@ -51,21 +48,13 @@ class Producer(Client):
             if self.hears(attempt):
                 self.failed(attempt, error)
             return
-        self._answered(attempt, topic, number, values, first, acks)
+        self._answered(attempt, topic, number, send, first, acks)
 
     def _target(self) -> tuple[str, int]:
         wanted = list(self.cluster.wanted.values())
         if wanted:
             return self.random.choice(wanted)
         return self.random.choice(self.cluster.names), self.random.randrange(self.cluster.options.partitions_max)
-
-    def _values(self) -> tuple[int, ...]:
-        first = self._next_value
-        self._next_value += self.random.choice((1, 1, 2, 3, 8))
-        return tuple(range(first, self._next_value))
-
-    def _text(self, value: int) -> bytes:
-        return b"%d " % value + bytes(self.random.randint(0, self.cluster.options.value_bytes))
 
     async def _produce_records(
         self, broker: Broker, topic: Known, number: int, records: list[NewRecord], acks: Acks, attempt: Attempt
@@ -89,19 +78,16 @@ class Producer(Client):
         done = await broker.produce_batches(topic.name, number, batch, acks=acks, deadline=attempt.deadline())
         return done.base_offset
 
-    def _answered(
-        self, attempt: Attempt, topic: Known, number: int, values: tuple[int, ...], first: int, acks: Acks
-    ) -> None:
-        partition = topic.partition(number)
-        after = Offset(first + len(values))
+    def _answered(self, attempt: Attempt, topic: Known, number: int, send: Send, first: int, acks: Acks) -> None:
+        after = Offset(first + len(send.values))
         if acks == ALL:
-            self.watch.saw_acknowledgement(topic.key(number), str(partition), Offset(first), after)
+            self.watch.saw_acknowledgement(topic.key(number), str(send.partition), Offset(first), after)
         if not self.hears(attempt) or attempt.op is None:
             return
         if acks == ALL:
-            offsets = tuple(Offset(first + at) for at in range(len(values)))
-            self.recorder.ok(attempt.op, Send(partition, values, offsets))
-            self.acknowledged += len(values)
+            offsets = tuple(Offset(first + at) for at in range(len(send.values)))
+            self.recorder.ok(attempt.op, send._replace(offsets=offsets))
+            self.acknowledged += len(offsets)
             self.acknowledged_ns[topic.key(number)] = self.loop.now_ns
         else:
             self.recorder.info(attempt.op, "not committed yet")

@@ -9,6 +9,7 @@ from typing import Final
 
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.values import value_of
 from jepsen.simulation.links import MILLISECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
@@ -125,5 +126,5 @@ def decode(partition: TopicPartition, batches: list[memoryview], position: Offse
         for record in read_records(batch):
             if record.offset >= position:
                 offsets.append(Offset(record.offset))
-                values.append(int((record.value or b"0").split(b" ", 1)[0]))
+                values.append(value_of(record))
     return Fetched(partition, tuple(offsets), tuple(values))

@@ -4,6 +4,8 @@ from jepsen.simulation.brokers.administering import Administrator
 from jepsen.simulation.brokers.clients import PATIENCE_MS, SLACK_MS, Client
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.committing import Commits, Committer
+from jepsen.simulation.brokers.membership import Member
+from jepsen.simulation.brokers.numbering import Numberer
 from jepsen.simulation.brokers.producing import Producer
 from jepsen.simulation.brokers.reading import Reader
 from jepsen.simulation.links import MILLISECOND_NS
@@ -20,10 +22,17 @@ class Workload:
             Administrator(cluster, cluster.random(f"administrator {place}"), place) for place in range(options.topics)
         ]
         self.producers = [Producer(cluster, cluster.random(f"producer {place}")) for place in range(options.producers)]
+        self.numberers = [
+            Numberer(cluster, cluster.random(f"numberer {place}")) for place in range(options.uses.numberers)
+        ]
         self.commits = Commits(cluster)
         self.committers = [
             Committer(cluster, cluster.random(f"committer {place}"), self.commits)
             for place in range(options.committers)
+        ]
+        self.members = [
+            Member(cluster, cluster.random(f"member {place}"), place, self.commits)
+            for place in range(options.uses.members)
         ]
         self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
 
@@ -35,6 +44,11 @@ class Workload:
         """Their open requests find their end."""
         self._stop(list(self.administrators))
 
+    def calm_members(self) -> None:
+        """They stay in their groups from now on."""
+        for member in self.members:
+            member.is_calm = True
+
     def stop(self) -> None:
         self._stop(self._all())
 
@@ -44,16 +58,20 @@ class Workload:
         self.cluster.loop.run_for((PATIENCE_MS[-1] + SLACK_MS) / 1000 + 0.1)
 
     def acknowledged(self) -> int:
-        return sum(producer.acknowledged for producer in self.producers)
+        return sum(producer.acknowledged for producer in self._writers())
 
     def written_since(self, since_ns: int) -> dict[GroupKey, None]:
         """Groups in which a request was answered well later than this."""
         return {
             key: None
-            for producer in self.producers
+            for producer in self._writers()
             for key, answered_ns in producer.acknowledged_ns.items()
             if answered_ns > since_ns
         }
 
+    def _writers(self) -> "list[Producer | Numberer]":
+        return [*self.producers, *self.numberers]
+
     def _all(self) -> list[Client]:
-        return [*self.administrators, *self.producers, *self.readers, *self.committers]
+        lanes = [lane for numberer in self.numberers for lane in numberer.lanes]
+        return [*self.administrators, *self.producers, *lanes, *self.readers, *self.committers, *self.members]

@@ -137,6 +137,5 @@ def _acknowledged(
     if acks != "all" or base is None:
         history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)
         return
-    place, values, _ = invocation.payload
-    offsets = tuple(map(Offset, range(base, base + len(values))))
-    history.ok(invocation, Send(place, values, offsets), acks=acks, **more)
+    offsets = tuple(map(Offset, range(base, base + len(invocation.payload.values))))
+    history.ok(invocation, invocation.payload._replace(offsets=offsets), acks=acks, **more)

@@ -1,0 +1,71 @@
+"""What the clients of a run use of the log besides plain writing and reading: groups with members, idempotent
+producers, compacted topics, deletion of records.
+
+Drawn from the seed by a generator of its own. At the level `broker` most runs have a little of it; the levels `groups`
+and `records` are about these alone, in smaller clusters that less befalls.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Of one run."""
+
+    members: int
+    """In all, of all groups that have members."""
+    session_timeout_ms: int
+    stalls: float
+    """Chance, before each request of a member, that it stands still for longer than its session, and then goes on."""
+    storms: float
+    """Chance, each time, that all members of a group leave at once instead, and join again."""
+    static_members: float
+    """Share of members that have a name of their own and take their place again."""
+    numberers: int
+    """Idempotent producers, each with five requests in flight."""
+    restarts: float
+    """Chance, before each request, that one of them begins anew, with another epoch or as another producer."""
+    trimmers: int
+    """Clients that delete records."""
+    compacted: float
+    """Share of topics that are compacted."""
+    keys: int
+    """So many for each partition of them."""
+    delete_retention_ms: int
+    compaction_lag_ms: int
+
+
+NONE: Final = Uses(
+    members=0,
+    session_timeout_ms=1_000,
+    stalls=0.0,
+    storms=0.0,
+    static_members=0.0,
+    numberers=0,
+    restarts=0.0,
+    trimmers=0,
+    compacted=0.0,
+    keys=1,
+    delete_retention_ms=1_000,
+    compaction_lag_ms=0,
+)
+
+
+def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
+    """With members, and with the others, or without."""
+    return Uses(
+        members=random.choice((2, 3, 5)) if members else 0,
+        session_timeout_ms=random.choice((1_000, 1_500, 4_000)),
+        stalls=random.choice((0.0, 0.03, 0.1)),
+        storms=random.choice((0.0, 0.02)),
+        static_members=random.choice((0.0, 0.0, 0.5, 1.0)),
+        numberers=random.choice((1, 1, 2)) if records else 0,
+        restarts=random.choice((0.0, 0.01, 0.05)),
+        trimmers=random.choice((0, 0, 1)) if records else 0,
+        compacted=random.choice((0.0, 0.5, 1.0)) if records else 0.0,
+        keys=random.choice((2, 5, 20)),
+        delete_retention_ms=random.choice((0, 500, 3_000)),
+        compaction_lag_ms=random.choice((0, 0, 1_000)),
+    )

@@ -1,0 +1,52 @@
+"""What is written: unique values, in compacted partitions each with a key, now and then as a tombstone.
+
+A record's value is its number, and something behind it that makes it longer; a tombstone has its number in a header.
+"""
+
+from random import Random
+from typing import Final
+
+from jepsen.simulation.brokers.options import BrokerOptions
+from raftlog.checkers import Send
+from raftlog.records import NewRecord, Record
+from raftlog.types import TopicPartition
+
+VALUES_PER_CLIENT: Final = 1_000_000
+TOMBSTONES: Final = 0.15
+"""Share of values that remove their key."""
+_HEADER: Final = "value"
+
+
+class Values:
+    """Of one client process."""
+
+    def __init__(self, process: int, random: Random, options: BrokerOptions) -> None:
+        self._random, self._options = random, options
+        self._next = process * VALUES_PER_CLIENT
+
+    def draw(self, partition: TopicPartition, *, is_compacted: bool) -> tuple[Send, list[NewRecord]]:
+        """Some for one request."""
+        first = self._next
+        self._next += self._random.choice((1, 1, 2, 3, 8))
+        values = tuple(range(first, self._next))
+        if not is_compacted:
+            return Send(partition, values), [NewRecord(self._text(value)) for value in values]
+        keys = tuple(f"key-{self._random.randrange(self._options.uses.keys)}" for _ in values)
+        tombstones = tuple(value for value in values if self._random.random() < TOMBSTONES)
+        records = [self._record(value, key, tombstones) for value, key in zip(values, keys, strict=True)]
+        return Send(partition, values, (), keys, tombstones), records
+
+    def _record(self, value: int, key: str, tombstones: tuple[int, ...]) -> NewRecord:
+        if value in tombstones:
+            return NewRecord(None, key.encode(), headers=((_HEADER, b"%d" % value),))
+        return NewRecord(self._text(value), key.encode())
+
+    def _text(self, value: int) -> bytes:
+        return b"%d " % value + bytes(self._random.randint(0, self._options.value_bytes))
+
+
+def value_of(record: Record) -> int:
+    """The number that was written."""
+    if record.value is not None:
+        return int(record.value.split(b" ", 1)[0])
+    return int(next((text for name, text in record.headers if name == _HEADER), b"0") or b"0")
