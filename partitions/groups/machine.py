@@ -12,10 +12,38 @@ of a group, and a later coordinator that loads the group goes on where the membe
 from collections.abc import Callable, Sequence
 from random import Random
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import (
+    FencedInstance,
+    GroupNotEmpty,
+    InconsistentProtocol,
+    NotLeader,
+    RaftlogError,
+    RebalanceInProgress,
+    RecordTooLarge,
+    StaleGeneration,
+    UnknownMember,
+)
+from raftlog.partitions.groups.assigning import assigned_counts
 from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.joining import Joining, member_of
+from raftlog.partitions.groups.membership import Group, Kept, Member
+from raftlog.partitions.groups.rebalancing import GIVEN, PHASE, SESSION, WAIT, Rebalancing, TimerKey
 from raftlog.partitions.groups.records import GroupRecord
-from raftlog.partitions.groups.requests import Effect, GroupDescription, Heartbeat, Join, Leave, Sync, Ticket, Token
+from raftlog.partitions.groups.requests import (
+    Alive,
+    Effect,
+    GroupDescription,
+    Heartbeat,
+    Join,
+    Leave,
+    Left,
+    MemberDescription,
+    MemberToLeave,
+    Sync,
+    Ticket,
+    Token,
+)
+from raftlog.partitions.groups.states import Event, State
 
 
 class Machine:
@@ -28,22 +56,38 @@ class Machine:
         partitions_of: Callable[[str], int | None],
         wall_ms: Callable[[], int],
     ) -> None:
-        raise NotImplementedError
+        self._settings = settings
+        self._rebalancing = Rebalancing(settings, partitions_of, wall_ms)
+        self._joining = Joining(self._rebalancing, random)
+        self._groups = self._rebalancing.groups
+        self._timers = self._rebalancing.timers
 
     # what the log says
 
-    def load(self, group: str, record: GroupRecord, now: float) -> None:
-        """Take over a group as it was stored last; its members have their session timeouts from now on."""
-        raise NotImplementedError
+    def load(self, name: str, record: GroupRecord, now: float) -> None:
+        """Take over a group as it was stored last; its members have their session timeouts from now on.
+
+        Ask `topics_changed` once everything is loaded.
+        """
+        group = self._groups[name] = Group.loaded(name, record)
+        for member in group.members.values():
+            self._rebalancing.touch(group, member, now)
+        if group.state is State.COMPLETING:
+            self._timers.set((PHASE, name, ""), now + group.rebalance_timeout_ms() / 1000)
+        elif group.state is State.STABLE and not group.leader:
+            group.assigned_counts = assigned_counts(group)
 
     def stop(self, error: RaftlogError) -> None:
         """Everything that waits is answered `error` (take_effects once more); the machine is not used any more."""
-        raise NotImplementedError
+        for token in list(self._rebalancing.waiting):
+            self._rebalancing.answer(token, error)
+        self._groups.clear()
 
     def stored(self, group: str, ticket: Ticket, error: RaftlogError | None, now: float) -> None:
         """What became of a Store: None when it is committed. Whatever its error, its generation is never answered;
         the members are told to look for the coordinator again (`NotLeader`), or the error when it is a definite one."""
-        raise NotImplementedError
+        if group in self._groups:
+            self._rebalancing.stored(self._groups[group], ticket, error, now)
 
     # what members ask; every answer is an effect, errors too
 
@@ -51,67 +95,214 @@ class Machine:
         """Answered `Joined` when the join phase is over and stored, or at once where nothing has to change;
         `MemberIdGiven`; or InvalidArgument, UnknownMember, FencedInstance, InconsistentProtocol, GroupFull, NotLeader.
         """
-        raise NotImplementedError
+        self._joining.join(token, join, now)
 
     def sync(self, token: Token, sync: Sync, now: float) -> None:
         """Answered `Synced` when the assignments are stored; or UnknownMember, FencedInstance, StaleGeneration,
         RebalanceInProgress, InconsistentProtocol, RecordTooLarge, NotLeader."""
-        raise NotImplementedError
+        try:
+            group, member = self._current(sync.group, sync.member_id, sync.instance_id, sync.generation)
+            if sync.protocol_type not in (None, group.protocol_type) or sync.protocol not in (None, group.protocol):
+                raise InconsistentProtocol(f"the group {group.name} has the protocol {group.protocol}")
+            if group.state is State.PREPARING or (
+                group.state is State.COMPLETING and Kept.MEMBERS in group.storing.values()
+            ):
+                raise RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
+            if sum(len(assignment) for _, assignment in sync.assignments) > self._settings.max_metadata_bytes:
+                raise RecordTooLarge(
+                    f"all assignments of a group have at most {self._settings.max_metadata_bytes} bytes"
+                )
+        except RaftlogError as error:
+            self._rebalancing.answer(token, error)
+            return
+        self._rebalancing.park(group, member, "sync", token)
+        member.is_told = True
+        if group.state is State.COMPLETING and member.member_id == group.leader and not group.storing:
+            self._rebalancing.assign(group, sync.assignments)
+        self._rebalancing.settle(group, now)
 
     def heartbeat(self, token: Token, heartbeat: Heartbeat, now: float) -> None:
         """Answered `Alive`; or UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress: join again."""
-        raise NotImplementedError
+        try:
+            group, member = self._current(
+                heartbeat.group, heartbeat.member_id, heartbeat.instance_id, heartbeat.generation
+            )
+        except RaftlogError as error:
+            self._rebalancing.answer(token, error)
+            return
+        self._rebalancing.touch(group, member, now)
+        if group.state is State.PREPARING:
+            begins = RebalanceInProgress(f"the group {group.name} makes a new generation: join again")
+            self._rebalancing.answer(token, begins)
+        elif heartbeat.wait_ms <= 0:
+            self._rebalancing.answer(token, Alive())
+        else:
+            self._rebalancing.park(group, member, "beat", token)
+            wait_ms = min(heartbeat.wait_ms, member.session_timeout_ms // 2)
+            self._timers.set((WAIT, group.name, member.member_id), now + wait_ms / 1000)
 
     def leave(self, token: Token, leave: Leave, now: float) -> None:
         """Answered `Left` at once, with an error for each member that could not leave."""
-        raise NotImplementedError
+        group = self._groups.get(leave.group)
+        told = tuple((each, self._leave(group, each)) for each in leave.members)
+        if group is not None:
+            if any(error is None for _, error in told) and group.state not in (State.EMPTY, State.DEAD):
+                self._rebalancing.members_left(group, now)
+            self._rebalancing.forget_unused(group)
+        self._rebalancing.answer(token, Left(told))
+
+    def _leave(self, group: Group | None, leaving: MemberToLeave) -> RaftlogError | None:
+        try:
+            if group is not None and leaving.member_id in group.given_ids:
+                self._forget_given(group, leaving.member_id)
+                return None
+            member_id = leaving.member_id
+            if not member_id and group is not None and leaving.instance_id is not None:
+                member_id = group.instances.get(leaving.instance_id, "")
+            member = member_of(group, member_id, leaving.instance_id)
+        except (UnknownMember, FencedInstance) as error:
+            return error
+        assert group is not None, "it has a member"
+        self._rebalancing.drop(group, member, UnknownMember(f"{member.member_id} left the group {group.name}"))
+        return None
 
     def delete(self, token: Token, group: str, now: float) -> None:
-        """Answered `Deleted` when that is stored; or UnknownGroup, GroupNotEmpty, NotLeader."""
-        raise NotImplementedError
+        """Answered `Deleted` when that is stored; or GroupNotEmpty, NotLeader. A group that is not here may have
+        offsets: whether it exists is the caller's to know."""
+        found = self._groups.get(group) or self._groups.setdefault(group, Group(group))
+        if found.state is State.DEAD:
+            self._rebalancing.answer(token, NotLeader(f"the group {group} is being deleted"))
+        elif found.state is not State.EMPTY or found.given_ids:
+            self._rebalancing.answer(token, GroupNotEmpty(f"the group {group} has {len(found.members)} members"))
+        else:
+            self._rebalancing.become(found, Event.DELETED)
+            found.deletion = token
+            self._rebalancing.waiting[token] = (found, None, "deletion")
+            self._rebalancing.store(found, Kept.NOTHING)
 
-    def cancel(self, token: Token, now: float) -> None:
+    def cancel(self, token: Token, now: float, *, is_told: bool = False) -> str | None:
         """Nobody waits for this answer any more (deadline, connection lost); no effect names the token later.
 
-        A member that asked with its id has joined nevertheless, and hears of it when it asks again; one that was not
-        told its id yet is gone.
+        The member id of whoever asked; None when no member's request waits under this token. A member that asked with
+        its id has joined nevertheless, and hears of it when it asks again; one that does not know its id yet is gone,
+        unless `is_told` says that the caller gives it to it now.
         """
-        raise NotImplementedError
+        found = self._rebalancing.waiting.pop(token, None)
+        if found is None:
+            return None
+        group, member, slot = found
+        setattr(member or group, slot, None)
+        if member is None:
+            return None
+        self._rebalancing.touch(group, member, now)
+        member.is_told = member.is_told or is_told
+        if slot == "join" and not member.is_told and member.instance_id is None:
+            self._rebalancing.drop(group, member, UnknownMember("nobody waits for it"))
+            self._rebalancing.members_left(group, now)
+        return member.member_id
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
         """May this member commit now? Raises UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (it
         has to sync first). `member_id` "" with generation −1 is a commit without a member, which only a group without
         members allows (UnknownMember). What passes counts as a heartbeat."""
-        raise NotImplementedError
+        found = self._groups.get(group)
+        if found is not None and found.state is State.DEAD:
+            raise NotLeader(f"the group {group} is being deleted")
+        if not member_id and instance_id is None and generation < 0:
+            if found is not None and found.state is not State.EMPTY:
+                raise UnknownMember(f"the group {group} has members: only they commit")
+            return
+        found, member = self._current(group, member_id, instance_id, generation)
+        if found.state is State.COMPLETING:
+            raise RebalanceInProgress(f"the group {group} has a new generation: sync first")
+        self._rebalancing.touch(found, member, now)
+
+    def _current(self, name: str, member_id: str, instance_id: str | None, generation: int) -> tuple[Group, Member]:
+        """Who asks, in the group's generation; raises UnknownMember, FencedInstance, StaleGeneration."""
+        group = self._groups.get(name)
+        member = member_of(group, member_id, instance_id)
+        assert group is not None, "it has a member"
+        if generation != group.generation:
+            raise StaleGeneration(f"{member_id} speaks of generation {generation} of {name}: join again")
+        return group, member
 
     # time, and the world
 
     def next_timer(self) -> float | None:
         """When `tick` wants to be called; None: never."""
-        raise NotImplementedError
+        return self._timers.next()
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        raise NotImplementedError
+        for key in self._timers.take_due(now):
+            self._due(key, now)
+
+    def _due(self, key: TimerKey, now: float) -> None:
+        kind, name, member_id = key
+        group = self._groups.get(name)
+        if group is None:
+            return
+        if kind == PHASE:
+            self._rebalancing.phase_over(group, now)
+        elif kind == GIVEN:
+            self._forget_given(group, member_id)
+            self._rebalancing.maybe_complete(group, now)
+            self._rebalancing.forget_unused(group)
+        elif kind == WAIT:
+            self._rebalancing.release(group.members[member_id], "beat", Alive())
+        else:
+            assert kind == SESSION, f"a timer {key}"
+            member = group.members[member_id]
+            self._rebalancing.drop(group, member, UnknownMember(f"{member_id} was not heard of for its session"))
+            self._rebalancing.members_left(group, now)
+
+    def _forget_given(self, group: Group, member_id: str) -> None:
+        group.given_ids.discard(member_id)
+        self._timers.clear((GIVEN, group.name, member_id))
 
     def topics_changed(self, now: float) -> None:
         """Topics or their partition counts changed: groups that the coordinator assigned rebalance where it matters."""
-        raise NotImplementedError
+        self._rebalancing.topics_changed(now)
 
     def take_effects(self) -> Sequence[Effect]:
         """What is to be done now, in this order."""
-        raise NotImplementedError
+        effects, self._rebalancing.effects = self._rebalancing.effects, []
+        return effects
 
     # for whoever looks
 
     def describe(self, group: str) -> GroupDescription | None:
         """None for a group that never had members, or whose record is gone."""
-        raise NotImplementedError
+        found = self._groups.get(group)
+        if found is None:
+            return None
+        members = tuple(
+            MemberDescription(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                each.metadata(found.protocol),
+                each.assignment if found.state is State.STABLE else b"",
+            )
+            for each in found.members.values()
+        )
+        return GroupDescription(
+            group,
+            found.state.value,
+            found.protocol_type,
+            found.protocol,
+            found.generation,
+            found.leader,
+            members,
+            found.changed_ms,
+        )
 
     def names(self) -> list[str]:
         """Groups that are here, sorted."""
-        raise NotImplementedError
+        return sorted(self._groups)
 
     def has_members(self, group: str) -> bool:
         """Whether the group is not empty."""
-        raise NotImplementedError
+        found = self._groups.get(group)
+        return found is not None and bool(found.members)

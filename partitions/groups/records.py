@@ -150,7 +150,7 @@ def decode_value(key: Key, data: bytes) -> Value:
         case _, [int(version), *_] if version != VERSION:
             raise FormatError(f"a record of groups in version {version}; this program knows version {VERSION}")
         case GroupKey(), [_, str(), int(), str(), str(), bool(), int(), list(members)]:
-            return GroupRecord(*raw[1:-1], tuple(map(_decoded_member, members)))
+            return GroupRecord._make([*raw[1:-1], tuple(map(_decoded_member, members))])
         case OffsetKey(), [_, int(), int(), str(), int()]:
             return OffsetRecord(*raw[1:])
         case InstanceKey(), [_, dict(instance)]:
@@ -165,7 +165,7 @@ def _member(member: MemberRecord) -> list[Any]:
 def _decoded_member(raw: Any) -> MemberRecord:
     match raw:
         case [str(), str() | None, str(), str(), int(), int(), bool(), bytes(), list(protocols)]:
-            return MemberRecord(*raw[:-1], tuple(map(_decoded_protocol, protocols)))
+            return MemberRecord._make([*raw[:-1], tuple(map(_decoded_protocol, protocols))])
     raise FormatError("a member in the record of a group that cannot be read")
 
 

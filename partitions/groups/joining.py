@@ -1,0 +1,209 @@
+"""Who may join a group, and what that does to it: KIP-394 (ids are given here), KIP-345 (static members).
+
+    new                      a member more, and a rebalance
+    dynamic, known           in Stable a follower that wants nothing new is answered at once; else it joins the next one
+    static, another process  takes the place over; no rebalance in Stable while it subscribes to the same
+
+Called by the machine.
+"""
+
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from raftlog.assignors import ASSIGNORS, decode_subscription
+from raftlog.errors import (
+    FencedInstance,
+    GroupFull,
+    InconsistentProtocol,
+    InvalidArgument,
+    NotLeader,
+    RaftlogError,
+    UnknownMember,
+)
+from raftlog.partitions.groups.assigning import subscribes_alike
+from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.membership import Group, Kept, Member, metadata_bytes
+from raftlog.partitions.groups.rebalancing import GIVEN, Rebalancing
+from raftlog.partitions.groups.requests import Join, MemberIdGiven, Token
+from raftlog.partitions.groups.states import State
+
+TEXT_MAX: Final = 255
+PROTOCOLS_MAX: Final = 32
+_UUID_BITS: Final = 128
+
+
+class Joining:
+    """One for each machine."""
+
+    def __init__(self, rebalancing: Rebalancing, random: Random) -> None:
+        self._rebalancing, self._random = rebalancing, random
+        self._settings = rebalancing.settings
+
+    def join(self, token: Token, join: Join, now: float) -> None:
+        """Answers, or has the request wait."""
+        try:
+            _check(join, self._settings)
+            group = self._rebalancing.groups.get(join.group)
+            if group is not None and group.state is State.DEAD:
+                raise NotLeader(f"the group {join.group} is being deleted")
+            if join.member_id:
+                self._join_known(token, join, group, now)
+            else:
+                self._join_new(token, join, group, now)
+        except RaftlogError as error:
+            self._rebalancing.answer(token, error)
+
+    def _join_new(self, token: Token, join: Join, group: Group | None, now: float) -> None:
+        known = group.instances.get(join.instance_id) if group is not None and join.instance_id is not None else None
+        member = group.members[known] if group is not None and known is not None else None
+        self._admit(join, group, member)
+        group = group or self._new_group(join)
+        member_id = f"{join.instance_id or join.client_id or 'member'}-{self._uuid()}"
+        if member is not None:
+            self._take_over(token, join, group, member, member_id, now)
+        elif join.requires_known_id and join.instance_id is None:
+            group.given_ids.add(member_id)
+            given = (GIVEN, group.name, member_id)
+            self._rebalancing.timers.set(given, now + join.session_timeout_ms / 1000)
+            self._rebalancing.answer(token, MemberIdGiven(member_id))
+        else:
+            self._add(token, join, group, member_id, now)
+
+    def _join_known(self, token: Token, join: Join, group: Group | None, now: float) -> None:
+        if group is not None and join.member_id in group.given_ids:
+            self._admit(join, group, None)
+            group.given_ids.remove(join.member_id)
+            self._rebalancing.timers.clear((GIVEN, group.name, join.member_id))
+            self._add(token, join, group, join.member_id, now, is_told=True)
+            return
+        if group is None:
+            raise UnknownMember(f"the group {join.group} has no members; join without a member id")
+        member = member_of(group, join.member_id, join.instance_id)
+        self._admit(join, group, member)
+        is_same = member.protocols == join.protocols and member.can_lead == join.can_lead
+        member.takes(join)
+        member.is_told = True
+        self._rebalancing.park(group, member, "join", token)
+        member.has_joined = True
+        leads_again = group.state is State.STABLE and member.member_id == group.leader
+        if is_same and not leads_again:
+            self._rebalancing.settle(group, now)
+        else:
+            self._rebalancing.prepare(group, now)
+
+    def _add(
+        self, token: Token, join: Join, group: Group, member_id: str, now: float, *, is_told: bool = False
+    ) -> None:
+        member = Member(
+            member_id,
+            join.instance_id,
+            join.client_id,
+            join.client_host,
+            join.session_timeout_ms,
+            join.rebalance_timeout_ms,
+            join.can_lead,
+            join.protocols,
+            is_told=is_told,
+            can_skip_assignment=join.can_skip_assignment,
+        )
+        if not group.members:
+            group.protocol_type = join.protocol_type
+        group.add(member)
+        group.grew = True
+        self._rebalancing.park(group, member, "join", token)
+        member.has_joined = True
+        self._rebalancing.prepare(group, now)
+
+    def _take_over(self, token: Token, join: Join, group: Group, member: Member, member_id: str, now: float) -> None:
+        before = {each.name: each.metadata for each in member.protocols}
+        self._rebalancing.replace(group, member, member_id)
+        could_lead = member.can_lead
+        member.takes(join)
+        self._rebalancing.park(group, member, "join", token)
+        member.has_joined = True
+        is_same = (
+            could_lead == join.can_lead
+            and before.keys() == {each.name for each in join.protocols}
+            and all(subscribes_alike(before[each.name], each.metadata) for each in join.protocols)
+        )
+        if group.state is State.STABLE and is_same and group.chosen_protocol() == group.protocol:
+            self._rebalancing.store(group, Kept.STATIC_MEMBER)
+        else:
+            self._rebalancing.prepare(group, now)
+
+    def _admit(self, join: Join, group: Group | None, member: Member | None) -> None:
+        """Raises `InconsistentProtocol` and `GroupFull`."""
+        if group is None:
+            if len(self._rebalancing.groups) >= self._settings.max_groups:
+                raise GroupFull(f"there are {self._settings.max_groups} groups here, the most that one coordinator has")
+            return
+        if any(True for _ in group.others(member)) and (
+            group.protocol_type != join.protocol_type or not group.agrees(join.protocols, member)
+        ):
+            raise InconsistentProtocol(
+                f"the members of {group.name} share {group.protocol_type} protocols of which this one has none"
+            )
+        is_new = member is None and join.member_id not in group.given_ids
+        if is_new and len(group.members) + len(group.given_ids) >= self._settings.max_members:
+            raise GroupFull(f"the group {group.name} has {self._settings.max_members} members, the most possible")
+        if group.metadata_bytes(member) + metadata_bytes(join.protocols) > self._settings.max_metadata_bytes:
+            raise GroupFull(
+                f"the subscriptions of {group.name} would take more than {self._settings.max_metadata_bytes} bytes"
+            )
+
+    def _new_group(self, join: Join) -> Group:
+        group = self._rebalancing.groups[join.group] = Group(join.group)
+        return group
+
+    def _uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(_UUID_BITS), version=4)
+
+
+def member_of(group: Group | None, member_id: str, instance_id: str | None) -> Member:
+    """Who asks; raises `UnknownMember`, and `FencedInstance` when another process is that static member now."""
+    if group is not None and instance_id is not None:
+        holder = group.instances.get(instance_id)
+        if holder is not None and holder != member_id:
+            raise FencedInstance(f"another process joined the group {group.name} as {instance_id}: this one has to end")
+        if holder is None:
+            raise UnknownMember(f"the group {group.name} has no static member {instance_id}")
+    if group is None or member_id not in group.members:
+        raise UnknownMember(f"{member_id or 'nobody'} is no member of the group (any more): join without a member id")
+    return group.members[member_id]
+
+
+def _check(join: Join, settings: GroupSettings) -> None:
+    if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
+        raise InvalidArgument(
+            f"a session timeout of {join.session_timeout_ms} ms; it can be {settings.min_session_timeout_ms} to "
+            f"{settings.max_session_timeout_ms}"
+        )
+    if not 1 <= join.rebalance_timeout_ms <= settings.max_rebalance_timeout_ms:
+        raise InvalidArgument(
+            f"a rebalance timeout of {join.rebalance_timeout_ms} ms; it can be 1 to {settings.max_rebalance_timeout_ms}"
+        )
+    names = [each.name for each in join.protocols]
+    if not 1 <= len(names) <= PROTOCOLS_MAX or len(set(names)) != len(names):
+        raise InvalidArgument(f"a member names 1 to {PROTOCOLS_MAX} protocols, each once")
+    if metadata_bytes(join.protocols) > settings.max_metadata_bytes:
+        raise InvalidArgument(f"a subscription has at most {settings.max_metadata_bytes} bytes")
+    texts = [join.group, join.protocol_type, *names]
+    if not all(texts) or any(
+        len(text) > TEXT_MAX for text in (*texts, join.client_id, join.client_host, join.instance_id or "")
+    ):
+        raise InvalidArgument(
+            f"group, protocol type and protocols have 1 to {TEXT_MAX} characters, as have client and instance ids"
+        )
+    if join.instance_id == "":
+        raise InvalidArgument("an instance id is not empty")
+    if not join.can_lead:
+        _check_left_to_coordinator(join)
+
+
+def _check_left_to_coordinator(join: Join) -> None:
+    """The coordinator has to read what it assigns by."""
+    for protocol in join.protocols:
+        if protocol.name not in ASSIGNORS:
+            raise InvalidArgument(f"the coordinator assigns by {', '.join(ASSIGNORS)}, not by {protocol.name}")
+        decode_subscription(protocol.metadata)

@@ -1,0 +1,220 @@
+"""A group and its members, as the machine holds them: data and what follows from it. Pure.
+
+    storing ≠ {}      ⇒ nobody hears of the group's generation yet
+    join ≠ None       ⇒ the member waits for the end of the join phase, or for its generation to be stored
+    sync ≠ None       ⇒ it waits for its assignment;   beat ≠ None ⇒ for the next rebalance
+
+Only `rebalancing` and `joining` change what is here.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from raftlog.partitions.groups.records import GroupRecord, MemberRecord, Protocol
+from raftlog.partitions.groups.requests import Join, Joined, JoinedMember, Ticket, Token
+from raftlog.partitions.groups.states import State
+
+
+class Kept(Enum):
+    """What a Store says."""
+
+    MEMBERS = "members"
+    """A new generation, not assigned yet."""
+    ASSIGNMENTS = "assignments"
+    STATIC_MEMBER = "static member"
+    """The same generation, in which a static member has another id."""
+    EMPTY = "empty"
+    NOTHING = "nothing"
+    """It is deleted."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One member. The requests of it that wait are the tokens `join`, `sync` and `beat`, at most one of each."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    can_lead: bool
+    protocols: tuple[Protocol, ...]
+    assignment: bytes = b""
+    """What it was assigned last: in `Stable` in this generation."""
+    join: Token | None = None
+    sync: Token | None = None
+    beat: Token | None = None
+    has_joined: bool = False
+    """In this join phase, or, after it, in this generation."""
+    has_synced: bool = False
+    """In this generation."""
+    is_told: bool = False
+    """It knows its id, so it can ask again."""
+    replaced: str | None = None
+    """The id of the static member whose place it took, until it was answered."""
+    can_skip_assignment: bool = False
+
+    def takes(self, join: Join) -> None:
+        """What it asks for now."""
+        self.client_id, self.client_host = join.client_id, join.client_host
+        self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
+        self.can_lead, self.can_skip_assignment = join.can_lead, join.can_skip_assignment
+        self.protocols = join.protocols
+
+    @property
+    def waits(self) -> bool:
+        """For an answer that is not up to it: its session does not run."""
+        return self.join is not None or self.sync is not None
+
+    def metadata(self, protocol: str) -> bytes:
+        """Of one protocol; b"" where it has none of that name."""
+        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
+
+    def record(self) -> MemberRecord:
+        """As it is stored."""
+        return MemberRecord(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.can_lead,
+            self.assignment,
+            self.protocols,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """One group. `generation` 0: it had none yet."""
+
+    name: str
+    state: State = State.EMPTY
+    protocol_type: str = ""
+    generation: int = 0
+    protocol: str = ""
+    leader: str = ""
+    """"" where the coordinator assigns."""
+    changed_ms: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    """In the order in which they came."""
+    instances: dict[str, str] = field(default_factory=dict)
+    """Ids of static members by instance id."""
+    given_ids: set[str] = field(default_factory=set)
+    """Given to members that have not joined with them yet (KIP-394)."""
+    storing: dict[Ticket, Kept] = field(default_factory=dict)
+    holds: bool = False
+    """The join phase of a group that was empty waits for more members (KIP-134)."""
+    grew: bool = False
+    """Somebody new came since it began to hold."""
+    is_overdue: bool = False
+    """The join phase took its time, and ends as soon as nothing is being stored."""
+    phase_began: float = 0.0
+    assigned_counts: dict[str, int] | None = None
+    """Partitions of each topic when the coordinator assigned; None: not known (any more)."""
+    deletion: Token | None = None
+    """Who waits for it to be deleted."""
+
+    @classmethod
+    def loaded(cls, name: str, record: GroupRecord) -> "Group":
+        """As it was stored last."""
+        group = cls(name, State.EMPTY, *record[:4], record.changed_ms)
+        for each in record.members:
+            has_joined = not record.is_assigned
+            group.add(Member(*each[:7], each.protocols, each.assignment, has_joined=has_joined, is_told=True))
+        if group.members:
+            group.state = State.STABLE if record.is_assigned else State.COMPLETING
+        return group
+
+    def record(self) -> GroupRecord:
+        """As it is stored. Assigned: in `Stable`, and where the assignments are on their way to the log."""
+        return GroupRecord(
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state is State.STABLE or Kept.ASSIGNMENTS in self.storing.values(),
+            self.changed_ms,
+            tuple(member.record() for member in self.members.values()),
+        )
+
+    def add(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+
+    def remove(self, member: Member) -> None:
+        del self.members[member.member_id]
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
+            del self.instances[member.instance_id]
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Another process is the static member now; it keeps its place among the members."""
+        member.replaced, member.member_id = member.member_id, member_id
+        members = list(self.members.values())
+        self.members = {each.member_id: each for each in members}
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member_id
+        if self.leader == member.replaced:
+            self.leader = member_id
+
+    def others(self, member: Member | None) -> Iterator[Member]:
+        return (each for each in self.members.values() if each is not member)
+
+    def rebalance_timeout_ms(self) -> int:
+        """The largest counts."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def metadata_bytes(self, without: Member | None = None) -> int:
+        """Of all protocols of all members."""
+        return sum(metadata_bytes(member.protocols) for member in self.others(without))
+
+    def agrees(self, protocols: Collection[Protocol], without: Member | None) -> bool:
+        """Whether somebody with these shares one with all others."""
+        common = {each.name for each in protocols}
+        for member in self.others(without):
+            common &= {each.name for each in member.protocols}
+        return bool(common)
+
+    def chosen_protocol(self) -> str:
+        """Each member votes for the first in its list that all have; the first member's list breaks ties."""
+        first, *others = self.members.values()
+        names = [each.name for each in first.protocols]
+        common = set(names).intersection(*({each.name for each in member.protocols} for member in others))
+        votes = Counter(
+            next(each.name for each in member.protocols if each.name in common) for member in self.members.values()
+        )
+        return max((name for name in names if name in common), key=lambda name: votes[name])
+
+    def chosen_leader(self) -> str:
+        """Who leads already, if it can still; otherwise the first who joined and can; "": the coordinator assigns."""
+        able = [each.member_id for each in self.members.values() if each.has_joined and each.can_lead]
+        return self.leader if self.leader in able else next(iter(able), "")
+
+    def joined(self, member: Member) -> Joined:
+        """The answer to a join, in the generation that is."""
+        leads = member.member_id == self.leader
+        skips = leads and self.state is State.STABLE
+        leader = member.replaced if skips and not member.can_skip_assignment and member.replaced else self.leader
+        told = (
+            JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol))
+            for each in self.members.values()
+        )
+        return Joined(
+            member.member_id,
+            self.generation,
+            self.protocol,
+            leader,
+            tuple(told) if leader == member.member_id else (),
+            self.protocol_type,
+            skips and leader == member.member_id,
+        )
+
+
+def metadata_bytes(protocols: Collection[Protocol]) -> int:
+    """What they take in a record, nearly."""
+    return sum(len(each.name) + len(each.metadata) for each in protocols)
