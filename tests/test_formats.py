@@ -33,9 +33,9 @@ from raftlog.records import (
 from raftlog.runtime.rpc.bulk_codec import APPEND, ENTRIES, LOG
 from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
 from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
+from raftlog.storage.gap import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
 from raftlog.storage.lone_log import LoneLog
 from raftlog.storage.real_disk import RealDisk
-from raftlog.storage.repair import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
 from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES

@@ -11,10 +11,11 @@ from raftlog.storage.directory import DAMAGED, INTERNAL, internal, make_director
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.segment import Segment
-from raftlog.storage.segment_files import LOG_SUFFIX, SUFFIXES, segment_stem
+from raftlog.storage.segment_files import LOG_SUFFIX, STAGED_SUFFIX, SUFFIXES, segment_stem
 from raftlog.types import Offset
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex)")
+_STAGED_FILE: Final = re.compile(rf"{_SEGMENT_FILE.pattern}{re.escape(STAGED_SUFFIX)}")
 _COPY_BYTES: Final = 4 << 20
 
 
@@ -47,11 +48,12 @@ class GroupFiles:
         return stem + LOG_SUFFIX
 
     def remove_orphans(self) -> list[str]:
-        """Delete index files whose `.log` is not there."""
+        """Delete index files whose `.log` is not there, and what a compaction did not finish."""
         removed = []
         for name in self._disk.list_directory(self._path):
             match = _SEGMENT_FILE.fullmatch(name)
-            if match and not self._disk.exists(f"{self._path}/{match[1]}{LOG_SUFFIX}"):
+            is_orphan = match is not None and not self._disk.exists(f"{self._path}/{match[1]}{LOG_SUFFIX}")
+            if is_orphan or _STAGED_FILE.fullmatch(name):
                 self._disk.unlink(f"{self._path}/{name}")
                 self.is_changed = True
                 removed.append(f"{self._path}/{name}")

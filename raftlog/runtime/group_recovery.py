@@ -218,7 +218,7 @@ class GroupRecovery:
         folded = self._folded
         term = last_term(folded, self._fold)
         if term is None and self.segments and self.segments[-1].next_index > folded.keep_to:
-            term = Term(self.segments[-1].row(folded.keep_to - self.segments[-1].base_index).term)
+            term = Term(self.segments[-1].row(self.segments[-1].number_of(folded.keep_to)).term)
         if term is None:
             assert folded.end is not None, f"{self._path}: nothing was there to be lost"
             term = Term(folded.end.id.term)

@@ -32,8 +32,8 @@ from raftlog.runtime.opening import open_installed, take_installed_place
 from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
 from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.directory import DAMAGED, internal, make_directory
+from raftlog.storage.gap import REASON_LOST, Gap, gap_batch
 from raftlog.storage.healing import heal_row
-from raftlog.storage.repair import GAP, GAP_VERSION, REASON_LOST
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
@@ -163,14 +163,11 @@ class Rebuild:
         offset, term = Offset(segments.next_offset), self._previous_term
         if found.index == segment.base_index:
             return self._roll(segment.base_index, segment.created_ms, offset, term)
-        spanned = max(0, found.end - offset)
-        payload = GAP.pack(GAP_VERSION, found.index, found.index, offset, offset + spanned, term, REASON_LOST)
-        now_ms = self._driver.wall_ms()
-        batch = build_control_batch(ControlKind.GAP, payload, now_ms, next_offset=offset, offsets_spanned=spanned)
-        stamp(batch, offset, term)
-        if spanned:
-            self._done.lost.append((offset, offset + spanned))
-        return batch
+        end = max(offset, found.end)
+        if end > offset:
+            self._done.lost.append((offset, end))
+        gap = Gap(found.index, found.index, offset, end, term, REASON_LOST)
+        return gap_batch(gap, self._driver.wall_ms())
 
     def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term) -> Buffer:
         held = self._configuration

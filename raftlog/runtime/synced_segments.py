@@ -91,6 +91,7 @@ class SyncedSegments:
         if roll and roll.base_index != segment.base_index:
             return Adopted(f"it begins at index {roll.base_index}, where {segment.base_index} follows")
         segment.created_ms = roll.created_ms if roll else 0
+        segment.compacted_to = roll.compacted_to if roll else self._guessed_compaction(segment)
         found: list[Damage] = []
         adopted = Adoption(
             segment,
@@ -105,6 +106,12 @@ class SyncedSegments:
             found.append(damage_of(segment.files.log, segment.row(0), "the roll cannot be read"))
         self.damage += found
         return adopted
+
+    def _guessed_compaction(self, segment: Segment) -> int:
+        """What a damaged roll said, as far as it matters: whether gaps stand in this segment."""
+        start, rows = self._start_behind(segment.base_offset), segment.files.index.size() // ROW_SIZE
+        is_compacted = start is not None and rows < start.index - segment.base_index
+        return start.offset if start is not None and is_compacted else -1
 
     def _term_before(self) -> Term:
         """The term of the entry before the last file."""

@@ -16,6 +16,7 @@ from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.disk import File
+from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import FULL_ERRORS
@@ -101,7 +102,10 @@ class Adoption:
             return adopted
         if self._end_row is None and self._adopt_closed():
             if not segment.times.adopt_last(segment.rows - 1):
-                segment.keep_times()
+                if segment.is_compacted:
+                    segment.rebuild_times()  # it may be that of the files which it took the place of
+                else:
+                    segment.keep_times()
             return Adopted()
         return self._scan()
 
@@ -139,7 +143,9 @@ class Adoption:
             return False
         before = unpack_row(packed)
         return (
-            row.index == self.segment.base_index + number == before.index + 1
+            self._may_follow(before.index, row.index)
+            and row.index - self.segment.base_index >= number
+            and (row.index - self.segment.base_index == number or self.segment.is_compacted)
             and row.position == before.end
             and row.length >= HEADER_SIZE
             and row.offset >= before.offset
@@ -158,8 +164,25 @@ class Adoption:
             return False
         if not row_matches(packed, self._log.read(row.position, HEADER_SIZE)):
             self._damage.append(damage_of(self._log, row, _DISAGREE))
-        segment.adopt(rows=rows, end_position=row.end, next_offset=header.next_offset)
+        next_index = self._index_behind(row, header)
+        if next_index is None:
+            return False
+        segment.adopt(rows=rows, end_position=row.end, next_offset=header.next_offset, next_index=next_index)
         return True
+
+    def _may_follow(self, index: int, following: int) -> bool:
+        """Whether that can be the index behind an entry; a compacted one may be a gap."""
+        return following == index + 1 or (self.segment.is_compacted and following > index)
+
+    def _index_behind(self, row: Row, header: BatchHeader) -> int | None:
+        """The index behind the last batch of a closed segment: the next file has it, or the batch itself, if sound."""
+        if not (self.segment.is_compacted and header.is_control):
+            return row.index + 1
+        start = self._following()
+        if start and start.offset == header.next_offset and start.index > row.index:
+            return start.index
+        batch = self._log.read(row.position, row.length)
+        return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else None
 
     def _stored_row(self, number: int) -> bytes:
         return self.segment.files.index.read(number * ROW_SIZE, ROW_SIZE) if number >= 0 else b""
@@ -194,12 +217,13 @@ class Adoption:
             elif hint is None:
                 broken = why if position < self._size or self._end_row else None
                 break
-            elif (next_offset := self._offset_behind(hint)) is None:
+            elif (behind := self._start_behind(hint)) is None:
                 broken, pending = why, hint if segment.next_index == self._keep_to else None
                 break
             else:
                 self._damage.append(damage_of(self._log, unpack_row(hint), why))
-                segment.adopt_by_row(hint, next_offset)
+                segment.adopt_by_row(hint, behind.offset)
+                segment.missing = behind.index - segment.base_index - segment.rows
                 self._term = Term(unpack_row(hint).term)
             if segment.rows - segment.rows_published >= _PUBLISH_ROWS:
                 self._publish()
@@ -224,6 +248,8 @@ class Adoption:
             return batch, f"base offset is {header.base_offset} where {segment.next_offset} follows"
         if not self._term <= header.leader_epoch <= self._term_max:
             return batch, f"its term {header.leader_epoch} is none of {self._term} to {self._term_max}"
+        if segment.is_compacted:
+            return batch, why_no_gap(batch, header, segment.next_index, segment.compacted_to)
         return batch, None
 
     def _batch_at(self, position: int) -> tuple[memoryview, BatchHeader | None]:
@@ -261,24 +287,30 @@ class Adoption:
             return None
         return _DISAGREE
 
-    def _offset_behind(self, hint: bytes) -> int | None:
-        """The offset that follows a damaged batch: its header, the next row, the next batch or the next file has it."""
-        row = unpack_row(hint)
-        if header := self._header(hint, row):
-            return header.next_offset
-        after = self._end_row if self._end_row and row.index + 1 == self._keep_to else self._row_behind(row)
+    def _start_behind(self, hint: bytes) -> Start | None:
+        """What follows a damaged batch: its header, the next row, the next batch or the next file has its offset.
+
+        Where it may be a gap only the next row or file knows the index as well.
+        """
+        row, is_compacted = unpack_row(hint), self.segment.is_compacted
+        header = self._header(hint, row)
+        if header and not (is_compacted and header.is_control):
+            return Start(Index(row.index + 1), Offset(header.next_offset))
+        after = self._end_row if self._end_row and row.index + 1 == self._keep_to else self._stored_row_behind()
         if len(after) == ROW_SIZE:
             following = unpack_row(after)
-            if following.index == row.index + 1 and following.position == row.end and following.offset >= row.offset:
-                return following.offset
+            is_next = self._may_follow(row.index, following.index)
+            if is_next and following.position == row.end and following.offset >= row.offset:
+                return Start(Index(following.index), Offset(following.offset))
         _, behind = self._batch_at(row.end)
-        if behind and behind.base_offset >= row.offset:
-            return behind.base_offset
-        start = self._following()
-        return start.offset if start and start.index == row.index + 1 and start.offset >= row.offset else None
+        if behind and behind.base_offset >= row.offset and not is_compacted:
+            return Start(Index(row.index + 1), Offset(behind.base_offset))
+        start = self._following() if row.end == self._size or not is_compacted else None
+        return start if start and self._may_follow(row.index, start.index) and start.offset >= row.offset else None
 
-    def _row_behind(self, row: Row) -> bytes:
-        return self._stored_row(row.index - self.segment.base_index + 1)
+    def _stored_row_behind(self) -> bytes:
+        """The row behind that of the entry which is adopted next."""
+        return self._stored_row(self.segment.rows + 1)
 
     def _read(self, position: int, length: int) -> memoryview:
         """Bytes of the file, read in large pieces; fewer at its end."""

@@ -7,7 +7,7 @@ from typing import Any
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.records import Compression, ControlKind, read_control
 from raftlog.storage.disk import Disk
-from raftlog.storage.repair import GAP
+from raftlog.storage.gap import decode_gap
 from raftlog.storage.roll import Member, decode_roll
 from raftlog.storage.verify import Stored, log_file_segment, walk_segment
 
@@ -61,8 +61,7 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
         if kind is ControlKind.ROLL:
             described |= {key: _plain(value) for key, value in decode_roll(payload)._asdict().items()}
         elif kind is ControlKind.GAP:
-            names = ("version", "first_index", "last_index", "first_offset", "end_offset", "term", "reason")
-            described |= dict(zip(names, GAP.unpack(payload), strict=True))
+            described |= decode_gap(payload)._asdict()
         return described
     except (InvalidBatch, FormatError) as error:
         return {"problem": str(error)}

@@ -7,22 +7,24 @@ fits the chain of offset and position, its CRC is right, and the row was not a s
 
 from typing import NamedTuple
 
-from raftlog.records import HEADER_SIZE, crc_matches, read_header
+from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.header import MAGIC
+from raftlog.storage.gap import last_index_of
 from raftlog.storage.rows import pack_row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
 
 
 class _Place(NamedTuple):
-    """Where the chain stands: position and offset of the next batch."""
+    """Where the chain stands: position, offset and index of the next batch."""
 
     position: int
     offset: int
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
 
 
 def heal_index(segment: Segment) -> int:
     """Compare every row with its batch's header and heal those that are damaged; returns how many were."""
-    return _heal_from(segment, 0, _Place(0, segment.base_offset), until_sound=False)
+    return _heal_from(segment, 0, _begin(segment), until_sound=False)
 
 
 def heal_row(segment: Segment, number: int) -> bool:
@@ -31,8 +33,12 @@ def heal_row(segment: Segment, number: int) -> bool:
     while first > 0 and (place := _place_after(segment, first - 1)) is None:
         first -= 1
     before = segment.row_bytes(number, 1)
-    _heal_from(segment, first, place or _Place(0, segment.base_offset), until_sound=True, at_least=number)
+    _heal_from(segment, first, place or _begin(segment), until_sound=True, at_least=number)
     return segment.row_bytes(number, 1) != before
+
+
+def _begin(segment: Segment) -> _Place:
+    return _Place(0, segment.base_offset, segment.base_index)
 
 
 def _heal_from(segment: Segment, number: int, place: _Place, *, until_sound: bool, at_least: int = 0) -> int:
@@ -56,15 +62,23 @@ def _place_after(segment: Segment, number: int) -> _Place | None:
     """Where the chain goes on after a row that belongs to its batch's header; `None` when it does not."""
     packed = segment.row_bytes(number, 1)
     row = unpack_row(packed)
-    if row.index != segment.base_index + number or row.end > segment.end_position:
+    if not segment.may_be(number, row.index) or row.end > segment.end_position:
         return None
     head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE:
         return None
-    if row_matches(packed, head):
-        return _Place(row.end, read_header(head).next_offset)
-    restored = restored_header(packed, head)
-    return _Place(row.end, read_header(restored).next_offset) if restored else None
+    restored = head if row_matches(packed, head) else restored_header(packed, head)
+    if restored is None:
+        return None
+    header = read_header(restored)
+    return _Place(row.end, header.next_offset, _last_index(segment, header, row.position, row.index) + 1)
+
+
+def _last_index(segment: Segment, header: BatchHeader, position: int, index: int) -> int:
+    """Of the entries that the batch at a position stands for."""
+    if not segment.missing or not header.is_control:
+        return index
+    return last_index_of(segment.files.log.read(position, header.size), header, index)
 
 
 def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
@@ -80,6 +94,6 @@ def _heal(segment: Segment, number: int, place: _Place) -> _Place | None:
         return None
     if not crc_matches(segment.files.log.read(place.position, header.size), header):
         return None
-    packed = pack_row(segment.base_index + number, header.leader_epoch, place.offset, place.position, header, head)
+    packed = pack_row(place.index, header.leader_epoch, place.offset, place.position, header, head)
     segment.put_row(number, packed)
-    return _Place(end, header.next_offset)
+    return _Place(end, header.next_offset, _last_index(segment, header, place.position, place.index) + 1)

@@ -93,8 +93,9 @@ class ReadableLog:
         if not self.segments:
             return self.log_start_offset
         segment = self.segment_of_index(index)
-        number = index + 1 - segment.base_index
-        return Offset(segment.next_offset if number == segment.rows else segment.row(number).offset)
+        if index + 1 >= segment.next_index:
+            return Offset(segment.next_offset)
+        return Offset(segment.row(segment.number_of(index + 1)).offset)
 
     def segment_of_index(self, index: int) -> Segment:
         """The segment that holds entry `index`, or would."""
@@ -165,7 +166,7 @@ class ReadableLog:
         for _ in range(2):
             number = segment.find_row(offset)
             row = segment.row(number)
-            if row.index == segment.base_index + number and row.offset <= offset:
+            if segment.may_be(number, row.index) and row.offset <= offset:
                 after = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
                 if after > offset or after == row.offset:
                     return number
@@ -225,7 +226,7 @@ class ReadableLog:
     def _is_plausible(segment: Segment, row: Row, number: int, position: int) -> bool:
         """Whether a row can be trusted enough to read where it points; `position` ends the row before, or is −1."""
         return (
-            row.index == segment.base_index + number
+            segment.may_be(number, row.index)
             and (row.position == position or position < 0)
             and row.length >= HEADER_SIZE
             and row.end <= segment.end_position
@@ -271,7 +272,7 @@ class ReadableLog:
             if segment.times.max_timestamp < timestamp:
                 continue
             for number, row, batch, why in self.walk(segment, segment.times.row_before(timestamp) + 1):
-                if segment.base_index + number > self.durable_index:
+                if row.index > self.durable_index:
                     return None
                 if why and not heal_row(segment, number):
                     raise self.corrupt(segment, row, why)
@@ -288,9 +289,10 @@ class ReadableLog:
     def row_at(self, index: Index) -> Row:
         """The index row of an entry in the log, as it stands."""
         segment = self.segment_of_index(index)
-        number = index - segment.base_index
-        assert 0 <= number < segment.rows, f"index {index} outside [{self.segments[0].base_index}, {self.last_index}]"
-        return segment.row(number)
+        assert segment.base_index <= index < segment.next_index, (
+            f"index {index} outside [{self.segments[0].base_index}, {self.last_index}]"
+        )
+        return segment.row(segment.number_of(index))
 
     def checked_row_at(self, index: Index) -> Row:
         """The index row of an entry, compared with the batch's header and healed if it rotted.
@@ -300,11 +302,11 @@ class ReadableLog:
         """
         row = self.row_at(index)
         segment = self.segment_of_index(index)
-        number = index - segment.base_index
+        number = segment.number_of(index)
         if number >= segment.rows_published:
             return row  # it never left the memory
         packed = segment.row_bytes(number, 1)
-        in_place = row.index == index and row.end <= segment.end_position
+        in_place = segment.may_be(number, row.index) and row.end <= segment.end_position
         head = segment.files.log.read(row.position, HEADER_SIZE) if in_place else b""
         if len(head) == HEADER_SIZE and (row_matches(packed, head) or restored_header(packed, head)):
             return row
@@ -338,7 +340,7 @@ class ReadableLog:
 
     def _read_entries(self, first_index: Index, last_index: Index, max_bytes: int) -> list[tuple[Row, memoryview]]:
         segment = self.segment_of_index(first_index)
-        first = first_index - segment.base_index
+        first = segment.number_of(first_index)
         assert first >= 0, f"index {first_index} below {segment.base_index}"
         packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, last_index - first_index + 1)
         written = segment.written_position

@@ -8,7 +8,6 @@ The order makes an interrupted repair repeatable: checkpoint made to vouch for n
 by rename, its index removed; the next opening reads everything and builds the index again.
 """
 
-import struct
 import uuid
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from raftlog.records import ControlKind, build_control_batch, stamp
 from raftlog.storage.checkpoint import read_checkpoint, vouch_for_nothing
 from raftlog.storage.directory import DAMAGED, LONE_LOG, internal, lock_directory, make_directory, read_meta
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.gap import REASON_LOST, Gap, gap_batch
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.segment import Segment
@@ -24,11 +24,6 @@ from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_S
 from raftlog.storage.verify import Stored, log_file_segment, verify_log, walk_segment
 from raftlog.types import Offset, Term
 
-GAP = struct.Struct(">BQQqqQB")
-"""Version, first and last index, first offset, offset after the last, term, reason."""
-GAP_VERSION = 1
-REASON_COMPACTED = 1
-REASON_LOST = 2
 _COPY_BYTES = 4 << 20
 
 
@@ -122,14 +117,8 @@ def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
 
 def _gap(segment: Segment, stored: Stored) -> bytes:
     assert stored.row is not None, "only a batch with a row can be placed"
-    offset = stored.offset
-    spanned = segment.next_offset - offset
-    payload = GAP.pack(
-        GAP_VERSION, stored.row.index, stored.row.index, offset, segment.next_offset, stored.row.term, REASON_LOST
-    )
-    batch = build_control_batch(ControlKind.GAP, payload, 0, next_offset=Offset(offset), offsets_spanned=spanned)
-    stamp(batch, Offset(offset), Term(stored.row.term))
-    return bytes(batch)
+    index, term = stored.row.index, stored.row.term
+    return gap_batch(Gap(index, index, stored.offset, segment.next_offset, term, REASON_LOST))
 
 
 def _rewrite(disk: Disk, path: str, file: str, pieces: _Pieces, report: RepairReport) -> None:

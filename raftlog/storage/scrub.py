@@ -42,7 +42,7 @@ class Scrub:
             self._offset, self._row = Offset(segment.base_offset), 0
         read = healed = 0
         for number, row, batch, why in self._log.walk(segment, self._row):
-            if segment.base_index + number > self._log.durable_index:
+            if row.index > self._log.durable_index:
                 break
             self._row = number + 1
             read += len(batch)

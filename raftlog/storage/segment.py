@@ -5,6 +5,9 @@ memory until `write`, rows until `publish` (a lone log publishes only rows of ba
 on disk proves that its batch was synced; for a replica its journal does).
 
     rows published ≤ rows, written position ≤ end position
+
+Row r of a segment is entry base index + r, but for a *compacted* segment, in which one batch, a gap, may stand for many
+entries: there rows are found by search. Such a segment is closed and never cut.
 """
 
 from collections.abc import Iterator
@@ -14,6 +17,7 @@ from raftlog.records import HEADER_SIZE, BatchHeader, read_header
 from raftlog.records.header import MAGIC
 from raftlog.storage.changes import Changes
 from raftlog.storage.disk import Disk
+from raftlog.storage.gap import last_index_of
 from raftlog.storage.rows import ROW_SIZE, Row, pack_row, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment_files import SegmentFiles, open_files_for_reading
 from raftlog.storage.time_index import ENTRY_SIZE, TimeIndex
@@ -45,6 +49,10 @@ class Segment:
         self.files = files
         self.created_ms = 0
         """Creation time in the roll entry."""
+        self.compacted_to = -1
+        """What the roll says of compaction: above the base offset only in a segment that was compacted, up to there."""
+        self.missing = 0
+        """Entries that gaps stand for beyond those that have a row."""
         self.end_position = 0
         """Bytes appended."""
         self.next_offset = base_offset
@@ -62,7 +70,12 @@ class Segment:
 
     @property
     def next_index(self) -> int:
-        return self.base_index + self.rows
+        return self.base_index + self.rows + self.missing
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether its bytes are this replica's own, below the mark that its roll names."""
+        return self.compacted_to > self.base_offset
 
     @property
     def rows_published(self) -> int:
@@ -86,13 +99,20 @@ class Segment:
         Of `header` only the fields under the CRC are used: it may be from before the stamping.
         """
         rows, position = self.rows, self.end_position
-        row = pack_row(self.base_index + rows, term, offset, position, header, memoryview(batch)[:HEADER_SIZE])
+        index = self.base_index + rows + self.missing
+        row = pack_row(index, term, offset, position, header, memoryview(batch)[:HEADER_SIZE])
         self._waiting.rows.append(row)
         self.times.observe(header.max_timestamp, rows, position)
         self._unwritten.append(batch)
         self.rows = rows + 1
         self.end_position = position + len(batch)
         self.next_offset = offset + header.last_offset_delta + 1
+
+    def append_compacted(self, batch: Buffer, header: BatchHeader) -> None:
+        """Take a stamped batch of a compacted segment, which may be a gap."""
+        index = self.next_index
+        self.append(batch, header, header.base_offset, header.leader_epoch)
+        self.missing += last_index_of(batch, header, index) - index
 
     def write(self) -> None:
         """Bring waiting batches to the file. After an `OSError` they still wait and the file's tail is undefined."""
@@ -112,9 +132,10 @@ class Segment:
             self._waiting = WaitingRows(rows, waiting[count:])
         self.times.write(self.rows_published)
 
-    def adopt(self, *, rows: int, end_position: int, next_offset: int) -> None:
-        """Take over what recovery found: that many published rows and bytes."""
+    def adopt(self, *, rows: int, end_position: int, next_offset: int, next_index: int | None = None) -> None:
+        """Take over what recovery found: that many published rows and bytes; `next_index` where gaps are among them."""
         self.rows = rows
+        self.missing = 0 if next_index is None else next_index - self.base_index - rows
         self._waiting = WaitingRows(rows, [])
         self.end_position = self._written_position = end_position
         self.next_offset = next_offset
@@ -123,7 +144,10 @@ class Segment:
 
     def adopt_scanned(self, batch: Buffer, header: BatchHeader) -> None:
         """Take over a batch that recovery found in the file at the end position; its row is yet to be published."""
-        self.append(batch, header, header.base_offset, header.leader_epoch)
+        if self.is_compacted:
+            self.append_compacted(batch, header)
+        else:
+            self.append(batch, header, header.base_offset, header.leader_epoch)
         self._unwritten.clear()
         self._written_position = self.end_position
 
@@ -135,6 +159,20 @@ class Segment:
         self.next_offset = next_offset
 
     # looking up
+
+    def number_of(self, index: int) -> int:
+        """Number of the row that speaks for entry `index`, of a gap also for one behind its first."""
+        if not self.missing:
+            return index - self.base_index
+        low, high = 0, self.rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.row(middle).index <= index else (low, middle)
+        return low
+
+    def may_be(self, number: int, index: int) -> bool:
+        """Whether row `number` can be that of entry `index`."""
+        return 0 <= index - self.base_index - number <= self.missing
 
     def row(self, number: int) -> Row:
         """Row `number`, from the file or from those that wait."""

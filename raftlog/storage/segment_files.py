@@ -14,6 +14,8 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+STAGED_SUFFIX = ".compacted"
+"""Follows the names of files that compaction makes, until they take the place of what they were made from."""
 
 
 def segment_stem(base_offset: int) -> str:
@@ -85,6 +87,28 @@ class MissingFile:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def stage_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:
+    """Make files that are to take the place of a segment's; what an interrupted attempt left goes."""
+    unstage_segment_files(disk, path, base_offset)
+    stem = f"{path}/{segment_stem(base_offset)}"
+    return _open_three(stem, lambda name: disk.open(name + STAGED_SUFFIX, create=True))
+
+
+def place_segment_files(disk: Disk, path: str, base_offset: int) -> None:
+    """Let staged files take their place. Whoever finds the `.log` without its indexes makes these again."""
+    stem = f"{path}/{segment_stem(base_offset)}"
+    for suffix in SUFFIXES:
+        disk.rename(stem + suffix + STAGED_SUFFIX, stem + suffix)
+
+
+def unstage_segment_files(disk: Disk, path: str, base_offset: int) -> None:
+    """Delete staged files that took nobody's place."""
+    for suffix in SUFFIXES:
+        name = f"{path}/{segment_stem(base_offset)}{suffix}{STAGED_SUFFIX}"
+        if disk.exists(name):
+            disk.unlink(name)
 
 
 def create_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles:

@@ -8,9 +8,10 @@ its journal says what is durable, and are published at a checkpoint. Not thread-
 """
 
 import errno
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange
+from raftlog.errors import CorruptBatch, NotAtBatchBorder, OffsetOutOfRange, SyncFailed
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, build_control_batch, read_header, stamp
 from raftlog.storage.changes import ChangedFiles, Changes, changed_files
 from raftlog.storage.disk import Disk, File
@@ -18,7 +19,13 @@ from raftlog.storage.reading import ReadableLog
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.storage.rows import Row, pack_row, unpack_row
 from raftlog.storage.segment import Segment
-from raftlog.storage.segment_files import SUFFIXES, create_segment_files, segment_stem
+from raftlog.storage.segment_files import (
+    SUFFIXES,
+    create_segment_files,
+    open_segment_files,
+    place_segment_files,
+    segment_stem,
+)
 from raftlog.types import Buffer, Index, Offset, Term
 
 FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
@@ -81,7 +88,7 @@ class SegmentedLog(ReadableLog):
             f"roll at index {roll.base_index} ≠ {active.next_index}"
         )
         segment = Segment(offset, roll.base_index, create_segment_files(self.disk, self.path, offset))
-        segment.created_ms = roll.created_ms
+        segment.created_ms, segment.compacted_to = roll.created_ms, roll.compacted_to
         if active:
             active.times.close(active.rows - 1)
             self._note_dirty(active)  # its last time entry is still to be written
@@ -300,10 +307,47 @@ class SegmentedLog(ReadableLog):
             self.generation += 1
         return sum(segment.end_position for segment in doomed)
 
+    # compaction
+
+    def put_compacted(self, old: Sequence[Segment], staged: Segment) -> None:
+        """Let a staged segment, whose files are synced, take the place of closed ones that follow each other.
+
+        The directory is to be synced; then `unlink_replaced`. Raises `SyncFailed` when the files cannot be moved: only
+        a new opening can go on.
+        """
+        at = self.segments.index(old[0])
+        assert self.segments[at : at + len(old)] == tuple(old), "segments that do not follow each other"
+        assert old[-1] is not self.active, "the last segment is never compacted"
+        assert staged.base_index == old[0].base_index, f"{staged.base_index} in the place of {old[0].base_index}"
+        assert (staged.next_index, staged.next_offset) == (old[-1].next_index, old[-1].next_offset), (
+            f"it ends before entry {staged.next_index}, offset {staged.next_offset}, "
+            f"and not before {old[-1].next_index}, {old[-1].next_offset}"
+        )
+        self.generation += 1
+        try:
+            for segment in (staged, *old):
+                segment.close()
+            place_segment_files(self.disk, self.path, staged.base_offset)
+            placed = placed_segment(self.disk, self.path, staged)
+        except OSError as error:
+            raise SyncFailed(f"{self.path}: compacted files cannot take their place: {error}") from error
+        self.directory_changes.note()
+        self._hold((*self.segments[:at], placed, *self.segments[at + len(old) :]))
+        self._dirty = [segment for segment in self._dirty if segment not in old]
+        self.generation += 1
+
+    def unlink_replaced(self, base_offset: int) -> None:
+        """Delete the files of a segment whose entries stand durably in a compacted one before it."""
+        assert all(segment.base_offset != base_offset for segment in self.segments), f"{base_offset} is in use"
+        self._unlink_files(base_offset)
+
     def _unlink(self, segment: Segment) -> None:
         segment.close()
+        self._unlink_files(segment.base_offset)
+
+    def _unlink_files(self, base_offset: int) -> None:
         self.directory_changes.note()
-        stem = f"{self.path}/{segment_stem(segment.base_offset)}"
+        stem = f"{self.path}/{segment_stem(base_offset)}"
         for suffix in reversed(SUFFIXES):
             self.disk.unlink(stem + suffix)
 
@@ -316,7 +360,7 @@ class SegmentedLog(ReadableLog):
         """
         segment = self.segment_of_index(index)
         row = self.row_at(index)
-        number = index - segment.base_index
+        number = segment.number_of(index)
         why = self.why_corrupt(segment.row_bytes(number, 1), row, batch)
         if len(batch) > row.length:
             why = f"it has {len(batch)} bytes where {row.length} belong"
@@ -331,7 +375,7 @@ class SegmentedLog(ReadableLog):
         changed.
         """
         segment = self.segment_of_index(index)
-        number = index - segment.base_index
+        number = segment.number_of(index)
         before = segment.row(number - 1) if number else None
         after = segment.row(number + 1) if number + 1 < segment.rows else None
         position = before.end if before else 0
@@ -355,6 +399,21 @@ class SegmentedLog(ReadableLog):
             raise self.corrupt(segment, row, f"the entry that was fetched does not fit: {why}")
         segment.put_row(number, packed)
         segment.write_again(number, batch)
+
+
+def placed_segment(disk: Disk, path: str, staged: Segment) -> Segment:
+    """A compacted segment whose files were moved to their place, opened again there."""
+    segment = Segment(staged.base_offset, staged.base_index, open_segment_files(disk, path, staged.base_offset))
+    segment.created_ms, segment.compacted_to = staged.created_ms, staged.compacted_to
+    segment.adopt(
+        rows=staged.rows,
+        end_position=staged.end_position,
+        next_offset=staged.next_offset,
+        next_index=staged.next_index,
+    )
+    if not segment.times.adopt_last(staged.rows - 1):
+        segment.rebuild_times()
+    return segment
 
 
 def _with_waiting_rows(segments: tuple[Segment, ...]) -> list[Segment]:

@@ -1,0 +1,61 @@
+"""The same batch with fewer of its records, for compaction: what is kept is kept byte for byte.
+
+Base offset, last offset delta, term, times, codec and the producer's fields stay, so every record keeps its offset and
+timestamp, and the batch its place in the log; only record count, length and CRC are new, as Kafka's cleaner does it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+
+from raftlog.errors import InvalidBatch
+from raftlog.records.compression import Compression, decompress
+from raftlog.records.header import HEADER_SIZE, LENGTH_END, batch_crc, header_bytes, read_header
+from raftlog.records.read import OPENED_BYTES_MAX
+from raftlog.types import Buffer
+
+_ENCODE: Final[dict[int, Callable[[bytes], bytes]]] = {
+    Compression.GZIP: gzip_encode,
+    Compression.SNAPPY: snappy_encode,
+    Compression.LZ4: lz4_encode,
+    Compression.ZSTD: zstd_encode,
+}
+
+
+def retain_records(batch: Buffer, keeps: Sequence[bool]) -> bytes:
+    """The batch with only those records for which `keeps`, one flag for each, is true; at least one is.
+
+    The caller has checked the CRC and read the records. Raises `InvalidBatch`.
+    """
+    header = read_header(batch)
+    stored = memoryview(batch)[HEADER_SIZE:]
+    opened = memoryview(decompress(header.compression, stored, OPENED_BYTES_MAX) if header.compression else stored)
+    kept, position = [], 0
+    for is_kept in keeps:
+        end = _end_of_record(opened, position)
+        if is_kept:
+            kept.append(opened[position:end])
+        position = end
+    assert kept, "a batch without records is a gap"
+    body = b"".join(kept)
+    if header.compression:
+        body = bytes(_ENCODE[header.compression](body))
+    length = HEADER_SIZE + len(body) - LENGTH_END
+    fresh = header._replace(batch_length=length, record_count=len(kept))
+    unsealed = header_bytes(fresh) + body
+    return header_bytes(fresh._replace(crc=batch_crc(unsealed))) + body
+
+
+def _end_of_record(records: memoryview, position: int) -> int:
+    """Where the record that begins at `position` ends: its length stands in front, as a zigzag varint."""
+    length = shift = 0
+    while True:
+        if position >= len(records) or shift > 28:
+            raise InvalidBatch("a record ends behind its batch")
+        byte = records[position]
+        position += 1
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return position + (length >> 1)
+        shift += 7

@@ -1,0 +1,308 @@
+"""Compaction of a replica's closed segments: of each key the newest record below a committed mark stays.
+
+    clean_to ≤ mark:   below clean_to each key stands once;   files are rewritten from the oldest to the newest
+
+In parts, each in two passes: an index of the newest offset of each key, over what is not clean, as far as it fits the
+memory that it may take; then every file below the end of that part is written anew beside its place, synced, and put
+there. What is removed leaves gaps, so offsets and indexes stay. Small neighbours become one file, whose first roll
+stays and says how far it is compacted; that is what recovery knows a compacted file by. A tombstone goes only when
+every older record of its key is gone durably, which the order of the files gives. The last record below the mark
+always stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
+
+`run` only does the work of one slice between two steps, and waits for nothing; whoever runs it does what a step says
+before the next one, and stops it (`close`) when the log was changed by somebody else, or must not be changed. Stopped
+or crashed anywhere, the log holds the newest record of every key.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.errors import InvalidBatch
+from raftlog.records import (
+    BatchHeader,
+    ControlKind,
+    build_control_batch,
+    read_control,
+    read_header,
+    read_records,
+    stamp,
+)
+from raftlog.records.retain import retain_records
+from raftlog.storage.disk import File
+from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, decode_gap, gap_batch
+from raftlog.storage.roll import decode_roll, encode_roll
+from raftlog.storage.rows import Row
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import stage_segment_files, unstage_segment_files
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.types import Offset, Term
+
+_SLICE_BYTES: Final = 128 * 1024
+_SLICE_RECORDS: Final = 1024
+"""Bytes and records that are read before others get their turn: a millisecond or two."""
+
+
+class CompactionBounds(NamedTuple):
+    """How large files may become by merging, and how much the index of keys may hold."""
+
+    segment_bytes: int
+    segment_rows_max: int
+    keys_max: int = 1_000_000
+    key_bytes_max: int = 64 << 20
+
+
+class Step(NamedTuple):
+    """So many bytes were read or written; these are to be synced, before the next step."""
+
+    size_bytes: int = 0
+    files: tuple[File, ...] = ()
+    directories: tuple[str, ...] = ()
+
+
+def clean_to(log: SegmentedLog) -> Offset:
+    """Below this offset every key stands once in the files, as far as records count."""
+    for segment in log.segments:
+        if segment.compacted_to < segment.next_offset or not segment.is_compacted:
+            return Offset(max(segment.base_offset, segment.compacted_to if segment.is_compacted else -1))
+    return log.next_offset
+
+
+class Compaction:
+    """One run over one log, below one mark; `run` it once."""
+
+    def __init__(self, log: SegmentedLog, mark: Offset, tombstones_to: Offset, bounds: CompactionBounds) -> None:
+        """`mark` is where a segment begins whose roll is committed; tombstones below `tombstones_to` may go."""
+        self.log = log
+        self.generation = log.generation
+        """Of the log as this run left it."""
+        self.bytes_before = self.bytes_after = 0
+        """Of files that were rewritten, and of those that took their place."""
+        bases = [segment.base_offset for segment in log.segments if segment.base_offset <= mark]
+        self._mark, self._tombstones_to, self._bounds = Offset(max(bases, default=0)), tombstones_to, bounds
+        self._newest: dict[bytes, int] = {}
+        self._end = Offset(0)
+        """Of the part that is under way: where the index of keys ends."""
+        self._slice_bytes = self._slice_records = 0
+
+    def run(self) -> Iterator[Step]:
+        """Raises `CorruptBatch` where something is damaged, and `OSError`: what is done stays, all of it sound.
+
+        Raises `SyncFailed` when files could not take their place: then only a new start can go on.
+        """
+        while (start := clean_to(self.log)) < self._mark:
+            yield from self._index_keys(start)
+            yield from self._rewrite()
+
+    # the newest record of each key
+
+    def _index_keys(self, start: Offset) -> Iterator[Step]:
+        newest = self._newest = {}
+        bounds, key_bytes = self._bounds, 0
+        for segment in self._below(self._mark):
+            if segment.next_offset <= start:
+                continue
+            for row, batch in self._batches(segment):
+                header = read_header(batch)
+                self._end = Offset(header.next_offset)
+                if header.is_control or header.next_offset <= start:
+                    continue
+                for offset, key in self._keys(batch):
+                    if key not in newest:
+                        key_bytes += len(key)
+                    newest[key] = offset
+                if len(newest) >= bounds.keys_max or key_bytes >= bounds.key_bytes_max:
+                    return
+                if step := self._step_after(row.length, header.record_count):
+                    yield step
+
+    @staticmethod
+    def _keys(batch: memoryview) -> Iterator[tuple[int, bytes]]:
+        """Offsets and keys of a batch. One that cannot be opened has none: it is stored as its client sent it."""
+        try:
+            found = [(record.offset, record.key) for record in read_records(batch)]
+        except InvalidBatch:
+            return
+        for offset, key in found:
+            if key is not None:
+                yield offset, key
+
+    # rewriting
+
+    def _below(self, end: Offset) -> tuple[Segment, ...]:
+        return tuple(segment for segment in self.log.segments[:-1] if segment.base_offset < end)
+
+    def _rewrite(self) -> Iterator[Step]:
+        waiting: list[Segment] = []
+        output: _Output | None = None
+        try:
+            for segment in self._below(self._end):
+                if output is not None and not self._fits(output.segment, segment):
+                    yield from self._put(output, waiting)
+                    output, waiting = None, []
+                if output is None:
+                    output = _Output(self.log, segment, self._end)
+                waiting.append(segment)
+                yield from self._copy(segment, output)
+            if output is not None:
+                yield from self._put(output, waiting)
+                output = None
+        finally:
+            if output is not None:
+                output.discard()
+
+    def _fits(self, output: Segment, segment: Segment) -> bool:
+        bounds = self._bounds
+        return (
+            output.end_position + segment.end_position <= bounds.segment_bytes
+            and output.rows + segment.rows <= bounds.segment_rows_max
+        )
+
+    def _copy(self, segment: Segment, output: "_Output") -> Iterator[Step]:
+        for row, batch in self._batches(segment):
+            header = read_header(batch)
+            if header.is_control:
+                output.take_control(row, header, batch)
+            else:
+                kept = self._kept(header, batch)
+                if kept is None:
+                    output.remove(row.index, row.index, row.offset, header)
+                else:
+                    output.append(row.index, kept)
+            if step := self._step_after(2 * row.length, header.record_count):
+                output.segment.write()
+                yield step
+        output.segment.write()
+
+    def _kept(self, header: BatchHeader, batch: memoryview) -> bytes | None:
+        """What stays of a batch; `None`: nothing."""
+        try:
+            keeps = self._flags(batch)
+            if all(keeps):
+                return bytes(batch)
+            return retain_records(batch, keeps) if any(keeps) else None
+        except InvalidBatch:
+            return bytes(batch) if header.next_offset > self.log.log_start_offset else None
+
+    def _flags(self, batch: memoryview) -> list[bool]:
+        newest, start, end = self._newest, self.log.log_start_offset, self._end
+        tombstones_to, last = self._tombstones_to, self._mark - 1
+        flags = []
+        for record in read_records(batch):
+            offset, key = record.offset, record.key
+            flags.append(
+                offset == last
+                or offset >= end
+                or (
+                    offset >= start
+                    and (
+                        key is None
+                        or (newest.get(key, -1) <= offset and (offset >= tombstones_to or record.value is not None))
+                    )
+                )
+            )
+        return flags
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
+        """Raises `CorruptBatch`: nothing damaged is compacted."""
+        for _, row, batch, why in self.log.walk(segment):
+            if why is not None:
+                raise self.log.corrupt(segment, row, why)
+            yield row, batch
+
+    def _put(self, output: "_Output", replaced: list[Segment]) -> Iterator[Step]:
+        """Let the new file take the place of those it was made from."""
+        staged = output.finish()
+        yield Step(files=tuple(staged.files))
+        self.log.put_compacted(replaced, staged)
+        self.generation = self.log.generation
+        self.bytes_before += sum(segment.end_position for segment in replaced)
+        self.bytes_after += staged.end_position
+        try:
+            yield Step(directories=(self.log.path,))
+        finally:  # also when it is stopped here: nobody else knows of them
+            for segment in replaced[1:]:
+                self.log.unlink_replaced(segment.base_offset)
+        if len(replaced) > 1:
+            yield Step(directories=(self.log.path,))
+
+    def _step_after(self, size_bytes: int, records: int) -> Step | None:
+        """So much more was done; a step when that is enough for one slice."""
+        self._slice_bytes += size_bytes
+        self._slice_records += records
+        if self._slice_bytes < _SLICE_BYTES and self._slice_records < _SLICE_RECORDS:
+            return None
+        size, self._slice_bytes, self._slice_records = self._slice_bytes, 0, 0
+        return Step(size)
+
+
+class _Output:
+    """A file that is being written beside its place: kept batches, and gaps between them."""
+
+    def __init__(self, log: SegmentedLog, first: Segment, compacted_to: Offset) -> None:
+        self._log = log
+        self.segment = Segment(
+            first.base_offset, first.base_index, stage_segment_files(log.disk, log.path, first.base_offset)
+        )
+        self.segment.created_ms, self.segment.compacted_to = first.created_ms, compacted_to
+        self._gap: Gap | None = None
+        """What was removed since the last batch that was kept."""
+
+    def take_control(self, row: Row, header: BatchHeader, batch: memoryview) -> None:
+        """Of the log's own entries the first roll stays; what the others said, the next roll and its snapshot say."""
+        try:
+            kind, payload = read_control(batch, header)
+        except InvalidBatch:
+            self.append(row.index, bytes(batch))  # of a newer program
+            return
+        if kind is ControlKind.GAP:
+            gap = decode_gap(payload)
+            if gap.reason == REASON_COMPACTED:
+                self.remove(gap.first_index, gap.last_index, gap.first_offset, header)
+            else:
+                self.append(row.index, bytes(batch))
+        elif kind is ControlKind.ROLL and not self.segment.rows:
+            self.append(row.index, self._roll(row, payload))
+        else:
+            self.remove(row.index, row.index, row.offset, header)
+
+    def _roll(self, row: Row, payload: bytes) -> bytes:
+        roll = decode_roll(payload)._replace(compacted_to=self.segment.compacted_to)
+        offset = Offset(row.offset)
+        batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
+        stamp(batch, offset, Term(row.term))
+        return bytes(batch)
+
+    def remove(self, first_index: int, last_index: int, offset: int, header: BatchHeader) -> None:
+        end, term = header.next_offset, header.leader_epoch
+        before = self._gap
+        if before is not None and end - before.first_offset > SPAN_MAX:
+            self._close_gap()
+            before = None
+        if before is None:
+            self._gap = Gap(first_index, last_index, offset, end, term, REASON_COMPACTED)
+        else:
+            assert (before.last_index + 1, before.end_offset) == (first_index, offset), f"{before} before {first_index}"
+            self._gap = before._replace(last_index=last_index, end_offset=end, term=term)
+
+    def append(self, index: int, batch: bytes) -> None:
+        self._close_gap()
+        assert self.segment.next_index == index, f"entry {index} where {self.segment.next_index} follows"
+        self.segment.append_compacted(batch, read_header(batch))
+
+    def _close_gap(self) -> None:
+        if self._gap is not None:
+            batch = gap_batch(self._gap)
+            self._gap = None
+            self.segment.append_compacted(batch, read_header(batch))
+
+    def finish(self) -> Segment:
+        self._close_gap()
+        segment = self.segment
+        segment.times.close(segment.rows - 1)
+        segment.write()
+        segment.publish(segment.rows)
+        return segment
+
+    def discard(self) -> None:
+        self.segment.close()
+        unstage_segment_files(self._log.disk, self._log.path, self.segment.base_offset)
