@@ -47,6 +47,7 @@ from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.host import Host
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.part import Part
 from raftlog.runtime.proposals import Committed, Proposals, error_of
 from raftlog.runtime.rolling import Rolling
 from raftlog.runtime.trimming import Trimming
@@ -57,19 +58,7 @@ _PROPOSED: Final = (ControlKind.EXPIRE_PRODUCERS, ControlKind.COMPACTED_TO, Cont
 """Control entries that come from above; all others have ways of their own."""
 _UNSTAMPED: Final = Offset(0)
 _NO_SNAPSHOT: Final = Index(0)
-__all__ = ["Committed", "CommittedEntry", "Group", "Host", "Part"]
-
-
-class Part:
-    """A Ready on its way to the disk."""
-
-    __slots__ = ("messages", "number", "sequence")
-
-    def __init__(self, number: int, messages: tuple[Message, ...]) -> None:
-        self.number = number
-        self.messages = messages
-        self.sequence: JournalSequence | None = None
-        """Durable once the journal is; unknown while the segment of a large append is being synced."""
+__all__ = ["Committed", "CommittedEntry", "Group", "Host"]
 
 
 class Group:
@@ -334,6 +323,10 @@ class Group:
         future: asyncio.Future[_T] = self._host.loop.create_future()
         self._open.add(accepted, future, answer)
         return future
+
+    def answer(self, accepted: Accepted, answer: Callable[[Committed], _T], future: "asyncio.Future[_T]") -> None:
+        """Let one more wait for what becomes of entries that were accepted before and are not delivered."""
+        self._open.add(accepted, future, answer)
 
     # rolls
 

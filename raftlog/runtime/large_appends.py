@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 
 from raftlog.errors import Unavailable
-from raftlog.runtime.group import Group, Part
+from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import AppendIds, GroupKey
+from raftlog.runtime.part import Part
 from raftlog.storage.changes import ChangedFiles
 from raftlog.storage.disk import Disk
 from raftlog.types import Index

@@ -15,7 +15,7 @@ from raftlog.runtime.checkpoints import Checkpoints
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.durable_waits import DurableWaits
-from raftlog.runtime.group import Group, Part
+from raftlog.runtime.group import Group
 from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
@@ -32,6 +32,7 @@ from raftlog.runtime.journal.operations import (
 )
 from raftlog.runtime.large_appends import LargeAppends
 from raftlog.runtime.outbox import Outbox
+from raftlog.runtime.part import Part
 from raftlog.runtime.replica_directory import Trash
 from raftlog.storage.disk import Disk, File
 from raftlog.types import Index, Offset, Term

@@ -1,0 +1,16 @@
+"""A Ready of a group on its way to the disk. Made by the persister, kept by the group in order."""
+
+from raftlog.raft import Message
+from raftlog.runtime.journal.blocks import JournalSequence
+
+
+class Part:
+    """The core's number of the Ready, and the messages that wait until it is durable."""
+
+    __slots__ = ("messages", "number", "sequence")
+
+    def __init__(self, number: int, messages: tuple[Message, ...]) -> None:
+        self.number = number
+        self.messages = messages
+        self.sequence: JournalSequence | None = None
+        """Durable once the journal is; unknown while the segment of a large append is being synced."""
