@@ -16,10 +16,10 @@ VERBS = {
     "demo": Verb(
         "raftlog.cli.demo", "demo", "Show a cluster at work, kill its leader, and prove that nothing is lost."
     ),
-    "topic": Verb("raftlog.cli.topic", "topic", "Create, list, describe, alter and delete topics."),
+    "topic": Verb("raftlog.cli.topic", "topic", "Create, list, describe, alter, trim and delete topics."),
     "produce": Verb("raftlog.cli.produce", "produce", "Write lines, JSON lines or files to a topic."),
     "consume": Verb("raftlog.cli.consume", "consume", "Print the records of a topic."),
-    "group": Verb("raftlog.cli.group", "group", "Show and commit the offsets of consumer groups."),
+    "group": Verb("raftlog.cli.group", "group", "Show consumer groups, and change what they have committed."),
     "bench": Verb("raftlog.cli.bench", "bench", "Put load on a cluster, and show rates, latencies and availability."),
     "cluster": Verb(
         "raftlog.cli.cluster", "cluster", "Show a cluster and its health, and change what concerns all of it."

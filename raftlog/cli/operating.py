@@ -17,10 +17,12 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.patience import is_passing
 from raftlog.client import BrokerClient, NotListening
 from raftlog.errors import (
+    GroupNotEmpty,
     OutcomeUnknown,
     RaftlogError,
     Unavailable,
     UnknownBroker,
+    UnknownGroup,
     UnknownPartition,
     UnknownTopic,
     VersionConflict,
@@ -37,6 +39,8 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownBroker, "`raftlog broker list` shows the brokers"),
     (UnknownTopic, "`raftlog partition list` shows the partitions"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
+    (UnknownGroup, "`raftlog group list` shows the groups"),
+    (GroupNotEmpty, "`raftlog group describe` shows its members; stop them first"),
     (VersionConflict, "if it still makes sense, order it with the version of now"),
     (NotListening, "`--bootstrap` names others"),
     (OutcomeUnknown, "look whether it happened; an order that names what shall be can be given again"),
@@ -95,6 +99,27 @@ def wait_options(what: str) -> Callable[[F], F]:
         return option("--wait/--no-wait", "waits", default=False, help=f"Return only when {what}.")(timeout(function))
 
     return decorated
+
+
+yes_option = option("--yes", "-y", "yes", is_flag=True, help="Do it without asking.")
+
+
+def agree(question: str, yes: bool) -> None:
+    """Ask on standard input, unless `--yes` has answered already; raises `CommandFailed` after a no. Outside of a loop,
+    where Ctrl-C ends it."""
+    if yes:
+        return
+    is_person = sys.stdin.isatty()
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if is_person:
+            raise
+        raise click.UsageError("nobody is there to ask: give --yes") from None
+    finally:
+        click.echo(err=True, nl=not is_person)  # the answer was not typed, and so its line has no end
+    if not agreed:
+        raise CommandFailed("nothing was changed")
 
 
 class HowFar(NamedTuple):

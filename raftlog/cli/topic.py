@@ -9,6 +9,7 @@ from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
 from raftlog.cli.tables import or_dash, show, times
+from raftlog.cli.topic_trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
 from raftlog.config import TopicConfig
 from raftlog.errors import RaftlogError, TopicExists, Unavailable
@@ -20,7 +21,10 @@ OFFSETS_ANSWER_MS = 2_000
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
+
+
+topic.add_command(trim)
 
 
 @topic.command()

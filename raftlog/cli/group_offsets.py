@@ -1,0 +1,76 @@
+"""`raftlog group offsets`, `delete-offsets` and `delete`."""
+
+from collections.abc import Mapping, Sequence
+
+import click
+import orjson
+
+from raftlog.cli.operating import agree, operate, yes_option
+from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
+from raftlog.client import BrokerClient, CommittedOffset
+from raftlog.types import TopicPartition
+
+
+@click.command()
+@click.argument("name", metavar="GROUP")
+@option(
+    "--commit",
+    "commits",
+    multiple=True,
+    metavar="TOPIC/PARTITION=OFFSET",
+    help="Commit this offset first; an offset below the committed one changes nothing (`reset-offsets` goes back). "
+    "May be repeated.",
+)
+@json_option("Print the offsets as JSON.")
+@bootstrap_option
+def offsets(name: str, commits: tuple[str, ...], as_json: bool, bootstrap: list[str]) -> None:
+    """Show what GROUP has committed."""
+    wanted = _read_commits(commits)
+    committed = operate(bootstrap, lambda client: _offsets(client, name, wanted))
+    rows = sorted(committed.items())
+    if as_json:
+        click.echo(orjson.dumps({"offsets": [{**place._asdict(), **found._asdict()} for place, found in rows]}))
+    else:
+        for place, found in rows:
+            click.echo(f"{place} {found.offset}")
+
+
+async def _offsets(
+    client: BrokerClient, name: str, commits: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, CommittedOffset]:
+    if commits:
+        await client.groups.commit(name, commits)
+    return await client.groups.committed(name)
+
+
+def _read_commits(texts: Sequence[str]) -> dict[TopicPartition, int]:
+    commits = {}
+    for text in texts:
+        place, equals, offset = text.rpartition("=")
+        if not equals or not offset.isdecimal():
+            raise click.UsageError(f"--commit {text!r} is not TOPIC/PARTITION=OFFSET")
+        commits[TopicPartition(*partition_place(place))] = int(offset)
+    return commits
+
+
+@click.command()
+@click.argument("name", metavar="GROUP")
+@click.argument("topic")
+@yes_option
+@bootstrap_option
+def delete_offsets(name: str, topic: str, yes: bool, bootstrap: list[str]) -> None:
+    """Forget what GROUP has committed in TOPIC. Members that come later begin where their reset policy says."""
+    agree(f"Forget all that {name} has committed in {topic}?", yes)
+    operate(bootstrap, lambda client: client.groups.delete_offsets(name, topic))
+    click.echo(f"{name} has committed nothing in {topic} any more")
+
+
+@click.command()
+@click.argument("name", metavar="GROUP")
+@yes_option
+@bootstrap_option
+def delete(name: str, yes: bool, bootstrap: list[str]) -> None:
+    """Delete GROUP, which must have no members, and all that it has committed."""
+    agree(f"Delete {name} and all that it has committed?", yes)
+    operate(bootstrap, lambda client: client.groups.delete(name))
+    click.echo(f"deleted {name}")

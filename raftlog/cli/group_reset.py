@@ -1,0 +1,119 @@
+"""`raftlog group reset-offsets`: where a group goes on, moved by an operator. What it would do is shown first."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+import orjson
+from rich.table import Table
+
+from raftlog.cli.json_lines import milliseconds
+from raftlog.cli.operating import agree, operate, yes_option
+from raftlog.cli.options import bootstrap_option, json_option, option
+from raftlog.cli.tables import or_dash, show, times
+from raftlog.client import OffsetReset
+from raftlog.types import TopicPartition
+
+To = str | Mapping[str, int]
+
+
+class Where(NamedTuple):
+    """Whole topics and single partitions; neither: wherever something is committed."""
+
+    topics: list[str]
+    partitions: list[TopicPartition]
+
+
+def read_to(_context: click.Context, _parameter: click.Parameter, text: str) -> To:
+    """`earliest|latest|@TIME|+N|-N|N` as the broker takes it."""
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        if text.startswith("@"):
+            return {"timestamp": milliseconds(text[1:])}
+        return {"shift" if text[:1] in ("+", "-") else "offset": int(text)}
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not earliest, latest, an offset, +N or -N (so many further or back), or @TIME with "
+            "milliseconds since 1970 or ISO 8601, such as @2026-01-31T12:00:00Z"
+        ) from None
+
+
+def read_where(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> Where:
+    """`TOPIC` or `TOPIC:P,P`, each of them."""
+    where = Where([], [])
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        listed = numbers.split(",") if colon else []
+        if not topic or not all(number.isdecimal() for number in listed):
+            raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,…, such as orders or orders:0,2")
+        if listed:
+            where.partitions.extend(TopicPartition(topic, int(number)) for number in listed)
+        else:
+            where.topics.append(topic)
+    return where
+
+
+@click.command()
+@click.argument("name", metavar="GROUP")
+@option(
+    "--to",
+    required=True,
+    metavar="earliest|latest|@TIME|+N|-N|OFFSET",
+    callback=read_to,
+    help="The first or the end offset, that of the first record from TIME on, so many records further or back, or an "
+    "offset. What lies outside a partition becomes its nearest end.",
+)
+@option(
+    "--topic",
+    "where",
+    multiple=True,
+    metavar="TOPIC[:P,…]",
+    callback=read_where,
+    help="Only there; may be repeated. Without it, wherever GROUP has committed something.",
+)
+@option("--dry-run", is_flag=True, help="Show what it would do, and change nothing.")
+@yes_option
+@json_option("Print the offsets as JSON; needs --yes or --dry-run.")
+@bootstrap_option
+def reset_offsets(
+    name: str, to: To, where: Where, dry_run: bool, yes: bool, as_json: bool, bootstrap: list[str]
+) -> None:
+    """Move what GROUP has committed, back or forth. It must have no members: stop them first."""
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("with --json nobody is asked: give --yes or --dry-run")
+
+    def reset(*, dry_run: bool) -> list[OffsetReset]:
+        return operate(
+            bootstrap,
+            lambda client: client.groups.reset(
+                name, to, topics=where.topics or None, partitions=where.partitions or None, dry_run=dry_run
+            ),
+        )
+
+    if not (yes or dry_run):
+        planned = reset(dry_run=True)
+        show(_table(planned))
+        agree(f"Let {name} go on there, in {times(len(planned), 'partition')}?", yes)
+    done = reset(dry_run=dry_run)
+    if as_json:
+        click.echo(orjson.dumps({"offsets": [_as_json(row) for row in done], "dry_run": dry_run}))
+        return
+    if yes or dry_run:
+        show(_table(done))
+    goes_on = "would go on there; nothing was changed" if dry_run else "goes on there"
+    click.echo(f"{name}, in {times(len(done), 'partition')}: {goes_on}")
+
+
+def _as_json(row: OffsetReset) -> dict[str, object]:
+    return {**row.place._asdict(), "before": row.before, "after": row.after, "clamped": row.clamped}
+
+
+def _table(rows: Sequence[OffsetReset]) -> Table:
+    has_clamped = any(row.clamped for row in rows)
+    columns = ["partition", "committed", "new", *(["remark"] if has_clamped else [])]
+    table = Table(*columns, box=None, header_style="bold")
+    for row in rows:
+        remark = ["outside the partition: its nearest end"] if row.clamped else [""] if has_clamped else []
+        table.add_row(str(row.place), or_dash(row.before), str(row.after), *remark)
+    return table
