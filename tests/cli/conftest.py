@@ -12,6 +12,7 @@ import pytest
 
 from raftlog.cli.entry import main
 from raftlog.testing import BrokerProcess
+from tests.cli.forked import ForkServer
 from tests.cli.told import Told
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
@@ -32,22 +33,22 @@ def environment(more: dict[str, str] | None = None) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def run() -> Run:
+def run() -> Iterator[Run]:
     """`run("topic", "list")`; fails the test when the exit code is not the expected one."""
+    server = ForkServer()
 
     def run_command(
         *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
     ) -> "subprocess.CompletedProcess[bytes]":
-        done = subprocess.run(
-            [*COMMAND, *args], input=stdin, env=environment(env), capture_output=True, timeout=SECONDS_MAX, check=False
-        )
+        done = server.run(list(args), stdin, environment(env), SECONDS_MAX)
         if expect is not None:
             assert done.returncode == expect, f"{args} exited {done.returncode}: {done.stderr.decode()}"
         if done.returncode in (1, 2, 3):
             assert_one_line(done.stderr)
         return done
 
-    return run_command
+    yield run_command
+    server.close()
 
 
 def assert_one_line(stderr: bytes) -> None:

@@ -13,7 +13,7 @@ import pytest
 from raftlog.testing import BrokerProcess
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
-LINES = 30_000
+LINES = 9_000
 
 
 @pytest.fixture(scope="module")
