@@ -102,10 +102,7 @@ class Adoption:
             return adopted
         if self._end_row is None and self._adopt_closed():
             if not segment.times.adopt_last(segment.rows - 1):
-                if segment.is_compacted:
-                    segment.rebuild_times()  # it may be that of the files which it took the place of
-                else:
-                    segment.keep_times()
+                segment.keep_times()
             return Adopted()
         return self._scan()
 

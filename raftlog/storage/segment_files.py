@@ -97,8 +97,13 @@ def stage_segment_files(disk: Disk, path: str, base_offset: int) -> SegmentFiles
 
 
 def place_segment_files(disk: Disk, path: str, base_offset: int) -> None:
-    """Let staged files take their place. Whoever finds the `.log` without its indexes makes these again."""
+    """Let staged files take their place. No index is ever beside a `.log` that is not its own: the old ones go first.
+
+    Whoever finds a `.log` without its indexes makes these again.
+    """
     stem = f"{path}/{segment_stem(base_offset)}"
+    for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
+        disk.unlink(stem + suffix)
     for suffix in SUFFIXES:
         disk.rename(stem + suffix + STAGED_SUFFIX, stem + suffix)
 
