@@ -4,7 +4,7 @@ A setting has one owner: `LogConfig` is what one log on disk needs, `TopicConfig
 `None` stands for "no bound" and is written `-1` in text, as Kafka does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -15,7 +15,18 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 DAY_MS = 24 * 60 * 60 * 1000
 
-CLEANUP_POLICIES = ("delete",)
+DELETE, COMPACT = "delete", "compact"
+CLEANUP_POLICIES = (DELETE, COMPACT, "compact,delete", "delete,compact")
+LEVEL_3_SETTINGS = frozenset(
+    (
+        "min.compaction.lag.ms",
+        "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio",
+        "delete.retention.ms",
+        "producer.id.expiration.ms",
+    )
+)
+"""Settings that brokers know from feature level 3 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +55,18 @@ class LogConfig:
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
     def __post_init__(self) -> None:
-        for name, low, high in _BOUNDS:
+        self._check(_BOUNDS)
+        if self.flush_messages > 1 and self.flush_ms is None:
+            object.__setattr__(self, "flush_ms", 1000)
+
+    def _check(self, bounds: Sequence[tuple[str, float, float]]) -> None:
+        for name, low, high in bounds:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(
                     f"{kafka_name(name)}={value} is out of range: it must lie in {low} … {high}"
                     + (", or be -1 for no bound" if name in _UNBOUNDED else "")
                 )
-        if self.flush_messages > 1 and self.flush_ms is None:
-            object.__setattr__(self, "flush_ms", 1000)
 
     @classmethod
     def from_strings(cls, settings: Mapping[str, str]) -> Self:
@@ -79,13 +93,42 @@ class TopicConfig(LogConfig):
     """What a topic can be told; the log of each of its partitions gets it as it is."""
 
     retention_ms: int | None = 7 * DAY_MS
-    cleanup_policy: str = "delete"
-    """`delete`: old segments go by age and size."""
+    cleanup_policy: str = DELETE
+    """`delete`: old segments go by age and size. `compact`: of records with the same key only the newest stays. Both:
+    `compact,delete`."""
     min_insync_replicas: int = 1
     """Copies that an `acks=all` answer waits for, when that is more than a majority."""
+    min_compaction_lag_ms: int = 0
+    """A record is not compacted away before it is this old."""
+    max_compaction_lag_ms: int | None = None
+    """A record that is this old is compacted, however little there is to gain."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Compaction runs when this part of the closed segments was not compacted yet."""
+    delete_retention_ms: int = DAY_MS
+    """A record that deletes its key (its value is null) stays this long after it was compacted for the first time."""
+    producer_id_expiration_ms: int = DAY_MS
+    """An idempotent producer that was silent for this long is forgotten."""
+
+    def __post_init__(self) -> None:
+        LogConfig.__post_init__(self)
+        self._check(_TOPIC_BOUNDS)
+        if self.max_compaction_lag_ms is not None and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
+            raise InvalidArgument(
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms} is below min.compaction.lag.ms="
+                f"{self.min_compaction_lag_ms}"
+            )
+
+    @property
+    def is_compacted(self) -> bool:
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return DELETE in self.cleanup_policy
 
 
-_UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms")
+_UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms", "max_compaction_lag_ms")
 _BOUNDS = (
     ("segment_bytes", 4 * KIB, 64 * GIB),
     ("segment_ms", 1, 10 * 365 * DAY_MS),
@@ -95,6 +138,13 @@ _BOUNDS = (
     ("max_message_bytes", 1 * KIB, 256 * MIB),
     ("flush_messages", 1, 1 << 40),
     ("flush_ms", 1, DAY_MS),
+)
+_TOPIC_BOUNDS: tuple[tuple[str, float, float], ...] = (
+    ("min_compaction_lag_ms", 0, 1000 * 365 * DAY_MS),
+    ("max_compaction_lag_ms", 1, 1000 * 365 * DAY_MS),
+    ("min_cleanable_dirty_ratio", 0, 1),
+    ("delete_retention_ms", 0, 1000 * 365 * DAY_MS),
+    ("producer_id_expiration_ms", 1, 1000 * 365 * DAY_MS),
 )
 
 
@@ -107,11 +157,13 @@ def _print(value: Any) -> str:
     return "-1" if value is None else str(value)
 
 
-def _parse(name: str, field_name: str, text: str) -> int | str | None:
+def _parse(name: str, field_name: str, text: str) -> float | str | None:
     if field_name == "cleanup_policy":
         if text not in CLEANUP_POLICIES:
             raise InvalidArgument(f"{name}={text!r} is not supported; it can be {', '.join(CLEANUP_POLICIES)}")
         return text
+    if field_name == "min_cleanable_dirty_ratio":
+        return _ratio(name, text)
     try:
         number = int(text)
     except ValueError:
@@ -121,3 +173,10 @@ def _parse(name: str, field_name: str, text: str) -> int | str | None:
     if field_name == "min_insync_replicas" and number < 1:
         raise InvalidArgument(f"{name}={text} must be at least 1")
     return number
+
+
+def _ratio(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(f"{name}={text!r} is not a number from 0 to 1") from None

@@ -9,9 +9,9 @@ commit, does not come here. Costs nothing while nobody waits. Owned by a replica
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.raft import Accepted, ReplicaId, Role
@@ -27,6 +27,11 @@ class Appended(NamedTuple):
     next_offset: Offset
     leader_epoch: int
     high_watermark: Offset
+    is_duplicate: bool = False
+    """All of it was appended before: an idempotent producer asked again. Batches of others may lie between its own."""
+
+
+Answer: TypeAlias = Callable[[Committed], Appended]
 
 
 class Appending:
@@ -34,9 +39,9 @@ class Appending:
 
     def __init__(self, name: str, group: Group) -> None:
         self._name, self._group = name, group
-        self._taken: deque[tuple[Accepted, asyncio.Future[Appended]]] = deque()
-        self._copied: deque[tuple[Committed, int, asyncio.Future[Appended]]] = deque()
-        """Committed ones, how many copies they want, ascending by index."""
+        self._taken: deque[tuple[Accepted, Answer, asyncio.Future[Appended]]] = deque()
+        self._copied: deque[tuple[Committed, int, Answer, asyncio.Future[Appended]]] = deque()
+        """Committed ones, how many copies they want, about ascending by index."""
 
     def appended(self, committed: Committed) -> Appended:
         """The answer to an append that is committed just now."""
@@ -48,13 +53,21 @@ class Appending:
 
     def take(self, batches: Sequence[bytearray], future: "asyncio.Future[Appended]") -> None:
         """Append, and answer in the turn that writes it. Raises what definitely refuses it."""
-        self._taken.append((self._group.enter(batches), future))
+        self.answer_written(self._group.enter(batches), self._written, future)
+
+    def _written(self, written: Committed) -> Appended:
+        return Appended(written.base_offset, written.next_offset, written.term, self._group.high_watermark)
+
+    def answer_written(self, accepted: Accepted, answer: Answer, future: "asyncio.Future[Appended]") -> None:
+        """Answer what was appended by this leadership in the turn that writes it, or at once when it is written."""
+        self._taken.append((accepted, answer, future))
+        self.note_written()
 
     def note_written(self) -> None:
         """Entries were appended to the log, or the replica's role changed."""
         log, core = self._group.log, self._group.core
         while self._taken:
-            (term, first, last), future = self._taken[0]
+            (term, first, last), answer, future = self._taken[0]
             is_here = last <= log.last_index
             if not is_here and core.role is Role.LEADER and core.term == term:
                 return
@@ -62,8 +75,8 @@ class Appending:
             if future.done():
                 continue
             if is_here and first > log.boundary.index and log.term_at(last) == term:
-                end = log.offset_of(Index(last + 1))
-                future.set_result(Appended(log.offset_of(first), end, term, self._group.high_watermark))
+                written = Committed(term, first, last, log.offset_of(first), log.offset_of(Index(last + 1)))
+                future.set_result(answer(written))
             else:
                 future.set_exception(OutcomeUnknown(f"{self._name}: the leadership was lost with the append"))
 
@@ -80,22 +93,30 @@ class Appending:
             f"and min.insync.replicas is {copies}; nothing was appended"
         )
 
-    def want_copies(
-        self, copies: int, proposed: "asyncio.Future[Committed]", future: "asyncio.Future[Appended]"
+    def answer_copied(
+        self, accepted: Accepted, copies: int, answer: Answer, future: "asyncio.Future[Appended]"
     ) -> None:
-        """Answer once the entries are committed and so many replicas hold them durably."""
-        proposed.add_done_callback(partial(self._committed, copies, future))
+        """Answer once what was appended is committed and so many replicas hold it durably."""
+        proposed: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        self._group.answer(accepted, lambda committed: committed, proposed)
+        proposed.add_done_callback(partial(self._committed, copies, answer, future))
 
     def _committed(
-        self, copies: int, future: "asyncio.Future[Appended]", proposed: "asyncio.Future[Committed]"
+        self, copies: int, answer: Answer, future: "asyncio.Future[Appended]", proposed: "asyncio.Future[Committed]"
     ) -> None:
         error = proposed.exception()
         if future.done():
             return
         if error is not None:
             future.set_exception(error)
-            return
-        self._copied.append((proposed.result(), copies, future))
+        else:
+            self.count_copies(proposed.result(), copies, answer, future)
+
+    def count_copies(
+        self, committed: Committed, copies: int, answer: Answer, future: "asyncio.Future[Appended]"
+    ) -> None:
+        """Answer what is committed once so many replicas hold it durably."""
+        self._copied.append((committed, copies, answer, future))
         self._group.on_turn = self._count_copies
         self._count_copies()
 
@@ -109,18 +130,18 @@ class Appending:
             return
         held = _held_by_voters(core.status())
         while self._copied:
-            committed, copies, future = self._copied[0]
+            committed, copies, answer, future = self._copied[0]
             if not future.done():
                 if len(held) < copies or held[copies - 1] < committed.last_index:
                     return
-                future.set_result(self.appended(committed))
+                future.set_result(answer(committed))
             self._copied.popleft()
         self._group.on_turn = None
 
     def _give_up_copies(self, why: str) -> None:
         self._group.on_turn = None
         while self._copied:
-            committed, _, future = self._copied.popleft()
+            committed, _, _, future = self._copied.popleft()
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self._name}: offset {committed.base_offset} {why}"))
 
@@ -129,7 +150,7 @@ class Appending:
     def end(self, why: RaftlogError) -> None:
         """The replica stops."""
         while self._taken:
-            _, future = self._taken.popleft()
+            *_, future = self._taken.popleft()
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self._name}: {why}"))
         self._give_up_copies(f"is committed, but perhaps not on enough replicas: {why}")

@@ -11,11 +11,12 @@ Not here: queues, deadlines of appends, other nodes. Called by the routing; the 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from raftlog.config import TopicConfig
 from raftlog.errors import (
     CorruptBatch,
+    InvalidArgument,
     LogClosed,
     LogDamaged,
     NotLeader,
@@ -27,7 +28,11 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.appending import Appended, Appending
 from raftlog.partitions.replica.describing import ReplicaDescription, describe
+from raftlog.partitions.replica.expiry import ProducerExpiry
+from raftlog.partitions.replica.loading import Loading
+from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.retention import Retention
+from raftlog.partitions.replica.sequencing import Sequencing, has_producer
 from raftlog.partitions.replica.waits import Waits
 from raftlog.partitions.results import ALL, Acks, Fetched, OffsetRange
 from raftlog.raft import Ready, Role
@@ -41,13 +46,25 @@ from raftlog.types import Offset
 class Replica:
     """See the module. `config` holds the topic's settings; one replica stands above a group."""
 
-    def __init__(self, name: str, group: Group, config: TopicConfig, counters: Counters) -> None:
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        config: TopicConfig,
+        counters: Counters,
+        loading: Loading | None = None,
+        takes_producers: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`loading` is shared by the replicas of a process. `takes_producers`: the cluster gives producer ids."""
         self.name = name
         self.group = group
         self.config: TopicConfig
-        self._counters = counters
+        self._counters, self._takes_producers = counters, takes_producers
         self._appending = Appending(name, group)
-        self._retention = Retention(name, group, counters)
+        self._producers = ProducerState(name, group, loading or Loading())
+        self._sequencing = Sequencing(name, group, self._producers, self._appending)
+        self._expiry = ProducerExpiry(name, group, self._producers, self._sequencing)
+        self._retention = Retention(name, group, self._producers, counters)
         self._waits = Waits()
         self._is_closed = False
         self.reconfigure(config)
@@ -71,30 +88,46 @@ class Replica:
         `acks=-1`: done when they are committed, and durable on `min.insync.replicas` replicas; `acks=1` and `acks=0`:
         done once the leader has written them. The future fails with `NotLeader`, `Overloaded`, `StorageFull`,
         `LogDamaged`, `LogClosed`, `Unavailable` (too few replicas): nothing happened; or with `OutcomeUnknown`. It may
-        stay pending for long: the caller owns the deadline.
+        stay pending for long: the caller owns the deadline. Batches of idempotent producers are judged first
+        (`sequencing`); the answer to what was appended before has its first place.
         """
         group = self.group
         if group.damage is not None or group.is_closed or self._is_closed:
             return self._refused(self._why_not_writable())
-        if acks == ALL:
-            copies = self.config.min_insync_replicas
-            if copies == 1 or copies <= len(group.core.configuration.voters) // 2 + 1:
-                return group.propose_as(batches, self._appending.appended)
-            return self._append_copied(batches, copies)
+        copies = self._copies_wanted() if acks == ALL else 0
+        too_few = self._appending.why_too_few(copies) if copies and self.is_leader else None
+        if too_few is not None:
+            return self._refused(too_few)
+        if any(map(has_producer, batches)):
+            return self._append_sequenced(batches, acks, copies)
+        if acks == ALL and not copies:
+            return group.propose_as(batches, self._appending.appended)
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         try:
-            self._appending.take(batches, future)
+            if copies:
+                self._appending.answer_copied(group.enter(batches), copies, self._appending.appended, future)
+            else:
+                self._appending.take(batches, future)
         except RaftlogError as error:
             future.set_exception(error)
         return future
 
-    def _append_copied(self, batches: Sequence[bytearray], copies: int) -> "asyncio.Future[Appended]":
-        too_few = self._appending.why_too_few(copies) if self.is_leader else None
-        if too_few is not None:
-            return self._refused(too_few)
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self._appending.want_copies(copies, self.group.propose(batches), future)
-        return future
+    def _copies_wanted(self) -> int:
+        """How many replicas have to hold an append, where that is more than a majority; otherwise 0."""
+        copies = self.config.min_insync_replicas
+        if copies == 1 or copies <= len(self.group.core.configuration.voters) // 2 + 1:
+            return 0
+        return copies
+
+    def _append_sequenced(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[Appended]":
+        if not self._takes_producers():
+            return self._refused(
+                InvalidArgument(
+                    f"{self.name}: a batch with a producer id needs feature level 3: finish the upgrade first "
+                    "(raftlog cluster upgrade --finish)"
+                )
+            )
+        return self._sequencing.append(batches, acks, copies)
 
     def _refused(self, error: RaftlogError) -> "asyncio.Future[Appended]":
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
@@ -246,6 +279,11 @@ class Replica:
         """The group did its part of a Ready."""
         if ready.entries or ready.role_state is not None:
             self._appending.note_written()
+        if ready.apply is not None:
+            self._producers.delivered(*ready.apply)
+            self._sequencing.delivered(ready.apply.last)
+        self._producers.stepped()
+        self._sequencing.stepped()
         if self._waits:
             if ready.role_state is not None:
                 self._waits.wake_all()
@@ -267,6 +305,8 @@ class Replica:
         if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
             return
         self.group.roll_if_due()
+        self._producers.maybe_write_run()
+        self._expiry.apply(self.config.producer_id_expiration_ms, int(asyncio.get_running_loop().time() * 1000))
         self._retention.apply(self.config, now_ms)
 
     def describe(self) -> ReplicaDescription:
@@ -281,8 +321,10 @@ class Replica:
         if not self._is_closed:
             self._is_closed = True
             self.group.on_end = None
+            self._producers.close()
             self._ended()
 
     def _ended(self) -> None:
         self._appending.end(self._closed())
+        self._sequencing.end(self._closed())
         self._waits.wake_all()

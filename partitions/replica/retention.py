@@ -10,6 +10,7 @@ from functools import partial
 
 from raftlog.config import TopicConfig
 from raftlog.partitions.counters import Counters
+from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.runtime.group import Committed, Group
 from raftlog.storage.retention import retained_from
 from raftlog.types import Offset
@@ -20,25 +21,27 @@ _logger = logging.getLogger(__name__)
 class Retention:
     """Of one replica; `apply` is called now and then while it leads."""
 
-    def __init__(self, name: str, group: Group, counters: Counters) -> None:
-        self._name, self._group, self._counters = name, group, counters
+    def __init__(self, name: str, group: Group, producers: ProducerState, counters: Counters) -> None:
+        self._name, self._group, self._producers, self._counters = name, group, producers, counters
         self._trim: asyncio.Future[Committed] | None = None
         """Proposed, and without an outcome yet."""
 
     def apply(self, config: TopicConfig, now_ms: int) -> None:
         """Propose a trim when something is to go, unless one is on its way."""
-        if self._trim is not None:
+        if self._trim is not None or not config.is_deleted:
             return
         group = self._group
         segments = group.log.segments.segments
         committed = tuple(segment for segment in segments if segment.base_index <= group.applied_index)
+        if not self._producers.is_covered:
+            committed = committed[: len(segments) - 1]  # what is known of producers goes behind the newest roll first
         if not committed:
             return
         offset = retained_from(committed, config, now_ms)
         if offset <= group.log_start_offset:
             return
         size = sum(segment.end_position for segment in committed if segment.next_offset <= offset)
-        self._trim = group.propose_trim(offset)
+        self._trim = group.propose_trim(offset, self._producers.snapshot_index)
         self._trim.add_done_callback(partial(self._done, offset, size))
 
     def _done(self, offset: Offset, size: int, trim: "asyncio.Future[Committed]") -> None:

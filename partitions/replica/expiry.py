@@ -1,0 +1,71 @@
+"""Which producers are forgotten, by committed marks: those not heard for `producer.id.expiration.ms`.
+
+The leader counts from when it heard a producer last, and a new leader from its first look, by a clock that nobody sets.
+So nobody is forgotten early because a replica was slow or away, and every replica forgets the same ones at the same
+entry. Owned by a replica.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.producers import EXPIRED_MAX, encode_expired
+from raftlog.partitions.replica.sequencing import Sequencing
+from raftlog.records import ControlKind
+from raftlog.runtime.group import Committed, Group
+from raftlog.types import Term
+
+_logger = logging.getLogger(__name__)
+_LOOKED_AT_MAX: Final = 4 * EXPIRED_MAX
+
+
+class ProducerExpiry:
+    """`apply` is called now and then."""
+
+    def __init__(self, name: str, group: Group, state: ProducerState, sequencing: Sequencing) -> None:
+        self._name, self._group, self._state, self._sequencing = name, group, state, sequencing
+        self._heard_ms: dict[int, int] = {}
+        """When each producer was heard at the latest, those that were silent for longest first."""
+        self._term = Term(0)
+        """Of the leadership that counts."""
+        self._mark: asyncio.Future[Committed] | None = None
+        """Proposed, and without an outcome yet."""
+
+    def apply(self, expiration_ms: int, now_ms: int) -> None:
+        """Propose a mark about those that are due; `now_ms` by the loop's clock."""
+        if not self._sequencing.can_judge():
+            return
+        table, heard = self._state.table, self._sequencing.heard
+        if self._term != self._group.core.term:
+            self._term, self._heard_ms = self._group.core.term, dict.fromkeys(table, now_ms)
+        for producer_id in heard:
+            self._heard_ms.pop(producer_id, None)
+            self._heard_ms[producer_id] = now_ms
+        heard.clear()
+        if self._mark is not None:
+            return
+        due = list(islice(self._due(now_ms - expiration_ms), EXPIRED_MAX))
+        if due:
+            mark = [(ControlKind.EXPIRE_PRODUCERS, encode_expired(due))]
+            self._mark = self._group.propose_control(mark)
+            self._mark.add_done_callback(self._done)
+            _logger.info("%s: %d producers are to be forgotten", self._name, len(due))
+
+    def _due(self, before_ms: int) -> Iterator[tuple[int, int]]:
+        """Ids and epochs of those that were heard before then, and have nothing on its way."""
+        for producer_id, heard_ms in list(islice(self._heard_ms.items(), _LOOKED_AT_MAX)):
+            if heard_ms > before_ms:
+                return
+            known = self._state.table.get(producer_id)
+            if known is None:
+                del self._heard_ms[producer_id]
+            elif not self._sequencing.is_ahead(producer_id):
+                yield producer_id, known.epoch
+
+    def _done(self, mark: "asyncio.Future[Committed]") -> None:
+        self._mark = None
+        if mark.exception() is not None:
+            _logger.info("%s: producers are forgotten later: %s", self._name, mark.exception())

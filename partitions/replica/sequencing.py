@@ -1,0 +1,273 @@
+"""Appends of idempotent producers at the leader: what follows is appended, what repeats is answered with the original.
+
+    what is judged against = what is committed, and on top of it what this leadership has appended since
+
+So what becomes of an append changes nothing here: when the leadership ends, what lies on top is dropped. A leader
+judges once an entry of its own term is committed, for then nothing older is uncommitted, and once its state is read;
+until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
+unless the call wants no more than that the leader has written it. Owned by a replica.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from raftlog.errors import InvalidBatch, NotLeader, Overloaded, RaftlogError, Unavailable
+from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.producers import Producer, Written, followed, judged, last_sequence
+from raftlog.partitions.results import ALL, Acks
+from raftlog.raft import Accepted, Role
+from raftlog.records import BatchHeader, read_header
+from raftlog.runtime.group import Committed, Group
+from raftlog.types import Index, Offset, Term
+
+PRODUCERS_MAX: Final = 100_000
+"""Producers of one partition."""
+_WAITING_MAX: Final = 1_000
+"""Appends that wait until the leader can judge."""
+_PRODUCER_ID: Final = struct.Struct(">q")
+_PRODUCER_ID_AT: Final = 43
+_UNKNOWN: Final = Offset(-1)
+
+
+class _Ahead:
+    """What this leadership has appended of a producer, and is not delivered."""
+
+    __slots__ = ("last_index", "places", "producer")
+
+    def __init__(self) -> None:
+        self.producer: Producer
+        """As if all of it were committed; offsets of batches are not known."""
+        self.last_index = Index(0)
+        self.places: dict[tuple[int, int], Index] = {}
+        """Entries by first and last sequence."""
+
+
+class _Spot(NamedTuple):
+    """Where a batch stands: its entry while that is not committed; or, with index 0, its offset and the next one."""
+
+    index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
+    offset: Offset
+    end: Offset
+
+
+class _Judged(NamedTuple):
+    """The batches of a call: where those stand that repeat others, and what is to be appended in the others' places."""
+
+    spots: list[_Spot | None]
+    headers: list[BatchHeader]
+    fresh: list[bytearray]
+    producers: dict[int, Producer]
+    """What becomes of the producers of those."""
+
+
+def has_producer(batch: bytearray) -> bool:
+    """Whether a batch is an idempotent producer's."""
+    return bool(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
+
+
+class Sequencing:
+    """See the module."""
+
+    def __init__(self, name: str, group: Group, state: ProducerState, appending: Appending) -> None:
+        self._name, self._group, self._state, self._appending = name, group, state, appending
+        state.on_loaded = self._go_on
+        self._term = Term(0)
+        """Of the leadership that has judged last; what follows is its own."""
+        self._ahead: dict[int, _Ahead] = {}
+        self._order: deque[tuple[Index, int, tuple[int, int]]] = deque()
+        """Batches that are not delivered: entry, producer, sequences."""
+        self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[Appended]]] = deque()
+        self.heard: dict[int, None] = {}
+        """Producers that sent something, until `ProducerExpiry` takes note of it."""
+
+    # appending
+
+    def append(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[Appended]":
+        """Like `Replica.append`, where any of the batches is an idempotent producer's.
+
+        With `copies` above 0 so many replicas have to hold them.
+        """
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        core = self._group.core
+        if not self._waiting and self.can_judge():
+            self._append(batches, acks, copies, future)
+        elif core.role is not Role.LEADER:
+            future.set_exception(NotLeader(f"{self._name}: it does not lead", core.leader))
+        elif self._state.problem is not None:
+            future.set_exception(Unavailable(f"{self._name} lost what it knew of producers: {self._state.problem}"))
+        elif len(self._waiting) >= _WAITING_MAX:
+            future.set_exception(Overloaded(f"{self._name}: the leader is new, and too many producers wait for it"))
+        else:
+            self._waiting.append((batches, acks, copies, future))
+            self._state.stepped()
+        return future
+
+    def can_judge(self) -> bool:
+        """Whether this replica leads, and knows all that is committed."""
+        group, core = self._group, self._group.core
+        if core.role is not Role.LEADER or not self._state.is_loaded:
+            return False
+        if self._term == core.term:
+            return True
+        if not core.has_own_term_commit or group.log.term_at(group.applied_index) != core.term:
+            return False
+        self._term = core.term
+        self._ahead.clear()
+        self._order.clear()
+        return True
+
+    def _append(
+        self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[Appended]"
+    ) -> None:
+        try:
+            call = self._judge(batches)
+            first = self._group.enter(call.fresh).first_index if call.fresh else Index(0)
+        except RaftlogError as error:
+            future.set_exception(error)
+            return
+        spots: list[_Spot] = []
+        for known, header in zip(call.spots, call.headers, strict=True):
+            if known is None:
+                spots.append(_Spot(first, _UNKNOWN, _UNKNOWN))
+                self._note(header, first, call.producers)
+                first = Index(first + 1)
+            else:
+                spots.append(known)
+        self._answer(spots, not call.fresh, acks, copies, future)
+
+    def _judge(self, batches: Sequence[bytearray]) -> _Judged:
+        """Raises what a batch is refused for; then nothing of the call is appended."""
+        call = _Judged([], [], [], {})
+        for batch in batches:
+            header = read_header(batch)
+            original = self._original(header, call.producers) if header.producer_id >= 0 else None
+            if original is None:
+                call.fresh.append(batch)
+            call.spots.append(None if original is None else self._spot(header, original))
+            call.headers.append(header)
+        return call
+
+    def _original(self, header: BatchHeader, producers: dict[int, Producer]) -> Written | None:
+        producer_id = header.producer_id
+        ahead = self._ahead.get(producer_id)
+        producer = producers.get(producer_id) or (ahead.producer if ahead else self._state.table.get(producer_id))
+        original = judged(self._name, producer, header)
+        if original is None:
+            if producer is None and len(self._state.table) + len(self._ahead) >= PRODUCERS_MAX:
+                raise Overloaded(
+                    f"{self._name} knows {PRODUCERS_MAX} producers, and takes no new ones before old expire"
+                )
+            producers[producer_id] = followed(producer, header, _UNKNOWN)
+        elif producer_id in producers:
+            raise InvalidBatch(
+                f"producer {producer_id} sent sequence {header.base_sequence} twice, or after later ones"
+            )
+        self.heard[producer_id] = None
+        return original
+
+    def _spot(self, header: BatchHeader, original: Written) -> _Spot:
+        """Where the original of a duplicate stands."""
+        key = original.base_sequence, original.last_sequence
+        ahead = self._ahead.get(header.producer_id)
+        if ahead is not None and key in ahead.places:
+            return _Spot(ahead.places[key], _UNKNOWN, _UNKNOWN)
+        offset = original.offset
+        if offset < 0:  # it was appended by this leadership, and is committed by now
+            producer = self._state.table.get(header.producer_id)
+            offset = next(each.offset for each in producer.batches if each[:2] == key) if producer else offset
+        assert offset >= 0, f"{self._name}: a batch of producer {header.producer_id} that is nowhere"
+        return _Spot(Index(0), Offset(offset), Offset(offset + header.last_offset_delta + 1))
+
+    def _note(self, header: BatchHeader, index: Index, producers: dict[int, Producer]) -> None:
+        """A batch was appended, as this entry."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        ahead = self._ahead.setdefault(producer_id, _Ahead())
+        key = header.base_sequence, last_sequence(header)
+        if ahead.last_index and ahead.producer.epoch != header.producer_epoch:
+            ahead.places.clear()
+        ahead.producer, ahead.last_index, ahead.places[key] = producers[producer_id], index, index
+        self._order.append((index, producer_id, key))
+
+    # answering
+
+    def _answer(
+        self, spots: list[_Spot], is_duplicate: bool, acks: Acks, copies: int, future: "asyncio.Future[Appended]"
+    ) -> None:
+        first, last = spots[0], spots[-1]
+        answer = partial(self._appended, first, last, is_duplicate, acks == ALL)
+        open_ = [spot.index for spot in spots if spot.index]
+        if not open_:
+            applied = self._group.applied_index
+            committed = Committed(self._term, applied, applied, first.offset, last.end)
+            if copies and acks == ALL:
+                self._appending.count_copies(committed, copies, answer, future)
+            else:
+                future.set_result(answer(committed))
+            return
+        accepted = Accepted(self._term, min(open_), max(open_))
+        if acks != ALL:
+            self._appending.answer_written(accepted, answer, future)
+        elif copies:
+            self._appending.answer_copied(accepted, copies, answer, future)
+        else:
+            self._group.answer(accepted, answer, future)
+
+    def _appended(
+        self, first: _Spot, last: _Spot, is_duplicate: bool, is_committed: bool, committed: Committed
+    ) -> Appended:
+        log = self._group.log
+        base = log.offset_of(first.index) if first.index else first.offset
+        end = log.offset_of(Index(last.index + 1)) if last.index else last.end
+        watermark = self._group.high_watermark
+        return Appended(base, end, committed.term, max(watermark, end) if is_committed else watermark, is_duplicate)
+
+    # what happens
+
+    def delivered(self, applied: Index) -> None:
+        """The state knows everything up to here."""
+        order = self._order
+        while order and order[0][0] <= applied:
+            index, producer_id, key = order.popleft()
+            ahead = self._ahead.get(producer_id)
+            if ahead is None:
+                continue
+            if ahead.last_index == index:
+                del self._ahead[producer_id]
+            elif ahead.places.get(key) == index:
+                del ahead.places[key]
+
+    def stepped(self) -> None:
+        """Something happened in the group."""
+        if self._waiting:
+            self._go_on()
+        if self._ahead and self._group.core.term != self._term:
+            self._ahead.clear()
+            self._order.clear()
+
+    def is_ahead(self, producer_id: int) -> bool:
+        """Whether something of this producer is not delivered yet."""
+        return producer_id in self._ahead
+
+    def _go_on(self) -> None:
+        """Those that waited can be judged by now, or never here."""
+        core = self._group.core
+        if core.role is not Role.LEADER:
+            self.end(NotLeader(f"{self._name}: the leadership ended before anything was appended", core.leader))
+        while self._waiting and self.can_judge():
+            batches, acks, copies, future = self._waiting.popleft()
+            if not future.done():
+                self._append(batches, acks, copies, future)
+
+    def end(self, why: RaftlogError) -> None:
+        """Those that wait did not happen."""
+        while self._waiting:
+            *_, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(why)
