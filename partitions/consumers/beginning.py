@@ -1,0 +1,107 @@
+"""Where an instance begins to read a partition, and where it goes on when its position is not in the log.
+
+    an anchor that still holds → the committed offset → `auto.offset.reset`
+
+Called by instances.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from raftlog.errors import OffsetOutOfRange, RaftlogError
+from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.results import Chosen, Moved
+from raftlog.partitions.consumers.stored import NOTHING_COMMITTED, Anchor
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.results import CommittedOffset
+from raftlog.types import Offset, TopicPartition
+
+_ASKED_AT_ONCE = 16
+
+
+class Begun(NamedTuple):
+    """What was decided. Partitions whose leader did not answer are left for later."""
+
+    anchors: dict[TopicPartition, Anchor]
+    """To be stored: the next coordinator would decide otherwise."""
+    refused: list[Moved]
+    """Nothing is committed, and the policy is `none`."""
+
+
+class Beginnings:
+    """Of one instance."""
+
+    def __init__(self, host: Host, group: str, reset: str, positions: Positions) -> None:
+        self._host, self._group, self._reset, self._positions = host, group, reset, positions
+
+    async def decide(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> Begun:
+        """Give every owned partition a position. Raises what `Coordinator.committed` raises."""
+        missing = self._positions.missing
+        begun = Begun({}, [])
+        if not missing:
+            return begun
+        committed = await self._host.offsets.committed(self._group, deadline=deadline)
+        undecided = []
+        for partition in missing:
+            offset = committed_offset(committed, partition)
+            anchor = anchors.get(partition)
+            if anchor is not None and anchor.committed == offset:
+                self._positions.begin(partition, anchor.offset)
+            elif offset != NOTHING_COMMITTED:
+                self._positions.begin(partition, offset)
+            else:
+                undecided.append(partition)
+        for some in _by(_ASKED_AT_ONCE, undecided):
+            await asyncio.gather(*(self._begin(partition, begun, deadline) for partition in some))
+        return begun
+
+    async def _begin(self, partition: TopicPartition, begun: Begun, deadline: Deadline) -> None:
+        try:
+            bounds = await self._host.reader.offsets(*partition, deadline=deadline)
+        except RaftlogError:
+            return  # a poll asks again, and says what is wrong
+        if self._reset == "none":
+            begun.refused.append(Moved(*partition, -1, None, *bounds))
+        elif self._reset == "earliest":
+            self._positions.begin(partition, bounds.beginning)
+        else:
+            self._positions.begin(partition, bounds.end)
+            begun.anchors[partition] = Anchor(bounds.end, NOTHING_COMMITTED)
+
+    def out_of_range(self, partition: TopicPartition, error: OffsetOutOfRange) -> Moved:
+        """The position is not in the log: go on as the policy says."""
+        to = {"earliest": error.first, "latest": error.end}.get(self._reset)
+        if to is not None:
+            self._positions.begin(partition, to)
+        return Moved(*partition, error.offset, to, error.first, error.end)
+
+    async def resolve(self, chosen: Sequence[Chosen], deadline: Deadline) -> dict[TopicPartition, Offset]:
+        """The offsets that a client's choices mean. Raises what the partitions' leaders raise."""
+        found: dict[TopicPartition, Offset] = {}
+        for some in _by(_ASKED_AT_ONCE, chosen):
+            offsets = await asyncio.gather(*(self._resolve_one(each, deadline) for each in some))
+            found |= {each.partition: offset for each, offset in zip(some, offsets, strict=True)}
+        return found
+
+    async def _resolve_one(self, chosen: Chosen, deadline: Deadline) -> Offset:
+        reader = self._host.reader
+        if chosen.offset is not None:
+            return Offset(chosen.offset)
+        if chosen.timestamp_ms is not None:
+            at = await reader.offset_for_timestamp(*chosen.partition, chosen.timestamp_ms, deadline=deadline)
+            if at is not None:
+                return at[0]
+        bounds = await reader.offsets(*chosen.partition, deadline=deadline)
+        return bounds.beginning if chosen.edge == "beginning" else bounds.end
+
+
+def committed_offset(committed: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition) -> Offset:
+    """`NOTHING_COMMITTED` where there is none."""
+    found = committed.get(partition)
+    return NOTHING_COMMITTED if found is None else found.offset
+
+
+def _by(count: int, items: Sequence) -> list[Sequence]:  # type: ignore[type-arg]
+    return [items[first : first + count] for first in range(0, len(items), count)]

@@ -1,0 +1,137 @@
+"""What an instance commits: as a member of its group, fenced by its generation, or without one, as a watermark.
+
+A partition that is not the instance's any more is left out: another member may have committed it already. Auto-commit
+commits what is acknowledged with every poll, and tries again every `AUTO_COMMIT_S` where that failed. Called by
+instances.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+from raftlog.errors import (
+    ConsumerState,
+    Overloaded,
+    RaftlogError,
+    RebalanceInProgress,
+    StaleGeneration,
+)
+from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.results import CommitOutcome
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+AUTO_COMMIT_S: Final = 5.0
+_COMMIT_MS: Final = 5_000
+_LATER_MAX: Final = 16
+"""Commits of one instance that nobody waits for."""
+
+Offers: TypeAlias = Mapping[TopicPartition, OffsetCommit]
+Settled: TypeAlias = Callable[[Deadline], Awaitable[None]]
+
+
+class Commits:
+    """Of one instance. `settled` waits until it knows what it may read, and raises why it cannot."""
+
+    def __init__(
+        self,
+        host: Host,
+        group: str,
+        name: str,
+        positions: Positions,
+        identity: Callable[[], MemberIdentity | None],
+        settled: Settled,
+    ) -> None:
+        self._host, self._group, self._name, self._positions = host, group, name, positions
+        self._identity, self._settled = identity, settled
+        self._auto: asyncio.Task[None] | None = None
+        self._later: set[asyncio.Task[None]] = set()
+
+    async def commit(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+        """Commit these where the instance may; what became of each, sorted.
+
+        Raises `ConsumerState` when it may nowhere, and what the coordinator raises.
+        """
+        while True:
+            await self._settled(deadline)
+            try:
+                return await self._commit_as_it_is(offers, deadline)
+            except (RebalanceInProgress, StaleGeneration):
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+                await asyncio.sleep(0)  # the member hears of it in this turn, and is settled no more
+
+    async def _commit_as_it_is(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+        owned = set(self._positions.owned)
+        taken = {partition: offer for partition, offer in offers.items() if partition in owned}
+        if offers and not taken:
+            raise ConsumerState(f"{self._foreign(next(iter(offers)))}; nothing was committed")
+        committed = {}
+        if taken:
+            committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
+        outcomes = []
+        for partition, offer in sorted(offers.items()):
+            consumed = offer.offset - 1
+            if partition in taken:
+                self._positions.note_committed(partition, offer)
+                found = committed.get(partition)
+                outcomes.append(CommitOutcome(*partition, consumed, offer.offset if found is None else found.offset))
+            else:
+                outcomes.append(CommitOutcome(*partition, consumed, None, self._foreign(partition)))
+        return outcomes
+
+    def _foreign(self, partition: TopicPartition) -> str:
+        return f"{partition} is not assigned to {self._name} in {self._group} now"
+
+    # without anybody who waits
+
+    def commit_later(self, offers: Offers) -> None:
+        """Raises `Overloaded` when too many are under way."""
+        if len(self._later) >= _LATER_MAX:
+            raise Overloaded(f"{len(self._later)} commits of {self._name} are under way; nothing was committed")
+        task = asyncio.get_running_loop().create_task(self._try(offers), name=f"commit {self._group}/{self._name}")
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _try(self, offers: Offers) -> None:
+        try:
+            await self.commit(offers, deadline_in(_COMMIT_MS))
+        except RaftlogError as error:
+            _logger.warning("%s/%s: offsets were not committed: %s", self._group, self._name, error)
+
+    def auto_commit(self) -> asyncio.Task[None]:
+        """Commit what is acknowledged; it is tried again until that has happened."""
+        if self._auto is None or self._auto.done():
+            committing = self._auto_commit()
+            self._auto = asyncio.get_running_loop().create_task(committing, name=f"auto-commit {self._name}")
+        return self._auto
+
+    async def _auto_commit(self) -> None:
+        while offers := self._positions.acknowledged():
+            try:
+                await self.commit(offers, deadline_in(_COMMIT_MS))
+            except ConsumerState:
+                return
+            except RaftlogError as error:
+                _logger.info("%s/%s: auto-commit is tried again: %s", self._group, self._name, error)
+                await asyncio.sleep(AUTO_COMMIT_S)
+
+    async def commit_before_the_end(self, offers: Offers, deadline: Deadline) -> None:
+        """Of partitions that are about to go, in the generation that is; best effort."""
+        if not offers:
+            return
+        try:
+            await self._commit_as_it_is(offers, deadline)
+        except RaftlogError as error:
+            _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
+
+    def stop(self) -> None:
+        """What is not committed yet is not any more."""
+        for task in (*self._later, self._auto):
+            if task is not None:
+                task.cancel()

@@ -1,0 +1,73 @@
+"""One attempt of a poll, for an instance whose turn it is: records are fetched, and positions move.
+
+A position moves when the whole answer is there, and not at all when there is an error instead. With the reset policy
+`none` a position that is not in the log is such an error, and so is a batch that cannot be opened: the client has to
+say where to go on. Other partitions that cannot be read hold up nobody; only when there is nothing else are they an
+error. Called by instances.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.errors import InvalidBatch, OffsetOutOfRange, RaftlogError
+from raftlog.partitions.consumers.beginning import Beginnings
+from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.polling import Poll, Polled, PollLimits
+from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.results import Delivery, Piece
+from raftlog.partitions.consumers.settings import InstanceSettings
+from raftlog.partitions.deadline import Deadline
+
+MAX_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of keys and values in one answer, whatever is asked for."""
+
+
+class Deliveries:
+    """Of one instance."""
+
+    def __init__(self, host: Host, settings: InstanceSettings, positions: Positions, beginnings: Beginnings) -> None:
+        self._host, self._settings, self._positions, self._beginnings = host, settings, positions, beginnings
+
+    @property
+    def nothing(self) -> Delivery:
+        return Delivery(self._settings.format, (), ())
+
+    async def attempt(
+        self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]
+    ) -> Delivery:
+        """What there is until then, or until it is interrupted; nothing when it is not wanted any more by then."""
+        bounds = self._host.bounds
+        limits = PollLimits(
+            self._settings.fetch_min_bytes,
+            max(1, min(max_bytes, MAX_BYTES_MAX)),
+            bounds.stored_bytes_max,
+            bounds.opened_bytes_max,
+        )
+        standings = list(self._positions.standings())
+        polled = await Poll(self._host.reader, limits, until, interrupted).run(standings)
+        if not is_wanted():
+            return self.nothing
+        moved = [
+            self._beginnings.out_of_range(partition, error)
+            for partition, error in polled.failed.items()
+            if isinstance(error, OffsetOutOfRange)
+        ]
+        if any(each.to is None for each in moved):
+            return Delivery(self._settings.format, (), moved)
+        _raise_what_stops_all(polled, len(standings))
+        pieces = []
+        for partition, taken in polled.taken:
+            self._positions.deliver(partition, taken.end, taken.leader_epoch)
+            if taken.records:
+                pieces.append(Piece(*partition, taken.offset, taken.end, taken.batches))
+        return Delivery(self._settings.format, pieces, moved)
+
+
+def _raise_what_stops_all(polled: Polled, asked: int) -> None:
+    others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
+    stopping: list[RaftlogError] = [error for error in others if isinstance(error, InvalidBatch)]
+    if not stopping and asked == len(others):
+        stopping = others
+    if stopping:
+        raise stopping[0]

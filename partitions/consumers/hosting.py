@@ -1,0 +1,59 @@
+"""What instances stand on: the coordinator of their groups, the topics, and how records are read."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity, OffsetCommit
+from raftlog.types import TopicPartition
+
+
+class Catalogue(Protocol):
+    """The topics, as this node knows them."""
+
+    def topic_id(self, name: str) -> UUID | None:
+        """None for one that is not known here."""
+
+    def names(self) -> Iterator[str]:
+        """Of those that are not internal."""
+
+    async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
+        """Raises `UnknownTopic` and `UnknownPartition`; what is not known here is asked for first."""
+
+
+class CommittedOffsets(Protocol):
+    """What is committed, as `groups.Groups` has it. Commits of members are fenced, so it does not matter if another
+    broker coordinates by now."""
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommit],
+        *,
+        member: MemberIdentity | None = None,
+        deadline: Deadline,
+    ) -> dict[TopicPartition, CommittedOffset]: ...
+
+    async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]: ...
+
+
+class ReadBounds(NamedTuple):
+    """What one poll may have."""
+
+    wait_ms_max: int
+    stored_bytes_max: int
+    opened_bytes_max: int
+
+
+class Host(NamedTuple):
+    """One for each coordinator."""
+
+    coordinator: Coordinator
+    """Where instances are members and their records are kept."""
+    offsets: CommittedOffsets
+    reader: RecordReader
+    catalogue: Catalogue
+    bounds: ReadBounds

@@ -1,0 +1,391 @@
+"""One consumer instance, at the coordinator of its group.
+
+    idle → subscribed (a member of the group; assigned by it) → idle;   idle → assigned by hand → idle
+
+Polls and everything that changes positions take turns; whoever wants the turn interrupts the poll that has it, which
+ends with what there is. A poll that a newer one interrupts delivers nothing: its client has gone away. What the
+instance is stands in the group's log before it is answered (`stored`); when the coordinator ends it is dropped, and
+begun again at the next one. Called by the service.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from raftlog.errors import ConsumerState, RaftlogError, RebalanceInProgress
+from raftlog.partitions.consumers.beginning import Beginnings, committed_offset
+from raftlog.partitions.consumers.committing import Commits
+from raftlog.partitions.consumers.delivering import Deliveries
+from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.member import Member
+from raftlog.partitions.consumers.patterns import TopicPattern
+from raftlog.partitions.consumers.positions import Positions
+from raftlog.partitions.consumers.results import (
+    Chosen,
+    CommitOutcome,
+    CommittedHere,
+    Consumed,
+    Delivery,
+    Moved,
+    Subscribed,
+)
+from raftlog.partitions.consumers.stored import Anchor, Stored
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.routing.pending import as_raised_again
+from raftlog.types import Offset, TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+_CLOSING_MS: Final = 2_000
+"""What is acknowledged gets so long to be committed before its partitions go to others."""
+_HONEST_MS: Final = 500
+"""A poll gives so long at least to finding out where to begin."""
+_COMMITTING_S: Final = 0.5
+"""A poll waits so long for what it commits, so that whoever looks behind it sees it."""
+
+
+class Instance:
+    """See the module. `stored` is what stands in the log."""
+
+    def __init__(self, host: Host, group: str, name: str, stored: Stored) -> None:
+        self.group, self.name, self.stored = group, name, stored
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self.used_at = self._loop.time()
+        """When a request about it came or was answered last."""
+        self.users = 0
+        """Requests about it that are being answered."""
+        self._over: RaftlogError | None = None
+        """What everybody is told from now on."""
+        self._stops = False
+        """No poll waits any more."""
+        self._turn, self._wanting, self._interrupted = asyncio.Lock(), 0, asyncio.Event()
+        self._storing = asyncio.Lock()
+        self._polls = 0
+        """Polls so far: only the newest delivers."""
+        self._matched: tuple[str, ...] = ()
+        """What the pattern matches."""
+        self._member: Member | None = None
+        self._positions = Positions(host.catalogue.topic_id)
+        settings = stored.settings
+        self._beginnings = Beginnings(host, group, settings.reset, self._positions)
+        self._commits = Commits(host, group, name, self._positions, self._identity, self._settled)
+        self._deliveries = Deliveries(host, settings, self._positions, self._beginnings)
+        self._background: set[asyncio.Task[None]] = set()
+
+    # its life
+
+    def begin(self) -> None:
+        """Go on with what is stored."""
+        if self.stored.is_subscribed:
+            self._in_background(self._subscribe())
+        else:
+            self._positions.own(self.stored.assigned, keep=True)
+
+    def end(self, error: RaftlogError) -> None:
+        """The coordinator is over: everybody is told `error`."""
+        self._over = error
+        self.interrupt()
+        if self._member is not None:
+            self._member.abandon()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._commits.stop()
+        for task in self._background:
+            task.cancel()
+
+    async def delete(self, why: RaftlogError, *, is_wanted: bool, deadline: Deadline) -> None:
+        """Leave the group and be forgotten, durably. `is_wanted`: its client has done with what was delivered."""
+        async with self._turn_for_me():
+            if self.stored.settings.auto_commit:
+                offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
+                await self._commits.commit_before_the_end(offers, _soon(deadline))
+            await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
+            self._over = why
+        self._stop()
+        if self._member is not None:
+            await self._member.leave()
+
+    def interrupt(self) -> None:
+        """The broker is about to stop: nobody waits any more."""
+        self._stops = True
+        self._interrupted.set()
+
+    def _check(self) -> None:
+        if self._over is not None:
+            raise as_raised_again(self._over)
+
+    @asynccontextmanager
+    async def _turn_for_me(self) -> AsyncIterator[None]:
+        self._wanting += 1
+        self._interrupted.set()
+        try:
+            await self._turn.acquire()
+        finally:
+            self._wanting -= 1
+            if not self._wanting and not self._stops:
+                self._interrupted.clear()
+        try:
+            self._check()
+            yield
+        finally:
+            self._turn.release()
+
+    async def _store(self, change: Callable[[Stored], Stored], deadline: Deadline) -> None:
+        """One after another, so that the last in the log is the last here."""
+        async with self._storing:
+            changed = change(self.stored)
+            if changed != self.stored:
+                coordinator = self._host.coordinator
+                await coordinator.store_instance(self.group, self.name, changed.as_record(), deadline=deadline)
+                self.stored = changed
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name=f"consumer {self.group}/{self.name}")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # what it reads
+
+    async def subscribe(self, topics: tuple[str, ...], pattern: str | None, deadline: Deadline) -> None:
+        """To these topics, or to those that match; takes the place of what was of the same kind.
+
+        Raises `ConsumerState` when it is subscribed the other way or has partitions assigned, and `InvalidArgument`.
+        """
+        if pattern is not None:
+            TopicPattern(pattern)
+        stored = self.stored
+        if stored.assigned:
+            raise ConsumerState(f"{self.name} has partitions assigned; delete its subscription first")
+        if stored.is_subscribed and (stored.pattern is None) != (pattern is None):
+            raise ConsumerState(f"{self.name} is subscribed by names or by pattern, not both; delete that first")
+        await self._store(lambda now: now._replace(topics=topics, pattern=pattern), deadline)
+        await self._subscribe()
+
+    async def _subscribe(self) -> None:
+        """Be a member for what is stored."""
+        if self.stored.pattern is not None:
+            self._matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
+        if self._over is not None or not self.stored.is_subscribed:
+            return
+        if self._member is None:
+            strategy = self.stored.settings.strategy
+            self._member = Member(self._host, self.group, self.name, strategy, self, self.stored.member_id)
+        else:
+            self._member.subscription_changed()
+
+    async def topics_changed(self) -> None:
+        """There are other topics: the pattern may match others."""
+        if self.stored.pattern is None or self._member is None:
+            return
+        matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
+        if matched != self._matched and self._member is not None:
+            self._matched = matched
+            self._member.subscription_changed()
+
+    async def unsubscribe(self, deadline: Deadline) -> None:
+        """Read nothing: leave the group, or let go of what was assigned by hand."""
+        async with self._turn_for_me():
+            if self.stored.settings.auto_commit:
+                await self._commits.commit_before_the_end(self._positions.acknowledged(), _soon(deadline))
+            await self._store(
+                lambda now: now._replace(topics=(), pattern=None, assigned=(), member_id="", anchors={}), deadline
+            )
+            self._positions.own((), keep=False)
+            member, self._member, self._matched = self._member, None, ()
+        if member is not None:
+            await member.leave()
+
+    async def assign(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
+        """These by hand, in place of those before; raises `ConsumerState` when it is subscribed, and `UnknownTopic`."""
+        if self.stored.is_subscribed:
+            raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
+        wanted = tuple(sorted(set(partitions)))
+        for partition in wanted:
+            await self._host.catalogue.check(partition, deadline)
+        async with self._turn_for_me():
+            if self.stored.is_subscribed:
+                raise ConsumerState(f"{self.name} is subscribed; delete its subscription first")
+            await self._store(lambda now: now._replace(assigned=wanted, anchors=_only(now.anchors, wanted)), deadline)
+            self._positions.own(wanted, keep=True)
+        self._in_background(self._decide())
+
+    @property
+    def subscribed(self) -> Subscribed:
+        """The topics that it is subscribed to now."""
+        return Subscribed(self.wanted_topics(), self.stored.pattern)
+
+    @property
+    def assignment(self) -> Sequence[TopicPartition]:
+        """What it reads now."""
+        return self._positions.owned
+
+    # what its member tells (`member.Owner`)
+
+    def wanted_topics(self) -> tuple[str, ...]:
+        """By name, or what the pattern matches."""
+        return self.stored.topics if self.stored.pattern is None else self._matched
+
+    async def became_member(self, member_id: str) -> None:
+        """See `member.Owner`."""
+        await self._store(lambda now: now._replace(member_id=member_id), deadline_in(_CLOSING_MS))
+
+    async def revoked(self) -> None:
+        """See `member.Owner`."""
+        async with self._turn_for_me():
+            if self.stored.settings.auto_commit:
+                await self._commits.commit_before_the_end(self._positions.acknowledged(), deadline_in(_CLOSING_MS))
+
+    async def assigned(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
+        """See `member.Owner`."""
+        async with self._turn_for_me():
+            self._positions.own(partitions, keep=keep)
+        self._in_background(self._decide())
+
+    async def lost(self) -> None:
+        """See `member.Owner`."""
+        async with self._turn_for_me():
+            self._positions.own((), keep=False)
+
+    async def _decide(self) -> None:
+        """Where to begin is decided now, not with the first poll: what comes from now on is not missed."""
+        try:
+            async with self._turn_for_me():
+                await self._begin_where_it_should(deadline_in(_CLOSING_MS))
+        except RaftlogError as error:
+            _logger.debug("%s/%s begins with its next poll: %s", self.group, self.name, error)
+
+    def _identity(self) -> MemberIdentity | None:
+        return None if self._member is None else self._member.identity
+
+    async def _settled(self, deadline: Deadline) -> None:
+        """Wait until the group has assigned. Raises `RebalanceInProgress` at the deadline, and why it cannot be."""
+        member = self._member
+        if member is None:
+            if not self.stored.assigned:
+                raise ConsumerState(f"{self.name} is neither subscribed nor has it partitions assigned")
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await member.settled.wait()
+        except TimeoutError:
+            raise RebalanceInProgress(f"group {self.group} rebalances; ask again") from None
+        self._check()
+        if member.problem is not None:
+            raise as_raised_again(member.problem)
+
+    # polls
+
+    async def poll(self, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
+        """Records of its partitions, from its positions on.
+
+        Raises `ConsumerState` when it reads nothing, and what `Deliveries` raises.
+        """
+        if self.stored.settings.format not in formats:
+            return self._deliveries.nothing
+        self._polls += 1
+        number = self._polls
+        wait_ms = min(wait_ms, self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
+        until = deadline_in(wait_ms)
+        async with self._turn_for_me():
+            self._positions.acknowledge()
+        committing = self._commits.auto_commit() if self.stored.settings.auto_commit else None
+        delivery = await self._poll(number, until, max_bytes)
+        if committing is not None:
+            await asyncio.wait((committing,), timeout=_COMMITTING_S)
+        return delivery
+
+    async def _poll(self, number: int, until: Deadline, max_bytes: int) -> Delivery:
+        """Again after an interruption that leaves time, such as a rebalance."""
+        moved: list[Moved] = []
+        while True:
+            try:
+                await self._settled(until)
+            except RebalanceInProgress:
+                return self._deliveries.nothing
+            async with self._turn_for_me():
+                refused = await self._begin_where_it_should(Deadline(max(until, deadline_in(_HONEST_MS))))
+                if refused:
+                    return Delivery(self.stored.settings.format, (), refused)
+                delivery = await self._deliveries.attempt(
+                    until, max_bytes, self._interrupted, lambda: number == self._polls
+                )
+            moved += delivery.moved
+            is_over = number != self._polls or self._stops or self._loop.time() >= until
+            if delivery.pieces or is_over or any(each.to is None for each in moved):
+                return delivery._replace(moved=moved)
+            await asyncio.sleep(0)
+
+    async def _begin_where_it_should(self, deadline: Deadline) -> list[Moved]:
+        """Give all partitions positions; those for which that is refused. It is our turn."""
+        self._positions.forget_other_topics()
+        begun = await self._beginnings.decide(self.stored.anchors, deadline)
+        if begun.anchors:
+            try:
+                await self._anchor(begun.anchors, deadline)
+            except RaftlogError:
+                for partition in begun.anchors:
+                    self._positions.forget(partition)
+                raise
+        return begun.refused
+
+    # positions and offsets
+
+    async def seek(self, chosen: Sequence[Chosen], deadline: Deadline) -> None:
+        """Go on there. Raises `ConsumerState` for a partition that is not its own, and nothing moved then."""
+        await self._settled(deadline)
+        self._check_owned(each.partition for each in chosen)
+        found = await self._beginnings.resolve(chosen, deadline)
+        committed = await self._host.offsets.committed(self.group, deadline=deadline)
+        async with self._turn_for_me():
+            self._check_owned(found)
+            await self._anchor(
+                {each: Anchor(offset, committed_offset(committed, each)) for each, offset in found.items()}, deadline
+            )
+            for partition, offset in found.items():
+                self._positions.begin(partition, offset)
+
+    def _check_owned(self, partitions: Iterable[TopicPartition]) -> None:
+        foreign = set(partitions).difference(self._positions.owned)
+        if foreign:
+            raise ConsumerState(f"{min(foreign)} is not assigned to {self.name}; its position cannot be set")
+
+    async def _anchor(self, anchors: Mapping[TopicPartition, Anchor], deadline: Deadline) -> None:
+        owned = self._positions.owned
+        await self._store(lambda now: now._replace(anchors=_only({**now.anchors, **anchors}, owned)), deadline)
+
+    async def commit(
+        self, consumed: Sequence[Consumed] | None, *, is_waited_for: bool, deadline: Deadline
+    ) -> list[CommitOutcome]:
+        """Commit behind these records, or with None behind all that were delivered. Where nobody waits, nothing is
+        known yet of what became of it."""
+        if consumed is None:
+            offers = self._positions.delivered()
+        else:
+            offers = {each.partition: OffsetCommit(Offset(each.offset + 1), each.metadata) for each in consumed}
+        if is_waited_for:
+            return await self._commits.commit(offers, deadline)
+        self._commits.commit_later(offers)
+        return [CommitOutcome(*partition, offer.offset - 1, None) for partition, offer in sorted(offers.items())]
+
+    async def committed(self, partitions: Collection[TopicPartition] | None, deadline: Deadline) -> list[CommittedHere]:
+        """What the group has committed in these, or in all that it reads; without those where there is nothing."""
+        committed = await self._host.offsets.committed(self.group, deadline=deadline)
+        wanted = self._positions.owned if partitions is None else sorted(set(partitions))
+        found = ((partition, committed.get(partition)) for partition in wanted)
+        return [CommittedHere(*partition, each.offset, each.metadata) for partition, each in found if each is not None]
+
+
+def _soon(deadline: Deadline) -> Deadline:
+    return Deadline(min(deadline, deadline_in(_CLOSING_MS)))
+
+
+def _only(
+    anchors: Mapping[TopicPartition, Anchor], partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Anchor]:
+    wanted = set(partitions)
+    return {partition: anchor for partition, anchor in anchors.items() if partition in wanted}

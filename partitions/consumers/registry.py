@@ -1,0 +1,181 @@
+"""The instances that live in this process: those of the groups that are coordinated here.
+
+They come with their coordinator, from what its log says, and go with it. One that nobody used for the idle time is
+deleted, as the REST Proxy does; a new coordinator counts from its beginning. Called by the service.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from raftlog.errors import (
+    ConsumerExists,
+    FormatError,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+    UnknownConsumer,
+)
+from raftlog.partitions.consumers.hosting import Host
+from raftlog.partitions.consumers.instance import Instance
+from raftlog.partitions.consumers.settings import InstanceSettings
+from raftlog.partitions.consumers.stored import Stored, from_record
+from raftlog.partitions.deadline import Deadline, DeadlineSweep, deadline_in
+from raftlog.partitions.groups.coordinator import Coordinator
+
+_logger = logging.getLogger(__name__)
+
+_DELETING_MS: Final = 10_000
+_AGAIN_S: Final = 10.0
+"""An instance whose deletion failed is looked at again after this."""
+
+Key = tuple[str, str]
+"""Group, and name."""
+
+
+class Registry:
+    """`host_of` makes what instances of a coordinator stand on."""
+
+    def __init__(self, host_of: Callable[[Coordinator], Host], instances_max: int, idle_ms: int) -> None:
+        self._host_of, self._instances_max, self._idle_s = host_of, instances_max, idle_ms / 1000
+        self._hosts: dict[Coordinator, Host] = {}
+        self._instances: dict[Coordinator, dict[Key, Instance]] = {}
+        self._coming: set[Key] = set()
+        """Being created."""
+        self._sweep: DeadlineSweep | None = None
+        self._deleting: set[asyncio.Task[None]] = set()
+        self._stops = False
+
+    def __iter__(self) -> Iterator[Instance]:
+        for instances in self._instances.values():
+            yield from instances.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._instances.values()))
+
+    # coordinators
+
+    def began(self, coordinator: Coordinator) -> None:
+        """Go on with what its log says, whatever the bound."""
+        self._hosts[coordinator] = self._host_of(coordinator)
+        self._instances[coordinator] = {}
+        for (group, name), record in coordinator.instances.items():
+            try:
+                self._begin(coordinator, group, name, from_record(record))
+            except FormatError as error:
+                _logger.error("%s/%s is not usable here: %s", group, name, error)
+
+    def ended(self, coordinator: Coordinator) -> None:
+        """Another one has them now."""
+        self._hosts.pop(coordinator, None)
+        for instance in self._instances.pop(coordinator, {}).values():
+            instance.end(NotLeader(f"the instances of group {instance.group} live on another broker now"))
+
+    def stop_waiting(self) -> None:
+        """The broker is about to stop."""
+        self._stops = True
+        for instance in self:
+            instance.interrupt()
+
+    def _begin(self, coordinator: Coordinator, group: str, name: str, stored: Stored) -> None:
+        instance = Instance(self._hosts[coordinator], group, name, stored)
+        self._instances[coordinator][group, name] = instance
+        if self._stops:
+            instance.interrupt()
+        instance.begin()
+        self._note(instance.used_at + self._idle_s)
+
+    # instances
+
+    @asynccontextmanager
+    async def using(self, coordinator: Coordinator, group: str, name: str) -> AsyncIterator[Instance]:
+        """The instance, which is not idle meanwhile. Raises `UnknownConsumer`."""
+        loop = asyncio.get_running_loop()
+        instance = self._find(coordinator, group, name)
+        instance.users, instance.used_at = instance.users + 1, loop.time()
+        try:
+            yield instance
+        finally:
+            instance.users, instance.used_at = instance.users - 1, loop.time()
+
+    def _find(self, coordinator: Coordinator, group: str, name: str) -> Instance:
+        instances = self._instances.get(coordinator)
+        if instances is None:
+            raise NotLeader(f"the coordinator of group {group} is another broker")
+        try:
+            return instances[group, name]
+        except KeyError:
+            raise UnknownConsumer(
+                f"there is no consumer instance {name!r} in group {group!r}; it was deleted, or not used for "
+                f"{self._idle_s:g} s: create it again"
+            ) from None
+
+    async def create(
+        self, coordinator: Coordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
+    ) -> None:
+        """Raises `ConsumerExists`, `Overloaded`."""
+        key = group, name
+        if coordinator not in self._instances:
+            raise NotLeader(f"the coordinator of group {group} is another broker")
+        if key in self._instances[coordinator] or key in self._coming:
+            raise ConsumerExists(f"there is a consumer instance {name!r} in group {group!r} already")
+        if len(self) + len(self._coming) >= self._instances_max:
+            raise Overloaded(
+                f"{len(self)} consumer instances live on this broker, which is as many as may; delete some, or wait "
+                "until those that are idle go"
+            )
+        stored = Stored(settings)
+        self._coming.add(key)
+        try:
+            await coordinator.store_instance(group, name, stored.as_record(), deadline=deadline)
+            if coordinator in self._instances:
+                self._begin(coordinator, group, name, stored)
+        finally:
+            self._coming.discard(key)
+
+    async def delete(
+        self, coordinator: Coordinator, instance: Instance, *, is_wanted: bool, deadline: Deadline
+    ) -> None:
+        """Take it out of its group, and forget it."""
+        gone = UnknownConsumer(f"the consumer instance {instance.name!r} of group {instance.group!r} was deleted")
+        await instance.delete(gone, is_wanted=is_wanted, deadline=deadline)
+        instances = self._instances.get(coordinator, {})
+        if instances.get((instance.group, instance.name)) is instance:
+            del instances[instance.group, instance.name]
+
+    # those that nobody uses
+
+    def _note(self, at: float) -> None:
+        if self._sweep is None:
+            self._sweep = DeadlineSweep(self._expire)
+        self._sweep.note(at)
+
+    def _expire(self, now: float) -> float:
+        loop = asyncio.get_running_loop()
+        earliest = Deadline(float("inf"))
+        for coordinator, instances in self._instances.items():
+            for instance in instances.values():
+                idle_at = now + self._idle_s if instance.users else instance.used_at + self._idle_s
+                if idle_at <= now:
+                    idle_at = now + _AGAIN_S
+                    task = loop.create_task(self._delete_idle(coordinator, instance))
+                    self._deleting.add(task)
+                    task.add_done_callback(self._deleting.discard)
+                earliest = Deadline(min(earliest, idle_at))
+        return earliest
+
+    async def _delete_idle(self, coordinator: Coordinator, instance: Instance) -> None:
+        try:
+            await self.delete(coordinator, instance, is_wanted=False, deadline=deadline_in(_DELETING_MS))
+            _logger.info("%s/%s was not used for %g s and is deleted", instance.group, instance.name, self._idle_s)
+        except RaftlogError as error:
+            _logger.info("%s/%s is idle and could not be deleted: %s", instance.group, instance.name, error)
+
+    def close(self) -> None:
+        """The broker stops; the instances go on elsewhere."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for task in self._deleting:
+            task.cancel()

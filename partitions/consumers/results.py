@@ -1,0 +1,90 @@
+"""What instances are asked and answer. Values only; called by the HTTP face."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.types import Buffer, Offset, TopicPartition
+
+
+class Created(NamedTuple):
+    """Where an instance was made: group and name."""
+
+    group: str
+    name: str
+
+
+class Subscribed(NamedTuple):
+    """The topics that an instance reads, sorted; with a pattern those that match it now."""
+
+    topics: Sequence[str]
+    pattern: str | None
+
+
+class Piece(NamedTuple):
+    """Records of one partition, from `offset` on and before `end`, in the stored batches that hold them."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    end: Offset
+    batches: Sequence[Buffer]
+
+
+class Moved(NamedTuple):
+    """A position that was not in the log any more, or not yet. By the reset policy it went on at `to`; with the policy
+    `none` it stays (`to` None), and `at` is −1 when nothing was committed and nobody said where to begin."""
+
+    topic: str
+    partition: int
+    at: int
+    to: int | None
+    beginning: Offset
+    end: Offset
+
+
+class Delivery(NamedTuple):
+    """The answer to a poll. Where `format` is not one that was asked for, nothing was delivered."""
+
+    format: str
+    pieces: Sequence[Piece]
+    moved: Sequence[Moved]
+
+
+class Chosen(NamedTuple):
+    """A position that a client chooses: exactly one of these is set."""
+
+    partition: TopicPartition
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    edge: str | None = None
+    """`beginning` or `end`."""
+
+
+class Consumed(NamedTuple):
+    """A record that a client says it has consumed."""
+
+    partition: TopicPartition
+    offset: int
+    metadata: str = ""
+
+
+class CommitOutcome(NamedTuple):
+    """One partition of a commit: the last offset that is consumed, and what is committed, which is the one behind it.
+
+    `error`: it was not taken, because the partition is not the instance's any more; `committed` is then None.
+    """
+
+    topic: str
+    partition: int
+    consumed: int
+    committed: int | None
+    error: str | None = None
+
+
+class CommittedHere(NamedTuple):
+    """What the group has committed in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str

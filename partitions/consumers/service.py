@@ -1,0 +1,221 @@
+"""Consumer instances from any node: made, used and deleted where their group is coordinated, by one hop.
+
+    base_uri of an instance may name whichever broker;   a new coordinator goes on with the instances of its groups
+
+Every call raises from `raftlog.errors`: `UnknownConsumer` for an instance that there is not, and `OutcomeUnknown` for
+what may have happened all the same. A poll whose answer was lost is not asked again: its records may be gone.
+`broker.consumers` is the one instance of a process. Called by the HTTP face.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from raftlog.errors import UnknownConsumer, UnknownGroup
+from raftlog.partitions.consumers import requests
+from raftlog.partitions.consumers.hosting import Host, ReadBounds
+from raftlog.partitions.consumers.patterns import TopicPattern
+from raftlog.partitions.consumers.polling import RecordReader
+from raftlog.partitions.consumers.registry import Registry
+from raftlog.partitions.consumers.requests import InstanceRequests, delivery_of, rows
+from raftlog.partitions.consumers.results import (
+    Chosen,
+    CommitOutcome,
+    CommittedHere,
+    Consumed,
+    Delivery,
+    Subscribed,
+)
+from raftlog.partitions.consumers.settings import check_name, read_settings
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.names import check_group
+from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.groups.wire import value_of
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.topics import Topics
+from raftlog.runtime.rpc import Answer
+from raftlog.types import TopicPartition
+
+_FINDING_MS = 5_000
+"""A poll gives so much more than it waits to finding the coordinator and reading."""
+
+
+class Consumers:
+    """One for each process."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        reader: RecordReader,
+        topics: Topics,
+        finder: Finder,
+        bounds: ReadBounds,
+        instances_max: int,
+        idle_ms: int,
+    ) -> None:
+        self._groups, self._reader, self._bounds = groups, reader, bounds
+        self._catalogue = _Catalogue(topics, finder)
+        self._registry = Registry(self._host_of, instances_max, idle_ms)
+        self._following: asyncio.Task[None] | None = None
+        self._has_news = False
+        groups.follow(self)
+        for name, handler in InstanceRequests(self._registry).handlers.items():
+            groups.serve(name, handler)
+
+    def __len__(self) -> int:
+        """Instances that live in this process."""
+        return len(self._registry)
+
+    # what the broker tells
+
+    def coordinator_began(self, coordinator: Coordinator) -> None:
+        """See `coordinators.Follower`."""
+        self._registry.began(coordinator)
+
+    def coordinator_ended(self, coordinator: Coordinator) -> None:
+        """See `coordinators.Follower`."""
+        self._registry.ended(coordinator)
+
+    def topics_changed(self) -> None:
+        """There are other topics than before: patterns may match others."""
+        self._has_news = True
+        if self._following is None or self._following.done():
+            self._following = asyncio.get_running_loop().create_task(self._follow_topics(), name="topic patterns")
+
+    async def _follow_topics(self) -> None:
+        while self._has_news:
+            self._has_news = False
+            for instance in list(self._registry):
+                await instance.topics_changed()
+
+    def stop_waiting(self) -> None:
+        """Polls are answered with what there is, from now on: the broker is about to stop."""
+        self._registry.stop_waiting()
+
+    def close(self) -> None:
+        """After the coordinators."""
+        self._registry.close()
+        if self._following is not None:
+            self._following.cancel()
+
+    def _host_of(self, coordinator: Coordinator) -> Host:
+        return Host(coordinator, self._groups, self._reader, self._catalogue, self._bounds)
+
+    # instances
+
+    async def create(self, group: str, name: str, settings: Mapping[str, Any], *, deadline: Deadline) -> None:
+        """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded` when as many live at the coordinator as may."""
+        check_group(group)
+        check_name(name)
+        header = {"name": name, "settings": read_settings(settings).as_mapping()}
+        await self._groups.ask(requests.CREATE, group, header, deadline=deadline, is_repeatable=False, creates=True)
+
+    async def delete(self, group: str, name: str, *, deadline: Deadline) -> None:
+        """Leave the group; with auto-commit, what was delivered is committed."""
+        await self._ask(requests.DELETE, group, name, {}, deadline, is_repeatable=False)
+
+    async def subscribe(
+        self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
+    ) -> None:
+        """To topics by name, which need not exist yet, or to all whose whole name matches; a new subscription takes
+        the place of the one before. Raises `ConsumerState`, `InvalidArgument`."""
+        if pattern is not None:
+            TopicPattern(pattern)
+        await self._ask(requests.SUBSCRIBE, group, name, {"topics": sorted(set(topics)), "pattern": pattern}, deadline)
+
+    async def subscription(self, group: str, name: str, *, deadline: Deadline) -> Subscribed:
+        """The topics that it is subscribed to, no matter whether they exist."""
+        topics, pattern = value_of(await self._ask(requests.SUBSCRIPTION, group, name, {}, deadline))
+        return Subscribed(topics, pattern)
+
+    async def unsubscribe(self, group: str, name: str, *, deadline: Deadline) -> None:
+        """Let go of a subscription or assignment."""
+        await self._ask(requests.UNSUBSCRIBE, group, name, {}, deadline)
+
+    async def assign(
+        self, group: str, name: str, partitions: Collection[TopicPartition], *, deadline: Deadline
+    ) -> None:
+        """Partitions by hand, in place of those before; the group knows nothing of it. Raises `ConsumerState`."""
+        await self._ask(requests.ASSIGN, group, name, {"partitions": rows(sorted(set(partitions)))}, deadline)
+
+    async def assignment(self, group: str, name: str, *, deadline: Deadline) -> list[TopicPartition]:
+        """What it reads now: assigned by hand or by its group."""
+        found = value_of(await self._ask(requests.ASSIGNMENT, group, name, {}, deadline))
+        return [TopicPartition(topic, number) for topic, number in found]
+
+    async def seek(self, group: str, name: str, positions: Sequence[Chosen], *, deadline: Deadline) -> None:
+        """Go on elsewhere in some partitions, all or none. Raises `ConsumerState` for one that is not its own."""
+        chosen = [[*each.partition, *each[1:]] for each in positions]
+        await self._ask(requests.SEEK, group, name, {"positions": chosen}, deadline)
+
+    async def poll(self, group: str, name: str, *, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
+        """Records of its partitions from its positions on, which move. Waits until `fetch.min.bytes` are there, or
+        `wait_ms` or its own request timeout are over, or the group rebalances.
+
+        `formats`: nothing is delivered to whoever wants another one than the instance's.
+        """
+        header = {"wait": wait_ms, "max_bytes": max_bytes, "formats": list(formats)}
+        deadline = deadline_in(wait_ms + _FINDING_MS)
+        return delivery_of(await self._ask(requests.POLL, group, name, header, deadline, is_repeatable=False))
+
+    async def commit(
+        self,
+        group: str,
+        name: str,
+        consumed: Sequence[Consumed] | None,
+        *,
+        is_waited_for: bool = True,
+        deadline: Deadline,
+    ) -> list[CommitOutcome]:
+        """Commit behind these records, or with None behind all that were delivered. Raises `ConsumerState` when none
+        of them is in a partition of its own."""
+        header = {
+            "consumed": None if consumed is None else [[*each.partition, *each[1:]] for each in consumed],
+            "wait": is_waited_for,
+        }
+        answer = await self._ask(requests.COMMIT, group, name, header, deadline, is_repeatable=False)
+        return [CommitOutcome(*row) for row in value_of(answer)]
+
+    async def committed(
+        self, group: str, name: str, partitions: Collection[TopicPartition] | None, *, deadline: Deadline
+    ) -> list[CommittedHere]:
+        """What the group has committed in these partitions, or in those that the instance reads."""
+        header = {"partitions": None if partitions is None else rows(list(partitions))}
+        return [
+            CommittedHere(*row) for row in value_of(await self._ask(requests.COMMITTED, group, name, header, deadline))
+        ]
+
+    async def _ask(
+        self,
+        request: str,
+        group: str,
+        name: str,
+        header: Mapping[str, Any],
+        deadline: Deadline,
+        *,
+        is_repeatable: bool = True,
+    ) -> Answer:
+        try:
+            return await self._groups.ask(
+                request, group, {"name": name, **header}, deadline=deadline, is_repeatable=is_repeatable
+            )
+        except UnknownGroup:
+            raise UnknownConsumer(f"there is no consumer instance {name!r} in group {group!r}; create it") from None
+
+
+class _Catalogue:
+    """See `hosting.Catalogue`."""
+
+    def __init__(self, topics: Topics, finder: Finder) -> None:
+        self._topics, self._finder = topics, finder
+
+    def topic_id(self, name: str) -> UUID | None:
+        return self._topics.find(name).row.topic_id if name in self._topics else None
+
+    def names(self) -> Iterator[str]:
+        return (topic.name for topic in self._topics if not topic.row.creation.is_internal)
+
+    async def check(self, partition: TopicPartition, deadline: Deadline) -> None:
+        (await self._finder.topic(partition.topic, deadline)).partition(partition.partition)

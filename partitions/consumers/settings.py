@@ -1,0 +1,115 @@
+"""What a consumer instance is told when it is created, under the REST Proxy's names. Pure.
+
+JSON strings, numbers and booleans are taken alike (`"false"`, `false`), for clients send either.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raftlog.assignors import ASSIGNORS
+from raftlog.errors import InvalidConsumer
+
+FORMATS: Final = ("binary", "json")
+RESETS: Final = ("latest", "earliest", "none")
+REQUEST_TIMEOUT_MS_MAX: Final = 600_000
+FETCH_MIN_BYTES_MAX: Final = 64 * 1024 * 1024
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSettings:
+    """Defaults are those of the REST Proxy and of Kafka's consumer."""
+
+    format: str = "binary"
+    """How records are answered: `binary` (base64) or `json`."""
+    reset: str = "latest"
+    """Where to begin without a committed offset, and when the position is not in the log any more: `latest`,
+    `earliest`, or `none`, which is an error."""
+    auto_commit: bool = True
+    """Whether a poll commits what the polls before it delivered."""
+    fetch_min_bytes: int = 1
+    """A poll waits until so much is there, or its time is up."""
+    request_timeout_ms: int = 1_000
+    """A poll waits no longer than this, whatever it asks for."""
+    strategy: str = "range"
+    """The assignor."""
+
+    def as_mapping(self) -> dict[str, Any]:
+        """What `read_settings` makes the same settings of."""
+        return {
+            "format": self.format,
+            "auto.offset.reset": self.reset,
+            "auto.commit.enable": self.auto_commit,
+            "fetch.min.bytes": self.fetch_min_bytes,
+            "consumer.request.timeout.ms": self.request_timeout_ms,
+            "partition.assignment.strategy": self.strategy,
+        }
+
+
+NAMES: Final = tuple(InstanceSettings().as_mapping())
+
+
+def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
+    """Raises `InvalidConsumer` that says what is possible."""
+    unknown = [name for name in given if name not in NAMES]
+    if unknown:
+        raise InvalidConsumer(f"a consumer has no setting {unknown[0]!r}; it can have name, {', '.join(NAMES)}")
+    default = InstanceSettings()
+    return InstanceSettings(
+        format=_one_of(given, "format", default.format, FORMATS),
+        reset=_one_of(given, "auto.offset.reset", default.reset, RESETS),
+        auto_commit=_boolean(given, "auto.commit.enable", default.auto_commit),
+        fetch_min_bytes=_number(given, "fetch.min.bytes", default.fetch_min_bytes, FETCH_MIN_BYTES_MAX),
+        request_timeout_ms=_number(
+            given, "consumer.request.timeout.ms", default.request_timeout_ms, REQUEST_TIMEOUT_MS_MAX
+        ),
+        strategy=_one_of(given, "partition.assignment.strategy", default.strategy, tuple(ASSIGNORS)),
+    )
+
+
+def check_name(name: str) -> None:
+    """Raises `InvalidConsumer` for a name that no instance can have."""
+    if not _NAME.fullmatch(name) or not _is_text(name):
+        raise InvalidConsumer(
+            "the name of a consumer instance has 1 to 255 characters, no slash and no control characters"
+        )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return True
+
+
+def _one_of(given: Mapping[str, Any], name: str, default: str, possible: tuple[str, ...]) -> str:
+    value = given.get(name)
+    if value is None:
+        return default
+    if value not in possible:
+        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be {', '.join(possible)}")
+    return str(value)
+
+
+def _boolean(given: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = given.get(name)
+    if value is None:
+        return default
+    found = _BOOLEANS.get(value.lower()) if type(value) is str else value
+    if type(found) is not bool:
+        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be true or false")
+    return found
+
+
+def _number(given: Mapping[str, Any], name: str, default: int, high: int) -> int:
+    value = given.get(name)
+    if value is None:
+        return default
+    number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
+    if type(number) is not int or not 0 <= number <= high:
+        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be a whole number in 0 … {high}")
+    return number

@@ -1,0 +1,90 @@
+"""What of an instance stands in its group's log, so that the next coordinator goes on with it. Pure.
+
+Positions are not among it: they are the committed offsets, as for every consumer. But where a position was *chosen*
+and nothing was committed since, the next coordinator must not choose another: `latest` would skip what came meanwhile,
+and a replay that the client asked for would end. Such a choice is an anchor, which holds as long as the committed
+offset is the one that it was made at.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from raftlog.errors import FormatError, InvalidConsumer
+from raftlog.partitions.consumers.settings import InstanceSettings, read_settings
+from raftlog.types import Offset, TopicPartition
+
+_VERSION = 1
+NOTHING_COMMITTED = Offset(-1)
+
+
+class Anchor(NamedTuple):
+    """A position that was chosen, and the committed offset at that time, or `NOTHING_COMMITTED`."""
+
+    offset: Offset
+    committed: Offset
+
+
+class Stored(NamedTuple):
+    """At most one of `topics`, `pattern` and `assigned` says something."""
+
+    settings: InstanceSettings
+    topics: tuple[str, ...] = ()
+    """Subscribed by name."""
+    pattern: str | None = None
+    """Subscribed: all topics whose whole name it matches."""
+    assigned: tuple[TopicPartition, ...] = ()
+    """By hand, without the group."""
+    member_id: str = ""
+    """What the group calls it, as long as it is a member."""
+    anchors: Mapping[TopicPartition, Anchor] = {}
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self.topics) or self.pattern is not None
+
+    def as_record(self) -> dict[str, Any]:
+        """Made of what the log takes."""
+        anchors: dict[str, list[list[int]]] = {}
+        for (topic, number), anchor in self.anchors.items():
+            anchors.setdefault(topic, []).append([number, anchor.offset, anchor.committed])
+        return {
+            "version": _VERSION,
+            "settings": self.settings.as_mapping(),
+            "topics": list(self.topics),
+            "pattern": self.pattern,
+            "assigned": [[topic, number] for topic, number in self.assigned],
+            "member_id": self.member_id,
+            "anchors": anchors,
+        }
+
+
+def from_record(record: Mapping[str, Any]) -> Stored:
+    """Raises `FormatError`."""
+    match record:
+        case {
+            "version": 1,
+            "settings": dict(settings),
+            "topics": list(topics),
+            "pattern": None | str() as pattern,
+            "assigned": list(assigned),
+            "member_id": str(member_id),
+            "anchors": dict(anchors),
+        }:
+            try:
+                return Stored(
+                    read_settings(settings),
+                    tuple(str(topic) for topic in topics),
+                    pattern,
+                    tuple(TopicPartition(str(topic), int(number)) for topic, number in assigned),
+                    member_id,
+                    {
+                        TopicPartition(topic, int(number)): Anchor(Offset(offset), Offset(committed))
+                        for topic, rows in anchors.items()
+                        for number, offset, committed in rows
+                    },
+                )
+            except (InvalidConsumer, TypeError, ValueError) as error:
+                raise FormatError(f"the record of a consumer instance cannot be read: {error}") from None
+    raise FormatError(
+        f"the record of a consumer instance has a version that this release does not know: {record!r:.80}"
+    )

@@ -1,0 +1,101 @@
+"""How much of what was fetched from a partition one answer takes. Pure, but that others run in between.
+
+Bytes are counted as the REST Proxy does: those of keys and values, before they become JSON. An answer ends inside a
+batch where it has to, so it has at most `room` bytes, or one record (`at_least_one`). What cannot be opened is not
+delivered: the answer ends before it, and the next one is an error that says where to go on.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from raftlog.errors import InvalidBatch
+from raftlog.records import Record, read_header, read_records
+from raftlog.records.header import CONTROL_BIT
+from raftlog.types import Buffer, Offset
+
+_RECORDS_PER_SLICE = 1_000
+"""After so many others run."""
+
+
+class Taken(NamedTuple):
+    """The records from `offset` on and before `end`; the batches that hold them, stored as they are."""
+
+    offset: Offset
+    end: Offset
+    batches: list[Buffer]
+    records: int
+    size: int
+    """Bytes of keys and values."""
+    leader_epoch: int
+    """Of the last batch, −1 without one."""
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(map(len, self.batches))
+
+
+async def take(
+    batches: Iterable[Buffer], offset: Offset, room: int, opened_bytes_max: int, *, at_least_one: bool = True
+) -> Taken:
+    """Raises `InvalidBatch` when the very first record cannot be opened."""
+    taken: list[Buffer] = []
+    end, records, size, epoch = offset, 0, 0, -1
+    for batch in batches:
+        header = read_header(batch)
+        if header.next_offset <= offset:
+            continue
+        if header.attributes & CONTROL_BIT:  # what compaction removed
+            end = Offset(header.next_offset)
+            continue
+        begin = Offset(max(offset, header.base_offset))
+        counted = _Counting(
+            batch, begin, room - size, is_first=at_least_one and not records, opened_bytes_max=opened_bytes_max
+        )
+        for _ in iter(counted.maybe_go_on, False):
+            await asyncio.sleep(0)
+        if counted.records:
+            taken.append(batch)
+            records, size, epoch = records + counted.records, size + counted.size, header.leader_epoch
+        if counted.next_offset is not None:  # full, or what follows cannot be read
+            if counted.broken is not None and not records:
+                raise InvalidBatch(
+                    f"{counted.broken}; go on behind it by setting the position to {header.next_offset}"
+                ) from counted.broken
+            return Taken(offset, counted.next_offset, taken, records, size, epoch)
+        end = Offset(header.next_offset)
+    return Taken(offset, end, taken, records, size, epoch)
+
+
+class _Counting:
+    """The records of one batch from `begin` on, counted until the room is full."""
+
+    def __init__(self, batch: Buffer, begin: Offset, room: int, *, is_first: bool, opened_bytes_max: int) -> None:
+        self.records = self.size = 0
+        self.next_offset: Offset | None = None
+        """Where the next answer begins, once this one ends inside the batch."""
+        self.broken: InvalidBatch | None = None
+        self._begin, self._room, self._is_first = begin, room, is_first
+        self._records: Iterator[Record] = read_records(batch, opened_bytes_max)
+        self._last = begin
+
+    def maybe_go_on(self) -> bool:
+        """Count a slice; false when this is the end."""
+        try:
+            for seen, record in enumerate(self._records, 1):
+                if record.offset >= self._begin and not self._maybe_count(record):
+                    return False
+                if seen >= _RECORDS_PER_SLICE:
+                    return True
+        except InvalidBatch as error:
+            self.broken, self.next_offset = error, self._last
+        return False
+
+    def _maybe_count(self, record: Record) -> bool:
+        size = len(record.key or b"") + len(record.value or b"")
+        if self.size + size > self._room and not (self._is_first and not self.records):
+            self.next_offset = Offset(record.offset)
+            return False
+        self.records, self.size = self.records + 1, self.size + size
+        self._last = Offset(record.offset + 1)
+        return True
