@@ -228,12 +228,7 @@ class CoordinatorLoading(Unavailable):
 
 
 class RebalanceInProgress(Unavailable):
-    """The group makes a new generation: join again to belong to it, as `member_id` where the caller has become that
-    member and cannot know it yet."""
-
-    def __init__(self, message: str, member_id: str | None = None) -> None:
-        super().__init__(message)
-        self.member_id = member_id
+    """The group makes a new generation: join again to belong to it."""
 
 
 class GroupFull(Unavailable):

@@ -1,7 +1,6 @@
 """Errors of requests, and the one shape in which every error is answered:
 
-`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range,
-and with a `member_id` for a member that has to join again and may not know it yet.
+`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range.
 """
 
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import orjson
 
 from raftlog.api.codes import INTERNAL, status_and_code
-from raftlog.errors import OffsetOutOfRange, RaftlogError, RebalanceInProgress
+from raftlog.errors import OffsetOutOfRange, RaftlogError
 
 
 class HttpProblem(Exception):
@@ -29,8 +28,6 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
     more: dict[str, Any] = {}
     if isinstance(error, OffsetOutOfRange):
         more = {"beginning_offset": error.first, "end_offset": error.end}
-    elif isinstance(error, RebalanceInProgress) and error.member_id is not None:
-        more = {"member_id": error.member_id}
     return status, _body(code, str(error), error.outcome, **more)
 
 

@@ -103,8 +103,6 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
         return _out_of_range(message, fields)
     if kind is None or kind.outcome == "unknown":
         kind = RequestError if 400 <= status < 500 else Unavailable
-    if kind is RebalanceInProgress:
-        return RebalanceInProgress(message, fields.get("member_id"))
     return kind(message)
 
 

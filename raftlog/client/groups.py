@@ -67,8 +67,8 @@ class GroupClient:
 
         `protocols` are names of assignors with the subscription in Kafka's bytes, the preferred one first. Without a
         `member_id` the coordinator gives one. Raises `RebalanceInProgress` when the others are not there by then: join
-        again, with the same `member_id`. A lost answer to a first join is `OutcomeUnknown`: the member that it may have
-        made is gone after its session.
+        again as before. A lost answer to a first join is `OutcomeUnknown`: join again; the member that it may have made
+        is gone after its session.
         """
         fields = {
             "member_id": member_id,

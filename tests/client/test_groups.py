@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import BrokerClient, CommittedOffset, GroupMember, Membership, OffsetReset, ProducerIdentity
-from raftlog.errors import OutcomeUnknown, RebalanceInProgress, StaleGeneration
+from raftlog.errors import OutcomeUnknown, StaleGeneration
 from raftlog.types import Offset, TopicPartition
 
 ME = Membership("m-1", 7, None)
@@ -58,15 +58,6 @@ async def test_a_leader_is_told_who_is_there_and_assigns(scripted: Any, scripts:
     assert join["protocols"] == [{"name": "range", "metadata": base64.b64encode(b"topics").decode()}]
     assert (join["member_id"], join["assigned_by"], join["session_timeout_ms"]) == ("", "leader", 10_000)
     assert sync["assignments"] == [{"member_id": "m-1", "assignment": base64.b64encode(b"mine").decode()}]
-
-
-async def test_a_join_that_ends_too_early_says_which_member_it_made(scripted: Any, scripts: Scripts) -> None:
-    body = {"error_code": 50304, "message": "others are awaited", "outcome": "failed", "member_id": "m-9"}
-    scripts.answers["POST /groups/g/join"] = (503, body)
-    async with BrokerClient([await scripted(scripts)]) as client:
-        with pytest.raises(RebalanceInProgress) as caught:
-            await client.groups.join("g", {"range": b""})
-    assert caught.value.member_id == "m-9"
 
 
 async def test_a_first_join_that_nobody_answered_is_not_repeated(silent: Any) -> None:
