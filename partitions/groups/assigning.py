@@ -5,6 +5,7 @@ from collections.abc import Callable
 from raftlog.assignors import ASSIGNORS, Subscription, decode_assignment, decode_subscription, encode_assignment
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.groups.membership import Group
+from raftlog.types import TopicPartition
 
 PartitionsOf = Callable[[str], int | None]
 
@@ -15,6 +16,14 @@ def subscription_of(metadata: bytes) -> Subscription:
         return decode_subscription(metadata)
     except InvalidArgument:
         return Subscription(())
+
+
+def partitions_in(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The same of what a leader gave."""
+    try:
+        return decode_assignment(assignment).partitions
+    except InvalidArgument:
+        return ()
 
 
 def subscriptions(group: Group) -> dict[str, Subscription]:
@@ -40,7 +49,7 @@ def _with_owned(group: Group, subscription: Subscription, member_id: str) -> Sub
     """A member that does not say what it owns has what it was assigned last."""
     if subscription.owned:
         return subscription
-    last = decode_assignment(group.members[member_id].assignment).partitions
+    last = partitions_in(group.members[member_id].assignment)
     return subscription._replace(owned=last, generation=group.generation - 1)
 
 
@@ -48,7 +57,7 @@ def assigned_counts(group: Group) -> dict[str, int]:
     """Partitions of each topic that are assigned to anybody: in a group that this coordinator loaded."""
     counts: dict[str, int] = {}
     for member in group.members.values():
-        for partition in decode_assignment(member.assignment).partitions:
+        for partition in partitions_in(member.assignment):
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
     return counts
 

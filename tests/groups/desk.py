@@ -1,0 +1,217 @@
+"""A machine of groups with a clock and a log that tests move by hand: what it answers, and what it stores."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any, TypeVar
+
+from raftlog.assignors import Subscription, encode_subscription
+from raftlog.errors import RaftlogError
+from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.machine import Machine
+from raftlog.partitions.groups.records import GroupRecord, Protocol
+from raftlog.partitions.groups.requests import (
+    Alive,
+    Answer,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    MemberToLeave,
+    Result,
+    Store,
+    Sync,
+    Synced,
+    Token,
+)
+
+R = TypeVar("R", bound=Result | RaftlogError)
+G = "readers"
+SESSION_S = 10.0
+REBALANCE_S = 60.0
+HOLD_S = 0.25
+
+
+def protocols(*topics: str, names: Iterable[str] = ("range",), **said: Any) -> tuple[Protocol, ...]:
+    return tuple(Protocol(name, encode_subscription(Subscription(topics or ("t",), **said))) for name in names)
+
+
+class Desk:
+    """`answers` by token; `log` is what was committed last of each group; `unstored` is on its way there."""
+
+    def __init__(self, settings: GroupSettings | None = None, partitions: dict[str, int] | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.partitions = {"t": 4} if partitions is None else partitions
+        self.now = 0.0
+        self.tokens = 0
+        self.answers: dict[Token, Result | RaftlogError] = {}
+        self.cancelled: set[Token] = set()
+        self.unstored: list[Store] = []
+        self.stored: list[Store] = []
+        self.log: dict[str, GroupRecord] = {}
+        self.stores_at_once = True
+        self.random = Random(7)
+        self.machine = self._new_machine()
+
+    def _new_machine(self) -> Machine:
+        return Machine(self.settings, self.random, self.partitions.get, lambda: 1_000_000 + round(self.now * 1000))
+
+    def effects(self) -> None:
+        """Take them; each answer is the first to its token."""
+        for effect in self.machine.take_effects():
+            match effect:
+                case Answer(token, outcome):
+                    assert 0 < token <= self.tokens
+                    assert token not in self.answers, f"{token} answered twice"
+                    assert token not in self.cancelled, f"{token} answered although cancelled"
+                    self.answers[token] = outcome
+                case Store():
+                    self.unstored.append(effect)
+        if self.stores_at_once:
+            self.store()
+
+    def store(self, error: RaftlogError | None = None, count: int = -1) -> None:
+        """What became of the records on their way."""
+        while self.unstored and count != 0:
+            count -= 1
+            store = self.unstored.pop(0)
+            if error is None:
+                self.stored.append(store)
+                if store.record is None:
+                    self.log.pop(store.group, None)
+                else:
+                    self.log[store.group] = store.record
+            self.machine.stored(store.group, store.ticket, error, self.now)
+            self.effects()
+
+    def after(self, seconds: float) -> None:
+        """Time passes; every timer is asked when it is due."""
+        end = self.now + seconds
+        while (due := self.machine.next_timer()) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.machine.tick(self.now)
+            self.effects()
+        self.now = end
+
+    def fail_over(self) -> None:
+        """A later coordinator reads what was committed; requests that wait here are lost."""
+        self.unstored.clear()
+        self.cancelled |= set(range(1, self.tokens + 1)) - set(self.answers)
+        self.machine = self._new_machine()
+        for group, record in self.log.items():
+            self.machine.load(group, record, self.now)
+        self.machine.topics_changed(self.now)
+        self.effects()
+
+    # requests; each gives its token
+
+    def token(self) -> Token:
+        self.tokens += 1
+        return self.tokens
+
+    def join(self, member_id: str = "", group: str = G, **join: Any) -> Token:
+        token = self.token()
+        join.setdefault("protocols", protocols())
+        self.machine.join(token, Join(group, member_id, **join), self.now)
+        self.effects()
+        return token
+
+    def sync(self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, **sync: Any) -> Token:
+        token = self.token()
+        given = tuple((assignments or {}).items())
+        self.machine.sync(token, Sync(G, member_id, generation, assignments=given, **sync), self.now)
+        self.effects()
+        return token
+
+    def heartbeat(self, member_id: str, generation: int, **heartbeat: Any) -> Token:
+        token = self.token()
+        self.machine.heartbeat(token, Heartbeat(G, member_id, generation, **heartbeat), self.now)
+        self.effects()
+        return token
+
+    def leave(self, *members: str | MemberToLeave) -> Left:
+        token = self.token()
+        leaving = tuple(MemberToLeave(each) if isinstance(each, str) else each for each in members)
+        self.machine.leave(token, Leave(G, leaving), self.now)
+        self.effects()
+        return self.said(token, Left)
+
+    def delete(self, group: str = G) -> Token:
+        token = self.token()
+        self.machine.delete(token, group, self.now)
+        self.effects()
+        return token
+
+    def commit(self, member_id: str = "", generation: int = -1, instance_id: str | None = None) -> None:
+        self.machine.check_commit(G, member_id, generation, instance_id, self.now)
+
+    def cancel(self, token: Token, *, is_told: bool = False) -> str | None:
+        self.cancelled.add(token)
+        found = self.machine.cancel(token, self.now, is_told=is_told)
+        self.effects()
+        return found
+
+    # what came of it
+
+    def said(self, token: Token, kind: type[R]) -> R:
+        assert token in self.answers, "it still waits"
+        outcome = self.answers[token]
+        assert isinstance(outcome, kind), outcome
+        return outcome
+
+    def waits(self, token: Token) -> bool:
+        return token not in self.answers
+
+    @property
+    def state(self) -> str:
+        found = self.machine.describe(G)
+        return "" if found is None else found.state
+
+    @property
+    def generation(self) -> int:
+        found = self.machine.describe(G)
+        assert found is not None
+        return found.generation
+
+    def members(self) -> list[str]:
+        found = self.machine.describe(G)
+        return [] if found is None else [each.member_id for each in found.members]
+
+    # whole rounds
+
+    def form(self, count: int, **join: Any) -> list[Joined]:
+        """A new group of so many, whose join phase is over; the leader is first."""
+        return self.formed([self.join(**join) for _ in range(count)])
+
+    def formed(self, tokens: Iterable[Token]) -> list[Joined]:
+        if self.state == "PreparingRebalance":
+            self.after(3 * HOLD_S)
+        joined = [self.said(token, Joined) for token in tokens]
+        assert len({each.generation for each in joined}) == 1
+        return sorted(joined, key=lambda each: each.member_id != each.leader)
+
+    def again(self, joined: Iterable[Joined], **join: Any) -> list[Joined]:
+        """These members join once more."""
+        tokens = [self.join(each.member_id, **join) for each in joined]
+        return self.formed(tokens)
+
+    def assigned(self, joined: Iterable[Joined]) -> list[Synced]:
+        """All sync, the leader last; each gets its own id as assignment."""
+        joined = list(joined)
+        given = {each.member_id: each.member_id.encode() for each in joined}
+        tokens = {
+            each.member_id: self.sync(each.member_id, each.generation, given if each.members else None)
+            for each in reversed(joined)
+        }
+        return [self.said(tokens[each.member_id], Synced) for each in joined]
+
+    def stable(self, count: int, **join: Any) -> list[Joined]:
+        """A stable group of so many; the leader is first."""
+        joined = self.form(count, **join)
+        self.assigned(joined)
+        assert self.state == "Stable"
+        return joined
+
+    def alive(self, *members: Joined) -> None:
+        for each in members:
+            self.said(self.heartbeat(each.member_id, each.generation), Alive)
