@@ -23,7 +23,8 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.multiraft import Node
-from raftlog.partitions.replica import Replica
+from raftlog.partitions.producers import LEVEL_OF_PRODUCERS
+from raftlog.partitions.replica import Loading, Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.raft import Ready, ReplicaId
@@ -71,6 +72,7 @@ class Assignments:
         """Paths of groups whose removal was begun."""
         self._empty: dict[GroupKey, Partition] = {}
         """Groups without members, which wait for a leader to fill them."""
+        self._loading = Loading()
         self._unknown: dict[GroupKey, None] = {}
         """Groups of no topic that is known, which were reported."""
 
@@ -309,5 +311,9 @@ class Assignments:
                     self._empty[key] = partition
 
     def _begin_replica(self, partition: Partition, group: Group) -> None:
-        replica = Replica(partition.name, group, partition.config, self._counters)
+        config = partition.config
+        replica = Replica(partition.name, group, config, self._counters, self._loading, self._gives_producer_ids)
         self.replicas[group.key] = partition.replica = replica
+
+    def _gives_producer_ids(self) -> bool:
+        return self._metadata.state.feature_level >= LEVEL_OF_PRODUCERS

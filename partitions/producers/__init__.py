@@ -1,0 +1,9 @@
+"""Ids of idempotent producers: given by the controller in blocks, each id once.
+
+    Producers → metadata (a command of the controller)          called by the broker
+"""
+
+from raftlog.partitions.producers.ids import LEVEL_OF_PRODUCERS, ProducerId, Producers
+
+assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.producers"
+__all__ = ["LEVEL_OF_PRODUCERS", "ProducerId", "Producers"]

@@ -1,0 +1,62 @@
+"""Producer ids of this broker, from the controller in blocks (KIP-730). An id is given once, by one broker, ever.
+
+    next id ≤ end of the block          what is left of a block when the process stops is lost
+
+Called by the broker.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from raftlog.errors import InvalidArgument, Overloaded
+from raftlog.partitions.control import AllocateProducerIds
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
+
+LEVEL_OF_PRODUCERS: Final = 3
+"""The feature level from which on producers have ids."""
+_BLOCK: Final = 1_000
+
+
+class ProducerId(NamedTuple):
+    """What an idempotent producer writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Producers:
+    """One for each process."""
+
+    def __init__(self, node: Node, metadata: Metadata) -> None:
+        self._node, self._metadata = node, metadata
+        self._next = self._end = 0
+        self._lock = asyncio.Lock()
+
+    async def allocate(self, deadline: Deadline) -> ProducerId:
+        """A new id, with epoch 0.
+
+        Raises `InvalidArgument` below feature level 3, `Unavailable`, and `DeadlineExceeded` when the controller did
+        not answer (then at most a block is lost).
+        """
+        level = self._metadata.state.feature_level
+        if level < LEVEL_OF_PRODUCERS:
+            raise InvalidArgument(
+                f"producer ids are not given at feature level {level}; that needs feature level {LEVEL_OF_PRODUCERS}: "
+                "finish the upgrade first (raftlog cluster upgrade --finish)"
+            )
+        try:
+            async with asyncio.timeout_at(deadline), self._lock:
+                if self._next == self._end:
+                    await self._take_block(deadline)
+                self._next += 1
+                return ProducerId(self._next - 1, 0)
+        except TimeoutError:
+            raise Overloaded("the controller gave no producer ids before the deadline; ask again") from None
+
+    async def _take_block(self, deadline: Deadline) -> None:
+        me = self._node.identity
+        command = AllocateProducerIds(me.node_id, me.disk_uuid, me.boot_epoch, _BLOCK)
+        self._next = await self._metadata.submit(command, deadline)
+        self._end = self._next + _BLOCK
