@@ -7,6 +7,7 @@ Nothing here knows of other nodes: whoever does not lead says so, and the routin
 
 from raftlog.partitions.replica.appending import Appended
 from raftlog.partitions.replica.describing import ReplicaDescription
+from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.replica import Replica
 
-__all__ = ["Appended", "Replica", "ReplicaDescription"]
+__all__ = ["Appended", "Loading", "Replica", "ReplicaDescription"]
