@@ -5,11 +5,10 @@ from uuid import UUID
 
 from jepsen.planted.patching import replace_method
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.committed_offsets import CommittedOffsets
+from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.multiraft import identity, opening
 from raftlog.partitions.multiraft.identity import JOURNAL, NodeDirectory, NodeIdentity
 from raftlog.partitions.multiraft.surroundings import Surroundings
-from raftlog.partitions.replica import Replica
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.repairing import Repair
 from raftlog.runtime.rpc import handshake
@@ -92,7 +91,8 @@ def lift_quarantine() -> None:
 def read_commits_without_quorum() -> None:
     """Committed offsets are read where the partition is led, as far as that replica knows."""
 
-    async def current_here(self: CommittedOffsets, replica: Replica, deadline: Deadline) -> object:
-        return await self._fold(replica, deadline)
+    async def current_here(self: Coordinator, deadline: Deadline) -> None:
+        await self.ready(deadline)
+        await self.catch_up(deadline)
 
-    replace_method(CommittedOffsets, "_current", current_here)
+    replace_method(Coordinator, "current", current_here)

@@ -76,7 +76,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a leader that was deposed serves old reads as current ones",
             replicating.read_without_quorum,
             ("stale-end",),
-            found_within=2,
+            found_within=22,
         ),
         PlantedBug(
             "two-changes-at-once",
@@ -118,7 +118,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "bytes that a cut frees are overwritten before the cut is durable",
             storing.overwrite_before_cut,
             ("unprovoked-damage", "durable-lost", "recovered-other-bytes"),
-            found_within=15,
+            found_within=1,
         ),
         PlantedBug(
             "forget-boundary-term",

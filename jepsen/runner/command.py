@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from jepsen.nemeses.schedule import KINDS, FaultKind
 from jepsen.runner.cluster import RealCluster
-from jepsen.runner.options import RunOptions
+from jepsen.runner.options import WORKLOADS, RunOptions
 from jepsen.runner.results import report_text, results_of
 from jepsen.runner.store import Store
 from jepsen.runner.system import System
@@ -40,7 +40,7 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--workload", type=click.Choice(["log"]), default="log", help="What the clients do.")
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), default="log", help="What the clients do.")
 @click.option(
     "--faults", callback=_fault_kinds, default="kill,pause,cut", help="Kinds of faults, with commas, or none."
 )

@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 import jepsen
-from jepsen.runner.options import PARTITIONS, RunOptions
+from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
 from jepsen.workloads.log.configuration import ClientConfiguration, Period, period_line
@@ -84,7 +84,8 @@ class Load:
                 ClientConfiguration(
                     number=number,
                     addresses=dict(addresses),
-                    partitions=PARTITIONS,
+                    workload=options.workload,
+                    partitions=options.plan.places(),
                     rate=options.rate / options.clients,
                     seed=options.seed,
                     history=store.part(f"client-{number}"),

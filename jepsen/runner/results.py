@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jepsen.runner.finding import SHOWN_MAX
-from jepsen.runner.options import PARTITIONS, RunOptions
+from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
 from jepsen.runner.verdict import Judged, Word, doubts, word_for
 
@@ -24,11 +24,12 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
     """Everything that `results.json` holds. `judged.findings` gets what was found outside of the history."""
     for finding in outcome.findings:
         judged.findings.add(finding)
-    doubted = doubts(judged, PARTITIONS, options.faults, outcome.happened)
+    places = options.plan.places()
+    doubted = doubts(judged, places, options.faults, outcome.happened)
     if outcome.broken is not None:
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     word = word_for(judged.findings, doubted)
-    figures = [judged.availability.of(fault, PARTITIONS, outcome.begin_ns) for fault in outcome.happened]
+    figures = [judged.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
     quiet = judged.availability.quiet(outcome.happened, outcome.begin_ns, options.seconds)
     return {
         "verdict": word,

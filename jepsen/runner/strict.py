@@ -20,6 +20,12 @@ DESERVED: Final = frozenset(
         "LogClosed",
         "OutcomeUnknown",
         "DeadlineExceeded",
+        "CoordinatorLoading",
+        "RebalanceInProgress",  # members of groups: somebody joins, leaves, or was silent for too long
+        "StaleGeneration",
+        "UnknownMember",
+        "FencedInstance",
+        "UnknownGroup",  # nobody has joined or committed yet
     )
 )
 """Names of errors that faults explain. A record of a JSON request names a code instead."""

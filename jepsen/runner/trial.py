@@ -14,7 +14,7 @@ from jepsen.nemeses.nemesis import Happened, Nemesis
 from jepsen.nemeses.schedule import Fault, draw_schedule
 from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
-from jepsen.runner.options import PARTITIONS, REPLICATION_MAX, TOPIC_CONFIGS, TOPICS, RunOptions
+from jepsen.runner.options import REPLICATION_MAX, RunOptions
 from jepsen.runner.replicas import judge_replicas
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
@@ -108,21 +108,22 @@ class Trial:
     async def _create_topics(self) -> None:
         options = self._options
         async with BrokerClient(list(self._system.addresses.values())) as client:
-            for topic, partitions in TOPICS.items():
+            for topic, partitions in options.plan.partitions.items():
                 copies = min(options.nodes, REPLICATION_MAX)
-                await _created(client, topic, partitions, copies, TOPIC_CONFIGS.get(topic, {}))
+                await _created(client, topic, partitions, copies, options.plan.configs.get(topic, {}))
 
     def _under_load(self, load: Load) -> None:
         options = self._options
         begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
         self._begin_ns = begin_ns - self._epoch_ns
         nodes = sorted(self._system.addresses)
-        self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(PARTITIONS))
+        places = options.plan.places()
+        self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(places))
 
         def now_s() -> float:
             return (MERGED_CLOCK() - begin_ns) / 1e9
 
-        nemesis = self._nemesis = Nemesis(self._system, self._schedule, PARTITIONS, self._note, now_s)
+        nemesis = self._nemesis = Nemesis(self._system, self._schedule, places, self._note, now_s)
         load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
         while now_s() < options.seconds:
             nemesis.step()
@@ -145,7 +146,11 @@ class Trial:
     async def _drain(self) -> Drained:
         async with Access(self._system.addresses) as access:
             client = self._options.clients + 1
-            return await Drain(access, self._history, PARTITIONS, client, self._options.recovery_s).run()
+            plan = self._options.plan
+            drain = Drain(
+                access, self._history, plan.places(), client, self._options.recovery_s, is_keyed=plan.is_keyed
+            )
+            return await drain.run()
 
     def _note_drained(self, drained: Drained) -> None:
         bound = f"within {self._options.recovery_s:g} s after everything was healed"

@@ -19,9 +19,12 @@ from raftlog.checkers import GroupOffsets
 from raftlog.checkers.history import COMMIT, COMMITTED
 from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
+from raftlog.partitions.groups.results import Committed, OffsetCommit
 from raftlog.types import Offset, TopicPartition
 
 GROUPS: Final = ("group-a", "group-b", "group-c")
+GROUPS_WITH_MEMBERS: Final = ("members-a", "members-b")
+"""Of the second one the coordinator assigns."""
 PAUSE_NS: Final = 400 * MILLISECOND_NS
 
 
@@ -56,7 +59,7 @@ class Commits:
         """Those that have committed something by now."""
         return list(self.acknowledged)
 
-    def record_read(self, group: str, broker: Broker, found: dict[TopicPartition, Offset]) -> GroupOffsets:
+    def record_read(self, group: str, broker: Broker, found: Committed) -> GroupOffsets:
         """What was read of the topics in use that are not deleted, in the words of the history."""
         offsets: list[tuple[TopicPartition, Offset | None]] = []
         for name in self._cluster.names:
@@ -64,7 +67,8 @@ class Commits:
             if topic is None or self._cluster.watch.was_deleted(topic.topic_id):
                 continue  # a restatement drops what was committed in a topic that is deleted
             for number in range(topic.partitions):
-                offset = found.get(TopicPartition(name, number))
+                committed = found.get(TopicPartition(name, number))
+                offset = None if committed is None else committed.offset
                 offsets.append((topic.partition(number), offset))
                 if offset is not None:
                     self._settle_doubt(_Doubt(group, name, number, offset), topic)
@@ -90,6 +94,10 @@ class Committer(Client):
     def step(self) -> None:
         self._name = self.random.choice(self.cluster.names)
         self._group = self.random.choice(GROUPS)
+        if self.cluster.options.uses.members and self.random.random() < 0.3:
+            self._group = self.random.choice(GROUPS_WITH_MEMBERS)
+            self.ask(self._read)
+            return
         self.ask(self.random.choices((self._commit, self._read, self._list), (5, 4, 1))[0])
 
     async def _commit(self, attempt: Attempt, broker: Broker) -> None:
@@ -102,10 +110,10 @@ class Committer(Client):
         payload = GroupOffsets(group, tuple((topic.partition(number), offset) for number, offset in offsets.items()))
         attempt.op = self.recorder.invoke(self.process, COMMIT, payload)
         self._commits.begins(group, topic, offsets)
-        wanted = {TopicPartition(topic.name, number): offset for number, offset in offsets.items()}
+        wanted = {TopicPartition(topic.name, number): OffsetCommit(offset) for number, offset in offsets.items()}
         error: RaftlogError | None = None
         try:
-            await broker.commit_offsets(group, wanted, deadline=attempt.deadline())
+            await broker.groups.commit(group, wanted, deadline=attempt.deadline())
         except RaftlogError as refused:
             error = refused
         if known_topic(broker, topic.name) == topic:
@@ -130,7 +138,7 @@ class Committer(Client):
         group = self._group
         attempt.op = self.recorder.invoke(self.process, COMMITTED, GroupOffsets(group))
         try:
-            found = await broker.committed_offsets(group, deadline=attempt.deadline())
+            found = await broker.groups.committed(group, deadline=attempt.deadline())
         except RaftlogError as error:
             if self.hears(attempt):
                 self.failed(attempt, error)
@@ -143,7 +151,7 @@ class Committer(Client):
     async def _list(self, attempt: Attempt, broker: Broker) -> None:
         expected = self._commits.groups_to_list()
         try:
-            found = await broker.groups(deadline=attempt.deadline())
+            found = await broker.groups.names(deadline=attempt.deadline())
         except RaftlogError as error:
             if self.hears(attempt):
                 self.failed(attempt, error)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jepsen.simulation.brokers.clients import Known
 from jepsen.simulation.brokers.cluster import BrokerCluster
-from jepsen.simulation.brokers.committing import GROUPS, Commits
+from jepsen.simulation.brokers.committing import GROUPS, GROUPS_WITH_MEMBERS, Commits
 from jepsen.simulation.brokers.reading import decode
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.checkers import Assign, GroupOffsets, ListOffsets, OffsetRange, Poll
@@ -42,7 +42,7 @@ class Drain:
         random = self.cluster.random("drain")
         for name, number in self.partitions.values():
             self._begin(random, f"{name}/{number}", partial(self._follow, name, number))
-        for group in GROUPS:
+        for group in (*GROUPS, *GROUPS_WITH_MEMBERS):
             self._begin(random, group, partial(self._read_commits, group))
         if not self.cluster.loop.run_until(lambda: not self._left, within_s=WITHIN_S):
             raise PropertyBroken("unreadable", {"not_read": ", ".join(self._left), "within_s": WITHIN_S})
@@ -64,7 +64,7 @@ class Drain:
     async def _read_commits(self, group: str, broker: Broker) -> None:
         recorder = self.cluster.recorder
         asked = recorder.invoke(self.cluster.new_process(), COMMITTED, GroupOffsets(group))
-        found = await broker.committed_offsets(group, deadline=deadline_in(PATIENCE_MS))
+        found = await broker.groups.committed(group, deadline=deadline_in(PATIENCE_MS))
         recorder.ok(asked, self.commits.record_read(group, broker, found))
 
     async def _follow(self, name: str, number: int, broker: Broker) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.committing import GROUPS_WITH_MEMBERS as GROUPS
 from jepsen.simulation.brokers.committing import Commits
 from jepsen.simulation.links import MILLISECOND_NS
 from raftlog.assignors import (
@@ -37,8 +38,6 @@ from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, M
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.types import Offset, TopicPartition
 
-GROUPS: Final = ("members-a", "members-b")
-"""Of the second one the coordinator assigns."""
 REBALANCE_TIMEOUT_MS: Final = 3_000
 PAUSE_NS: Final = 150 * MILLISECOND_NS
 HEARTBEAT_MS: Final = 500
@@ -121,6 +120,7 @@ class Member(Client):
                 self.done(attempt, RETRY_NS)
             return
         if self.hears(attempt):
+            assert isinstance(joined, Joined), "no member asked for an id alone"
             self._joined, self.member_id, self.generation = joined, joined.member_id, joined.generation
             self.stands = Stands.JOINED
             self.done(attempt, 0)
@@ -169,10 +169,10 @@ class Member(Client):
     # inside
 
     async def _heartbeat(self, attempt: Attempt, broker: Broker) -> None:
-        heartbeat = Heartbeat(self.group, self.member_id, self.generation, self.instance)
         wait_ms = self.random.choice((0, min(HEARTBEAT_MS, attempt.deadline_ms)))
+        heartbeat = Heartbeat(self.group, self.member_id, self.generation, self.instance, wait_ms)
         try:
-            await broker.groups.heartbeat(heartbeat, wait_ms=wait_ms, deadline=attempt.deadline())
+            await broker.groups.heartbeat(heartbeat, deadline=attempt.deadline())
         except RaftlogError as error:
             if self.hears(attempt):
                 self._refused(error)

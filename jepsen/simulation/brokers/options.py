@@ -237,7 +237,7 @@ def draw(seed: int) -> BrokerOptions:
 
 
 def _draw_uses(random: Random) -> Uses:
-    return draw_uses(random, members=False, records=False)
+    return draw_uses(random, members=random.random() < 0.4, records=False)
 
 
 def _draw_gossip(random: Random) -> GossipOptions | None:

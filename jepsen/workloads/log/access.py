@@ -6,6 +6,8 @@ from typing import Any, Final, Self
 
 import orjson
 
+from jepsen.workloads.log.values import value_in
+from raftlog.checkers.history import Value
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import OutcomeUnknown
@@ -94,22 +96,27 @@ class Access:
         """Records from an offset on, a long poll. Raises `InvalidBatch` for one that arrived damaged."""
         query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
         answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
-        found = Found()
+        found = Found(offset)
         for header, batch in checked_batches(answer.body):
+            found.next_offset = header.next_offset
+            if header.is_control:
+                continue
             records = records_from(header, batch, offset)
             found.epochs.append((int(header.base_offset), header.leader_epoch))
             found.offsets += [Offset(record.offset) for record in records]
-            found.payloads += [record.value for record in records]
+            found.values += map(value_in, records)
         return found
 
 
 class Found:
-    """What a fetch brought: offsets and payloads side by side, and the leader epoch of each batch by base offset."""
+    """What a fetch brought: offsets and values side by side, and the leader epoch of each batch by base offset."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int) -> None:
         self.offsets: list[Offset] = []
-        self.payloads: list[bytes | None] = []
+        self.values: list[Value] = []
         self.epochs: list[tuple[int, int]] = []
+        self.next_offset = offset
+        """Where to read on; behind the last record when there is a gap."""
 
 
 def path_of(place: TopicPartition) -> str:

@@ -1,4 +1,4 @@
-"""One client process: its producers, readers, listers and committers, from begin to end.
+"""One client process: its producers, readers, listers, and committers or members of groups, from begin to end.
 
     ready\n → (stdin: the period) → work → a line of figures now and then → end
 
@@ -17,7 +17,9 @@ import orjson
 
 from jepsen.workloads.log.access import Access
 from jepsen.workloads.log.asking import Committer, list_offsets
+from jepsen.workloads.log.belonging import Member
 from jepsen.workloads.log.configuration import ClientConfiguration, Period, read_period
+from jepsen.workloads.log.delivering import Deliverer
 from jepsen.workloads.log.processes import Senders, other_process, pace
 from jepsen.workloads.log.reading import Reader
 from jepsen.workloads.log.recording import MERGED_CLOCK, HistoryWriter, clock_since
@@ -33,6 +35,11 @@ _LAST_ANSWERS_S: Final = 8.0
 _LISTER: Final = 100
 """Process number of the lister of node 0; the others follow."""
 _COMMITTER: Final = 99
+_MEMBER: Final = 200
+"""Process number of the first member of a group."""
+MEMBERS: Final = 2
+IDEMPOTENT: Final = ("idempotent", "compaction")
+"""Workloads in which everything is written by `raftlog.client.Producer`."""
 
 
 class Client:
@@ -44,7 +51,14 @@ class Client:
         self._random = random
         senders = Senders(config.number)
         values = iter(values_of(config.number))
-        self._producer = Producer(access, history, config.partitions, values, senders, random)
+        self._producer: Producer | Deliverer
+        if config.workload in IDEMPOTENT:
+            is_keyed = config.workload == "compaction"
+            addresses = list(config.addresses.values())
+            places = config.partitions
+            self._producer = Deliverer(addresses, history, places, values, senders, random, is_keyed=is_keyed)
+        else:
+            self._producer = Producer(access, history, config.partitions, values, senders, random)
         self._requests: set[asyncio.Task[None]] = set()
 
     async def work(self, until_s: float) -> None:
@@ -58,10 +72,16 @@ class Client:
                 readers.append(reader)
                 tasks.create_task(self._read(reader, until_s))
             tasks.create_task(self._list(until_s))
-            tasks.create_task(self._commit(readers[0], until_s))
+            if self._config.workload == "groups":
+                for number in range(MEMBERS):
+                    tasks.create_task(self._member(number).live(until_s))
+            else:
+                tasks.create_task(self._commit(readers[0], until_s))
             tasks.create_task(self._tell(until_s))
         if self._requests:
             await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
+        if isinstance(self._producer, Deliverer):
+            await self._producer.close(_LAST_ANSWERS_S)
         self.say_figures()
 
     async def _send(self, until_s: float) -> None:
@@ -94,6 +114,15 @@ class Client:
         committer = Committer(self._access, self._history, process, self._random)
         async for _ in pace(self._random, self._config.rate * COMMIT_SHARE, until_s):
             await committer.step(reader.positions)
+
+    def _member(self, number: int) -> Member:
+        config = self._config
+        topics: dict[str, int] = {}
+        for place in config.partitions:
+            topics[place.topic] = max(topics.get(place.topic, 0), place.partition + 1)
+        process = other_process(config.number, _MEMBER + number)
+        random = Random(self._random.random())  # noqa: S311 - repeatable, not secret
+        return Member(list(config.addresses.values()), self._access, self._history, process, topics, random)
 
     async def _tell(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ class ClientConfiguration(NamedTuple):
     """`rate` is in operations a second of this client alone; `addresses` are HTTP addresses by node id."""
 
     number: int
+    workload: str
     addresses: dict[int, str]
     partitions: tuple[TopicPartition, ...]
     rate: float
@@ -28,6 +29,7 @@ class ClientConfiguration(NamedTuple):
         fields = orjson.loads(path.read_bytes())
         return cls(
             number=fields["number"],
+            workload=fields["workload"],
             addresses={int(node): address for node, address in fields["addresses"].items()},
             partitions=tuple(TopicPartition(topic, partition) for topic, partition in fields["partitions"]),
             rate=fields["rate"],

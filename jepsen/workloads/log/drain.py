@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 
 from jepsen.workloads.log.access import Access
 from jepsen.workloads.log.asking import GROUPS, Committer, list_offsets
+from jepsen.workloads.log.belonging import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.log.processes import PER_CLIENT
 from jepsen.workloads.log.reading import Reader
 from jepsen.workloads.log.recording import HistoryWriter
 from jepsen.workloads.log.sending import send_batch
 from jepsen.workloads.log.values import payload_of, values_of
-from raftlog.records import build_batch
+from raftlog.checkers import Send
+from raftlog.records import NewRecord, build_batch
 from raftlog.types import TopicPartition
 
 _TIMEOUT_MS: Final = 2000
@@ -50,11 +52,14 @@ class Drain:
         partitions: Sequence[TopicPartition],
         client: int,
         bound_s: float,
+        *,
+        is_keyed: bool = False,
     ) -> None:
         self._access, self._history, self._partitions = access, history, partitions
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
         self._bound_s = bound_s
+        self._is_keyed = is_keyed
         self._random = Random(client)  # noqa: S311 - repeatable, not secret
         self._until_s = 0.0
         self._ends: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
@@ -84,11 +89,11 @@ class Drain:
         process = next(self._processes)
         while not self._is_late():
             value = next(self._values)
-            body = build_batch([payload_of(value, 1)])
+            keys = (f"drain-{node}",) if self._is_keyed else ()
+            body = build_batch([NewRecord(payload_of(value, 1), key.encode() or None) for key in keys or ("",)])
+            send = Send(place, (value,), keys=keys)
             async with self._gate:
-                if await send_batch(
-                    self._access, self._history, process, node, place, [value], body, "all", _TIMEOUT_MS
-                ):
+                if await send_batch(self._access, self._history, process, node, send, body, "all", _TIMEOUT_MS):
                     return True
             await asyncio.sleep(_AGAIN_S)
         return False
@@ -118,7 +123,7 @@ class Drain:
 
     async def _read_groups(self) -> None:
         committer = Committer(self._access, self._history, next(self._processes), self._random)
-        for group in GROUPS:
+        for group in (*GROUPS, *MEMBERS_GROUPS):
             for node in self._access.nodes:
                 await self._until_read(committer, group, node)
 

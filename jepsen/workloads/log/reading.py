@@ -6,7 +6,6 @@ from typing import Final
 
 from jepsen.workloads.log.access import Access
 from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.values import value_of
 from raftlog.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
@@ -57,12 +56,11 @@ class Reader:
         except RaftlogError as error:
             self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
             return None
-        if not found.offsets:
+        brought, self.positions[place] = len(found.offsets), found.next_offset
+        if not brought:
             self._history.ok(invocation, Poll())
             return 0
-        values = tuple(map(value_of, found.payloads))
-        fetched = Fetched(place, tuple(found.offsets), values)
+        fetched = Fetched(place, tuple(found.offsets), tuple(found.values))
         self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
-        self._history.polled += len(values)
-        self.positions[place] = found.offsets[-1] + 1
-        return len(values)
+        self._history.polled += brought
+        return brought

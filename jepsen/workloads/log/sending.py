@@ -63,7 +63,8 @@ class Producer:
         compression = self._random.choice((Compression.NONE, Compression.NONE, Compression.LZ4))
         body = build_batch([self._payload(value) for value in values], compression)
         node, acks, timeout_ms = self._how()
-        await send_batch(self._access, self._history, process, node, place, values, body, acks, timeout_ms)
+        send = Send(place, tuple(values))
+        await send_batch(self._access, self._history, process, node, send, body, acks, timeout_ms)
 
     async def _send_spread(self, processes: list[int]) -> None:
         topic = self._random.choice(self._partitions).topic
@@ -106,14 +107,14 @@ async def send_batch(
     history: HistoryWriter,
     process: int,
     node: int,
-    place: TopicPartition,
-    values: Sequence[int],
+    send: Send,
     body: bytes | bytearray,
     acks: str,
     timeout_ms: int,
 ) -> bool:
     """One stored batch, all or nothing; whether it was acknowledged."""
-    invocation = history.invoke(process, SEND, Send(place, tuple(values)), node=node, acks=acks)
+    place = send.partition
+    invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:
         answer = await access.post(node, path_of(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
         fields = fields_of(answer)

@@ -3,15 +3,19 @@
     payload = the number and a space, over and over, cut to the size
 
 A payload that does not say one number all over becomes a text, which nobody ever sent: the judges call it a phantom.
+A tombstone has no payload, and its number in a header.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from raftlog.checkers.history import Value
+from raftlog.records import Record
 
 _CLIENT_SHARE: Final = 10**9
 """Values that one client may send."""
 _SHOWN_BYTES: Final = 40
+_HEADER: Final = "value"
 
 
 def values_of(client: int) -> range:
@@ -26,9 +30,22 @@ def payload_of(value: int, size: int) -> bytes:
     return (token * (size // len(token) + 1))[:size]
 
 
+def tombstone_headers(value: int) -> Sequence[tuple[str, bytes | None]]:
+    """What a tombstone carries besides its key."""
+    return ((_HEADER, b"%d" % value),)
+
+
 def value_of(payload: bytes | None) -> Value:
     """The number that the payload says, or a text when it is not as it was sent."""
     head = (payload or b"").split(b" ", 1)[0]
     if payload and head.isdigit() and payload_of(int(head), len(payload)) == payload:
         return int(head)
     return f"not as sent: {(payload or b'')[:_SHOWN_BYTES]!r}"
+
+
+def value_in(record: Record) -> Value:
+    """The same of a record, which may be a tombstone."""
+    if record.value is None and len(record.headers) == 1 and record.headers[0][0] == _HEADER:
+        number = record.headers[0][1] or b""
+        return int(number) if number.isdigit() else f"not as sent: {number!r}"
+    return value_of(record.value)

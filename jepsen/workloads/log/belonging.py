@@ -1,0 +1,193 @@
+"""Members of groups over HTTP: they join, share the partitions, read, commit, stall past their session, leave.
+
+A member does by hand what a consumer does, so that it can do it at the wrong moment: commit as a member of a generation
+that is over, or after it was silent for longer than its session. The history has who owned what in each generation, and
+by whom each commit was made.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.log.access import Access
+from jepsen.workloads.log.reading import Reader
+from jepsen.workloads.log.recording import HistoryWriter
+from raftlog.assignors import (
+    ASSIGNORS,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from raftlog.checkers import GroupOffsets, Membership
+from raftlog.checkers.history import COMMIT, COMMITTED, JOIN, Op
+from raftlog.client import BrokerClient, Joined
+from raftlog.client import Membership as Identity
+from raftlog.errors import FencedInstance, RaftlogError, RebalanceInProgress, StaleGeneration, UnknownMember
+from raftlog.types import Offset, TopicPartition
+
+GROUPS: Final = ("members-led", "members-assigned")
+"""Of the second one the coordinator assigns."""
+SESSION_TIMEOUT_MS: Final = 2_000
+REBALANCE_TIMEOUT_MS: Final = 6_000
+ASKS_MS: Final = 2_000
+STALLS: Final = 0.01
+"""Chance, before each step of a member, that it is silent for up to twice its session."""
+LEAVES: Final = 0.01
+DEATHS: Final = 0.01
+STATIC_SHARE: Final = 0.3
+MOMENT_S: Final = 0.05
+
+
+class Member:
+    """One process of the history, of one group."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        access: Access,
+        history: HistoryWriter,
+        process: int,
+        topics: Mapping[str, int],
+        random: Random,
+    ) -> None:
+        self._access, self._history, self._process, self._random = access, history, process, random
+        self._topics = dict(topics)
+        self._group = random.choice(GROUPS)
+        self._instance = f"static-{process}" if random.random() < STATIC_SHARE else None
+        self._assignor = random.choice(sorted(ASSIGNORS))
+        self._client = BrokerClient(random.sample(list(addresses), len(addresses)))
+        self._identity = Identity("", -1, self._instance)
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._reader: Reader | None = None
+        self._join: Op | None = None
+
+    async def live(self, until_s: float) -> None:
+        """Until that time of the loop; then it leaves without a word."""
+        loop = asyncio.get_running_loop()
+        try:
+            while loop.time() < until_s:
+                await self._step()
+        finally:
+            await self._client.close()
+
+    async def _step(self) -> None:
+        draw = self._random.random()
+        if draw < STALLS:
+            await asyncio.sleep(self._random.uniform(0.5, 2) * SESSION_TIMEOUT_MS / 1000)
+        elif draw < STALLS + DEATHS:
+            self._history.crash(self._process)
+            self._join = None
+            self._forget()
+        elif draw < STALLS + DEATHS + LEAVES and self._reader is not None:
+            await self._leave()
+        try:
+            if self._reader is None:
+                await self._enter()
+            else:
+                await self._be_inside(self._reader)
+        except RaftlogError as error:
+            self._refused(error)
+            await asyncio.sleep(MOMENT_S)
+
+    # joining
+
+    async def _enter(self) -> None:
+        if self._join is None:
+            payload = Membership(self._group, self._identity.member_id)
+            self._join = self._history.invoke(self._process, JOIN, payload)
+        groups = self._client.groups
+        subscription = Subscription(tuple(self._topics), owned=self._owned, generation=self._identity.generation)
+        joined = await groups.join(
+            self._group,
+            {self._assignor: encode_subscription(subscription), "range": encode_subscription(subscription)},
+            member_id=self._identity.member_id,
+            instance_id=self._instance,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            assigned_by="leader" if self._group == GROUPS[0] else "broker",
+            timeout_ms=ASKS_MS,
+        )
+        self._identity = Identity(joined.member_id, joined.generation, self._instance)
+        synced = await groups.sync(self._group, self._identity, self._assigned(joined), timeout_ms=ASKS_MS)
+        self._owned = tuple(decode_assignment(synced.assignment).partitions)
+        member = Membership(self._group, joined.member_id, synced.generation, self._owned, self._instance or "")
+        self._history.ok(self._join, member)
+        self._join = None
+        await self._take_up()
+
+    def _assigned(self, joined: Joined) -> dict[str, bytes]:
+        """What the leader gives everybody."""
+        if joined.leader != joined.member_id:
+            return {}
+        members = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
+        found = ASSIGNORS[joined.protocol](members, self._topics)
+        return {member: encode_assignment(partitions) for member, partitions in found.items()}
+
+    async def _take_up(self) -> None:
+        """Read on from what is committed."""
+        committed = await self._committed()
+        reader = Reader(self._access, self._history, self._process, self._owned, self._random)
+        reader.positions = {place: committed.get(place, Offset(0)) for place in self._owned}
+        reader.assign()
+        self._reader = reader
+
+    async def _committed(self) -> dict[TopicPartition, Offset]:
+        invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(self._group))
+        try:
+            found = await self._client.groups.committed(self._group, timeout_ms=ASKS_MS)
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+            raise
+        offsets = {place: Offset(each.offset) for place, each in found.items()}
+        self._history.ok(invocation, GroupOffsets(self._group, tuple(offsets.items())))
+        return offsets
+
+    # inside
+
+    async def _be_inside(self, reader: Reader) -> None:
+        draw = self._random.random()
+        if draw < 0.5 and self._owned:
+            place = self._random.choice(self._owned)
+            await reader.poll(self._access.draw(self._random), place, self._random.choice((0, 50)))
+            await asyncio.sleep(MOMENT_S)
+        elif draw < 0.7 and self._owned:
+            await self._commit(reader)
+        else:
+            wait_ms = self._random.choice((0, 100, 300))
+            await self._client.groups.heartbeat(self._group, self._identity, wait_ms=wait_ms)
+
+    async def _commit(self, reader: Reader) -> None:
+        places = self._random.sample(self._owned, self._random.randint(1, len(self._owned)))
+        offsets = {place: reader.positions[place] for place in places}
+        rows = tuple((place, Offset(offset)) for place, offset in offsets.items())
+        payload = GroupOffsets(self._group, rows, self._identity.member_id, self._identity.generation)
+        invocation = self._history.invoke(self._process, COMMIT, payload)
+        try:
+            await self._client.groups.commit(self._group, offsets, self._identity, timeout_ms=ASKS_MS)
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+            raise
+        self._history.ok(invocation)
+
+    async def _leave(self) -> None:
+        identity = self._identity
+        self._forget()
+        await self._client.groups.leave(self._group, [(identity.member_id, identity.instance_id)])
+
+    def _refused(self, error: RaftlogError) -> None:
+        """Whoever is unknown or fenced begins anew, the others join again."""
+        if isinstance(error, UnknownMember | FencedInstance):
+            self._forget()
+        elif isinstance(error, RebalanceInProgress):
+            self._identity = self._identity._replace(member_id=error.member_id or self._identity.member_id)
+            self._reader = None
+        elif isinstance(error, StaleGeneration):
+            self._identity = self._identity._replace(generation=-1)
+            self._reader, self._owned = None, ()
+
+    def _forget(self) -> None:
+        self._identity = Identity("", -1, self._instance)
+        self._reader, self._owned = None, ()

@@ -1,0 +1,108 @@
+"""Records through `raftlog.client.Producer`: idempotent, batched, repeated until somebody knows what became of them.
+
+Each record is one operation of one process, which ends as its delivery ends. Now and then a producer is closed in the
+middle of its work and another one begins, as when a program is restarted. Where records have keys, some are tombstones.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from jepsen.workloads.log.processes import Senders
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.values import payload_of, tombstone_headers
+from raftlog.checkers import Send
+from raftlog.checkers.history import SEND
+from raftlog.client import Producer
+from raftlog.errors import RaftlogError
+from raftlog.types import TopicPartition
+
+DELIVERY_TIMEOUT_MS: Final = 20_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+RESTARTS: Final = 0.002
+"""Chance, before each record, that the producer is replaced by another one."""
+CLOSE_S: Final = 0.05
+KEYS: Final = 40
+TOMBSTONES: Final = 0.1
+SIZES: Final = (10, 100, 100, 300, 1000)
+
+
+class Deliverer:
+    """One for each client; `send` may be called while others of its calls are under way."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        history: HistoryWriter,
+        partitions: Sequence[TopicPartition],
+        values: Iterator[int],
+        senders: Senders,
+        random: Random,
+        *,
+        is_keyed: bool,
+    ) -> None:
+        self._addresses, self._history, self._random = list(addresses), history, random
+        self._partitions, self._values, self._senders = partitions, values, senders
+        self._is_keyed = is_keyed
+        self._producer: Producer | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self.not_offered = 0
+        """Records that were due while no process was free."""
+
+    async def send(self) -> None:
+        """One record."""
+        with self._senders.take(1) as processes:
+            if processes:
+                await self._send(processes[0])
+            else:
+                self.not_offered += 1
+
+    async def _send(self, process: int) -> None:
+        producer = self._current()
+        value, place = next(self._values), self._random.choice(self._partitions)
+        key = f"key-{self._random.randrange(KEYS)}" if self._is_keyed else None
+        is_tombstone = self._is_keyed and self._random.random() < TOMBSTONES
+        send = Send(place, (value,), (), () if key is None else (key,), (value,) if is_tombstone else ())
+        invocation = self._history.invoke(process, SEND, send, acks="all")
+        try:
+            delivery = await producer.send(
+                place.topic,
+                None if is_tombstone else payload_of(value, self._random.choice(SIZES)),
+                None if key is None else key.encode(),
+                headers=tombstone_headers(value) if is_tombstone else (),
+                partition=place.partition,
+            )
+            delivered = await delivery
+        except RaftlogError as error:
+            self._history.refused(invocation, error, acks="all")
+        else:
+            self._history.ok(invocation, send._replace(offsets=(delivered.offset,)), acks="all")
+
+    def _current(self) -> Producer:
+        """The producer, or another one."""
+        if self._producer is not None and self._random.random() < RESTARTS:
+            closing = asyncio.create_task(_close(self._producer, CLOSE_S))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._producer = None
+        if self._producer is None:
+            self._producer = Producer(
+                self._random.sample(self._addresses, len(self._addresses)),
+                linger_ms=self._random.choice((0, 5, 50)),
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            )
+        return self._producer
+
+    async def close(self, timeout_s: float) -> None:
+        """What is under way has so much time left."""
+        await asyncio.gather(*self._closing)
+        if self._producer is not None:
+            await _close(self._producer, timeout_s)
+
+
+async def _close(producer: Producer, timeout_s: float) -> None:
+    with suppress(RaftlogError):  # the history has every delivery
+        await producer.close(timeout_s)
