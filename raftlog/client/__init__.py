@@ -15,6 +15,7 @@ from raftlog.client.answers import (
     TopicDescription,
 )
 from raftlog.client.broker import BrokerClient
+from raftlog.client.delivery import Delivered, Delivery
 from raftlog.client.failures import NotListening
 from raftlog.client.group_answers import (
     CommittedOffset,
@@ -29,6 +30,7 @@ from raftlog.client.group_answers import (
     Synced,
 )
 from raftlog.client.groups import GroupClient
+from raftlog.client.producer import Producer
 
 __all__ = [
     "BrokerClient",
@@ -36,6 +38,8 @@ __all__ = [
     "ClusterHealth",
     "CommittedOffset",
     "ConsumerDescription",
+    "Delivered",
+    "Delivery",
     "Fetched",
     "GroupClient",
     "GroupDescription",
@@ -49,6 +53,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionLag",
     "Produced",
+    "Producer",
     "ProducerIdentity",
     "Synced",
     "TopicDescription",

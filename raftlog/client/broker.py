@@ -74,9 +74,15 @@ class BrokerClient:
         rows = await self._calls.get("/v1/brokers")
         return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
 
-    async def know_all(self) -> None:
+    async def know_all(self) -> list[BrokerDescription]:
         """From now on all brokers of the cluster can be asked: those that were given may go away."""
-        self._transport.add(broker.http for broker in await self.brokers() if broker.http)
+        brokers = await self.brokers()
+        self._transport.add(broker.http for broker in brokers if broker.http)
+        return brokers
+
+    def learn_leader(self, place: TopicPartition, address: str) -> None:
+        """A hint, HOST:PORT: requests about this partition go there first, until an answer says otherwise."""
+        self._transport.leaders.learn(place, address)
 
     async def health(self) -> ClusterHealth:
         """Whether the cluster is well, as the broker that is asked sees it, and if not, why."""

@@ -5,7 +5,7 @@ reads and stamps its 61-byte header and never looks inside; only clients, JSON f
 Source: the Kafka protocol guide, "Record Batch" (KIP-98), and KIP-32, KIP-82 for timestamps and headers.
 """
 
-from raftlog.records.build import BatchBuilder, NewRecord, build_batch
+from raftlog.records.build import BatchBuilder, NewRecord, build_batch, build_columns
 from raftlog.records.check import split_batches, validate_client_batches
 from raftlog.records.compression import Compression
 from raftlog.records.control import ControlKind, build_control_batch, control_kind, read_control
@@ -21,6 +21,7 @@ __all__ = [
     "NewRecord",
     "Record",
     "build_batch",
+    "build_columns",
     "build_control_batch",
     "control_kind",
     "crc_matches",

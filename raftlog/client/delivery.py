@@ -1,0 +1,134 @@
+"""What became of a record that a `Producer` took, and the batch in which it travels.
+
+A batch collects records as columns until it leaves, and ends exactly once: done with its first offset, or with an error
+that says failed or unknown. Its records share that end; each has a `Delivery`, which costs two references.
+"""
+
+import asyncio
+from collections.abc import Generator
+from typing import Literal, NamedTuple, TypeAlias
+
+from raftlog.client.answers import Produced
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset, TopicPartition
+
+RecordHeaders: TypeAlias = list[tuple[str, bytes | None]]
+RECORD_OVERHEAD_BYTES = 36
+"""The most that a record takes besides its key, value and headers: lengths and deltas as varints."""
+_HEADER_OVERHEAD_BYTES = 10
+
+
+class Delivered(NamedTuple):
+    """Where a record stands. `offset` is -1 where the broker did not say it (`acks="0"`)."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    timestamp_ms: int
+
+
+class Batch:
+    """Records of one partition. `number` counts its batches as they leave; `sequence` is that of its first record, -1
+    before it leaves and without idempotence.
+
+    `maybe_stored` becomes true when an answer was lost, and stays so: from then on only the broker can say that it
+    was not stored.
+    """
+
+    __slots__ = (
+        "count",
+        "created_s",
+        "done",
+        "headers",
+        "is_looked_at",
+        "keys",
+        "last_error",
+        "maybe_stored",
+        "number",
+        "place",
+        "sequence",
+        "size_bytes",
+        "timestamps",
+        "values",
+    )
+
+    def __init__(self, place: TopicPartition, now_s: float, done: "asyncio.Future[Produced]") -> None:
+        self.place = place
+        self.created_s = now_s
+        self.done = done
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[RecordHeaders] = []
+        self.count = 0
+        self.size_bytes = 0
+        self.number = -1
+        self.sequence = -1
+        self.maybe_stored = False
+        self.is_looked_at = False
+        self.last_error: RaftlogError | None = None
+
+    def add(
+        self, value: bytes | None, key: bytes | None, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
+    ) -> "Delivery":
+        """One more record, which has been checked."""
+        self.values.append(value)
+        self.keys.append(key)
+        self.timestamps.append(timestamp_ms)
+        self.headers.append(headers)
+        self.size_bytes += size_bytes
+        number = self.count
+        self.count = number + 1
+        return Delivery(self, number)
+
+    def end(self, produced: Produced | None, error: RaftlogError | None) -> None:
+        """Once, with the one or the other. What the records held is let go; their timestamps stay for the answers."""
+        self.values, self.keys, self.headers = [], [], []
+        if self.done.done():
+            return
+        if error is None:
+            assert produced is not None, "a batch ends as stored, or with an error"
+            self.done.set_result(produced)
+        else:
+            self.done.set_exception(error)
+            self.done.exception()  # whoever asks for it is told; nobody asking is not asyncio's business
+
+
+class Delivery:
+    """Awaited, it gives where the record stands, or raises why not: an error whose `outcome` is failed or unknown."""
+
+    __slots__ = ("_batch", "number_in_batch")
+
+    def __init__(self, batch: Batch, number: int) -> None:
+        self._batch, self.number_in_batch = batch, number
+
+    def __await__(self) -> Generator[object, None, Delivered]:
+        self._batch.is_looked_at = True
+        if not self._batch.done.done():
+            yield from asyncio.shield(self._batch.done)
+        return self.result()
+
+    @property
+    def outcome(self) -> Literal["pending", "done", "failed", "unknown"]:
+        """How it stands now."""
+        done = self._batch.done
+        if not done.done():
+            return "pending"
+        error = done.exception()
+        return "done" if error is None else error.outcome if isinstance(error, RaftlogError) else "unknown"
+
+    def result(self) -> Delivered:
+        """Where the record stands, or why not; raises `InvalidStateError` (asyncio) while it is pending."""
+        batch = self._batch
+        batch.is_looked_at = True
+        base = batch.done.result().base_offset
+        offset = Offset(base + self.number_in_batch if base >= 0 else -1)
+        return Delivered(*batch.place, offset, batch.timestamps[self.number_in_batch])
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:
+    """The most bytes that a record can take in an uncompressed batch."""
+    size = RECORD_OVERHEAD_BYTES + (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+    for name, content in headers:
+        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + (len(content) if content is not None else 0)
+    return size

@@ -1,0 +1,38 @@
+"""The producer ids under which an idempotent producer sends: one, and a newer one whenever a lane has to leave it.
+
+Lanes go on under the id that they have; only one that broke its chain of sequences takes the newer one.
+"""
+
+import asyncio
+
+from raftlog.client.answers import ProducerIdentity
+from raftlog.client.broker import BrokerClient
+
+
+class Identities:
+    """`current` is the id for lanes that begin; it is there after the first `have`."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._current: ProducerIdentity | None = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def current(self) -> ProducerIdentity:
+        assert self._current is not None, "a lane begins when there is a producer id"
+        return self._current
+
+    async def have(self) -> None:
+        """Wait until there is one; raises `Unavailable`, and `InvalidArgument` below feature level 3."""
+        await self._other_than(None)
+
+    async def newer_than(self, left: ProducerIdentity) -> ProducerIdentity:
+        """One that no lane has left: what another lane got meanwhile, or a new one. Raises as `have`."""
+        return await self._other_than(left)
+
+    async def _other_than(self, left: ProducerIdentity | None) -> ProducerIdentity:
+        async with self._asking:
+            current = self._current
+            if current is None or current == left:
+                current = self._current = await self._client.new_producer()
+            return current

@@ -1,0 +1,93 @@
+"""What clients know of topics: partitions, bounds, and who leads. Asked for again every 30 s, and when an answer said
+that it is out of date.
+
+Leaders are hints for the transport; any broker forwards what others lead. A topic whose description could not be had
+again stays as it was known.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from raftlog.client.broker import BrokerClient
+from raftlog.errors import RaftlogError, UnknownTopic
+from raftlog.types import TopicPartition
+
+REFRESH_S: Final = 30.0
+REFRESH_S_MIN: Final = 0.25
+"""However often it is asked for, it is not refreshed again within this time."""
+_MESSAGE_BYTES_DEFAULT: Final = 1 << 20
+
+
+class TopicMetadata(NamedTuple):
+    """`message_bytes_max` bounds a batch of the topic."""
+
+    partitions: int
+    message_bytes_max: int
+
+
+class Metadata:
+    """Topics by name, refreshed in the background from the first question to `close`."""
+
+    def __init__(self, client: BrokerClient, refresh_s: float, changed: Callable[[], None]) -> None:
+        """`changed` is called after each refresh."""
+        self._client, self._refresh_s, self._changed = client, refresh_s, changed
+        self._topics: dict[str, TopicMetadata] = {}
+        self._addresses: dict[int, str] = {}
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def known(self, name: str) -> TopicMetadata | None:
+        """A topic that has been asked for; None when it is gone."""
+        return self._topics.get(name)
+
+    async def topic(self, name: str) -> TopicMetadata:
+        """The same, asked for now where it is not known; raises `UnknownTopic` and `Unavailable`."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        if self._task is None:
+            self._task = asyncio.create_task(self._refresh_on_time())
+            await self._find_brokers()
+        return await self._ask(name)
+
+    def refresh_soon(self) -> None:
+        """Something that was believed is not so."""
+        self._wanted.set()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _ask(self, name: str) -> TopicMetadata:
+        try:
+            description = await self._client.describe_topic(name)
+        except UnknownTopic:
+            self._topics.pop(name, None)
+            raise
+        limit = int(description.configs.get("max.message.bytes", _MESSAGE_BYTES_DEFAULT))
+        topic = self._topics[name] = TopicMetadata(description.partitions, limit)
+        for partition in description.replicas:
+            address = None if partition.leader is None else self._addresses.get(partition.leader)
+            if address is not None:
+                self._client.learn_leader(TopicPartition(name, partition.partition), address)
+        return topic
+
+    async def _find_brokers(self) -> None:
+        with contextlib.suppress(RaftlogError):
+            self._addresses = {row.node_id: row.http for row in await self._client.know_all() if row.http}
+
+    async def _refresh_on_time(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_s):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            await self._find_brokers()
+            for name in list(self._topics):
+                with contextlib.suppress(RaftlogError):
+                    await self._ask(name)
+            self._changed()
+            await asyncio.sleep(REFRESH_S_MIN)

@@ -1,0 +1,270 @@
+"""`Producer`: records to topics, in batches, with back-pressure, each with an end that is known.
+
+    async with Producer(["127.0.0.1:8082"]) as producer:
+        delivery = await producer.send("orders", b"value", key=b"alice")
+        print((await delivery).offset)
+
+`send` puts a record into a buffer and waits only while that is full. Batches go to the partitions' leaders. What
+was refused for now is sent again, and with idempotence (the default) also what may have arrived: the broker knows the
+batch by its sequence, and answers with its first offset. Each record ends as done, failed or unknown within
+`delivery_timeout_ms`, in the order of its partition. Nothing is dropped silently: `flush` and `close` raise what became
+of records whose deliveries nobody looked at.
+
+Not thread-safe: one event loop, any number of its tasks.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from raftlog.client.backoff import BackOff
+from raftlog.client.broker import BrokerClient
+from raftlog.client.delivery import Batch, Delivery, RecordHeaders, size_of
+from raftlog.client.identities import Identities
+from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.producer_lane import Lane
+from raftlog.client.producer_settings import SEQUENCE_WINDOW, Acks, ProducerSettings
+from raftlog.client.spreading import Spreading
+from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
+from raftlog.records import Compression
+from raftlog.records.header import HEADER_SIZE
+from raftlog.types import TopicPartition
+
+_NO_HEADERS: RecordHeaders = []
+_UNSEEN_MAX: Final = 1000
+"""Batches that failed and are kept for `flush`; it tells of those, and that there are so many at least."""
+
+
+class Producer:
+    """Made inside a running event loop."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        *,
+        acks: Acks = "all",
+        idempotent: bool = True,
+        compression: str = "none",
+        partitioner: str = "murmur2",
+        linger_ms: float = 100.0,
+        batch_records: int = 100,
+        batch_bytes: int = 512 * 1024,
+        buffer_records: int = 1000,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        max_in_flight: int = SEQUENCE_WINDOW,
+        request_timeout_ms: int = 10_000,
+        delivery_timeout_ms: int = 120_000,
+        metadata_refresh_s: float = REFRESH_S,
+    ) -> None:
+        """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
+        self.settings = ProducerSettings(
+            acks=acks,
+            idempotent=idempotent,
+            compression=Compression.from_name(compression),
+            partitioner=partitioner,
+            linger_ms=linger_ms,
+            batch_records=batch_records,
+            batch_bytes=batch_bytes,
+            buffer_records=buffer_records,
+            buffer_bytes=buffer_bytes,
+            max_in_flight=max_in_flight,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            metadata_refresh_s=metadata_refresh_s,
+        )
+        self._client = BrokerClient(bootstrap)
+        self._metadata = Metadata(self._client, self.settings.metadata_refresh_s, self._note_metadata)
+        self._identities = Identities(self._client) if self.settings.idempotent else None
+        self._spreadings: dict[str, Spreading] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._records = 0
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._unseen: list[Batch] = []
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(0.0 if isinstance(error, asyncio.CancelledError) else None)
+        except RaftlogError as failure:  # what ended the block is what its caller has to hear
+            error.add_note(f"besides, the producer could not deliver everything: {failure}")
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Take a record; waits only while the buffer is full, and for the topic's description at its first record.
+
+        Raises what is wrong with the record before anything is done: `InvalidArgument`, `RecordTooLarge`,
+        `UnknownTopic`, `UnknownPartition`; `Unavailable` when the topic, or a producer id, could not be asked for.
+        """
+        record_headers = list(headers) if headers else _NO_HEADERS
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        _check(value, key, timestamp_ms, record_headers)
+        size = size_of(value, key, record_headers)
+        spreading = self._spreadings.get(topic)
+        if spreading is None:
+            spreading = await self._spread(topic)
+        if size + HEADER_SIZE > spreading.topic.message_bytes_max and self.settings.compression is Compression.NONE:
+            self._refuse_large(topic, size, spreading.topic.message_bytes_max)
+        while self._records and (
+            self._records >= self.settings.buffer_records or self._bytes + size > self.settings.buffer_bytes
+        ):
+            self._room.clear()
+            await self._room.wait()
+        if self._is_closed:
+            raise LogClosed("the producer is closed")
+        delivery = spreading.lane(partition, key).add(value, key, timestamp_ms, record_headers, size)
+        self._records += 1
+        self._bytes += size
+        if delivery.number_in_batch + 1 == self.settings.batch_records:
+            await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
+        return delivery
+
+    async def flush(self) -> None:
+        """Wait until every record that was sent before has its end.
+
+        Raises the error of the first that was not delivered among those whose delivery nobody has looked at; a note
+        on it says how many there are.
+        """
+        await self._until_ended(None)
+        self._raise_unseen()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and end; `timeout_s` bounds it, and by itself the delivery timeout does.
+
+        What has no end by then gets one: failed where it was not sent, otherwise unknown. Raises as `flush`, and says
+        how many records were not delivered.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._room.set()
+        try:
+            await self._until_ended(timeout_s)
+            for lane in self._lanes.values():
+                lane.abandon()
+        finally:
+            await self._metadata.close()
+            await self._client.close()
+        self._raise_unseen()
+
+    # below `send`
+
+    async def _spread(self, topic: str) -> Spreading:
+        """The topic is asked for, and at the first time a producer id; both patiently."""
+        back_off = BackOff()
+        ends_at = time.monotonic() + self.settings.delivery_timeout_ms / 1000
+        while True:
+            try:
+                if self._identities is not None:
+                    await self._identities.have()
+                described = await self._metadata.topic(topic)
+            except Unavailable:
+                if self._is_closed or time.monotonic() >= ends_at:
+                    raise
+                await asyncio.sleep(back_off.next_s())
+                continue
+            found = self._spreadings.get(topic)
+            if found is None:
+                found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
+            return found
+
+    def _lane(self, topic: str, partition: int) -> Lane:
+        place = TopicPartition(topic, partition)
+        lane = self._lanes.get(place)
+        if lane is None:
+            described = self._metadata.known(topic)
+            limit = self.settings.batch_bytes
+            if described is not None:
+                limit = min(limit, described.message_bytes_max - HEADER_SIZE)
+            lane = Lane(place, self._client, self.settings, self._identities, limit, self._settled)
+            self._lanes[place] = lane
+        return lane
+
+    def _note_metadata(self) -> None:
+        for name, spreading in list(self._spreadings.items()):
+            described = self._metadata.known(name)
+            if described is None:
+                del self._spreadings[name]
+            elif described != spreading.topic:
+                self._spreadings[name] = Spreading(name, described, self.settings, self._lane)
+
+    def _settled(self, batch: Batch) -> None:
+        self._records -= batch.count
+        self._bytes -= batch.size_bytes
+        self._room.set()
+        if batch.done.exception() is not None:
+            self._metadata.refresh_soon()
+            self._keep_unseen(batch)
+
+    def _keep_unseen(self, batch: Batch) -> None:
+        if len(self._unseen) >= _UNSEEN_MAX:
+            self._unseen = [other for other in self._unseen if not other.is_looked_at]
+        if len(self._unseen) < _UNSEEN_MAX:
+            self._unseen.append(batch)
+
+    async def _until_ended(self, timeout_s: float | None) -> None:
+        batches = [batch.done for lane in self._lanes.values() for batch in lane.hurry()]
+        if batches:
+            await asyncio.wait(batches, timeout=timeout_s)
+
+    def _raise_unseen(self) -> None:
+        unseen, self._unseen = [batch for batch in self._unseen if not batch.is_looked_at], []
+        if not unseen:
+            return
+        errors = [batch.done.exception() for batch in unseen]
+        unknown = sum(batch.count for batch, error in zip(unseen, errors, strict=True) if _is_unknown(error))
+        count = sum(batch.count for batch in unseen)
+        first = errors[0]
+        assert first is not None, "only batches that failed are kept"
+        first.add_note(
+            f"{count} records were not delivered; of {unknown} of them it is not known whether they are stored"
+        )
+        raise first
+
+    def _refuse_large(self, topic: str, size: int, limit: int) -> None:
+        raise RecordTooLarge(
+            f"a record of about {size} bytes does not fit into a batch of topic {topic}, whose max.message.bytes is "
+            f"{limit}; `raftlog topic alter` can raise it"
+        )
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    return isinstance(error, OutcomeUnknown)
+
+
+def _check(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
+    """Raises `InvalidArgument` for what a record cannot hold, before it is among others in a batch."""
+    if not (
+        (type(value) is bytes or value is None)
+        and (type(key) is bytes or key is None)
+        and type(timestamp_ms) is int
+        and 0 <= timestamp_ms < 1 << 62
+    ):
+        raise InvalidArgument("a record has a value and a key, each bytes or None, and a timestamp in ms since 1970")
+    for header in headers:
+        if not (
+            type(header) is tuple
+            and len(header) == 2
+            and type(header[0]) is str
+            and (type(header[1]) is bytes or header[1] is None)
+        ):
+            raise InvalidArgument(f"{header!r} is not a header of a record: a pair of str, and bytes or None")

@@ -1,0 +1,57 @@
+"""What a `Producer` can be told, checked."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from raftlog.errors import InvalidArgument
+from raftlog.records import Compression
+from raftlog.records.partitioner import PARTITIONERS
+
+Acks: TypeAlias = Literal["all", "1", "0"]
+ROUND_ROBIN = "round-robin"
+SEQUENCE_WINDOW = 5
+"""Batches of one producer and partition that a broker can tell from repetitions (Kafka's window)."""
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings:
+    """The keyword arguments of `Producer`, which has their defaults; docs/CLIENT.md says what each is good for."""
+
+    acks: Acks
+    idempotent: bool
+    compression: Compression
+    partitioner: str
+    linger_ms: float
+    batch_records: int
+    batch_bytes: int
+    buffer_records: int
+    buffer_bytes: int
+    max_in_flight: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    metadata_refresh_s: float
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidArgument`."""
+        if self.acks not in ("all", "1", "0"):
+            raise InvalidArgument(f"acks is {self.acks!r}; it can be all, 1 or 0")
+        if self.idempotent and self.acks != "all":
+            raise InvalidArgument(f"an idempotent producer needs acks all, not {self.acks}; or say idempotent=False")
+        if self.partitioner not in (*PARTITIONERS, ROUND_ROBIN):
+            known = ", ".join((*PARTITIONERS, ROUND_ROBIN))
+            raise InvalidArgument(f"unknown partitioner {self.partitioner!r}; it can be {known}")
+        for name in ("batch_records", "buffer_records", "buffer_bytes", "request_timeout_ms", "delivery_timeout_ms"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name} is {getattr(self, name)}; it has to be at least 1")
+        if not 1 <= self.batch_bytes <= BATCH_BYTES_MAX:
+            raise InvalidArgument(f"batch_bytes is {self.batch_bytes}; it can be 1 to {BATCH_BYTES_MAX}")
+        if not 1 <= self.max_in_flight <= SEQUENCE_WINDOW:
+            raise InvalidArgument(f"max_in_flight is {self.max_in_flight}; it can be 1 to {SEQUENCE_WINDOW}")
+        if self.linger_ms < 0 or self.metadata_refresh_s <= 0:
+            raise InvalidArgument("linger_ms cannot be negative, and metadata_refresh_s has to be above 0")
+
+    @property
+    def in_flight_max(self) -> int:
+        """Batches of one partition that are under way together; without sequences one, which keeps their order."""
+        return self.max_in_flight if self.idempotent else 1
