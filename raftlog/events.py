@@ -51,6 +51,9 @@ EVENTS: Final[dict[str, Kind]] = {
     "replica_removed": _kind(INFO, "group why", "a replica here goes"),
     "replica_quarantined": _kind(ERROR, "group why", "damage was found in a replica here"),
     "replica_repaired": _kind(INFO, "group entries why", "it is sound again"),
+    "log_compacted": _kind(
+        INFO, "group compacted_to bytes_before bytes_after", "a replica here was compacted below that offset"
+    ),
     "catch_up_begun": _kind(INFO, "group leader", "a replica here fetches what it lacks"),
     "catch_up_ended": _kind(INFO, "group leader bytes why", "it has that, or stopped for now"),
     # the cluster, written by the controller's leader

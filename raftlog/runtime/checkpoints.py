@@ -55,7 +55,7 @@ class Checkpoints:
         self._write = write
         self._soon = soon
         self._fail = fail
-        self.completed = 0
+        self.begun = self.completed = 0
         """Since the start of the process."""
         self.has_news = True
         """Something was journaled since a checkpoint was begun."""
@@ -177,6 +177,7 @@ class Checkpoints:
         except RaftlogError:
             return  # no room in the journal
         self._last_at, self.has_news = now, False
+        self.begun += 1
         self._journal.flush()
         self._waiting.extend(self._to_sync.values())
         self._to_sync.clear()

@@ -61,6 +61,10 @@ class DriverConfig:
     """Groups of this process that fetch at the same time."""
     transfer_timeout_ms: int = 10_000
     """How long one such question may take before it is asked again, perhaps elsewhere."""
+    compaction_bytes_per_s: int = 32 * MIB
+    """Bytes that compaction reads and writes a second, for all groups of this process together."""
+    compaction_wait_ms: int = 60_000
+    """How long a leader that compacts waits for followers which lack what lies below the mark."""
     scrub_interval_ms: int = 7 * 24 * 3_600_000
     """The background scrub reads everything about once in this time."""
     retry_pause_ms: int = 1_000

@@ -68,8 +68,8 @@ def _latest(log: ReadableLog) -> Index:
 
 
 def _configuration_at(log: ReadableLog, index: Index) -> _Found | None:
-    """What the entry at `index` says, or a roll if the log begins above it or the entry is damaged."""
-    if index < log.segments[0].base_index:
+    """What the entry at `index` says, or a roll if the log begins or is compacted above it, or the entry is damaged."""
+    if index < log.whole_from.base_index:
         return _in_roll(log, index)
     try:
         [(_, batch)] = log.read_entries(index, index, 0)

@@ -19,6 +19,7 @@ from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, Sto
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.catch_up import CatchUp
+from raftlog.runtime.compacting import Compacting
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import BatchPayloads, is_control
 from raftlog.runtime.creations import Creation, Creations, Joining
@@ -28,11 +29,7 @@ from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.histogram import Histogram
 from raftlog.runtime.journal import Journal
 from raftlog.runtime.journal.blocks import JournalSequence
-from raftlog.runtime.journal.operations import (
-    Cut,
-    GroupKey,
-    VotingPosition,
-)
+from raftlog.runtime.journal.operations import Cut, GroupKey, VotingPosition
 from raftlog.runtime.opening import OpenedGroup, open_groups, open_journal
 from raftlog.runtime.outbox import Outbox
 from raftlog.runtime.peers import Peers
@@ -105,7 +102,8 @@ class Driver:
         self._peers = Peers(me.node_id, transport, config.raft.heartbeat_ticks, silence)
         self._peers.on_change, self.doubt = self._process_changed, self._peers.doubt
         self._scrubbing = Scrubbing(config.scrub_interval_ms / 1000)
-        self.catch_up, self.supplying = CatchUp(self), Supplying(self)
+        self.catch_up, self.supplying, self.compacting = CatchUp(self), Supplying(self), Compacting(self)
+        self.compact = self.compacting.ask
         self.creations = Creations(self)
         journal.on_durable = self._journal_durable
 
@@ -178,6 +176,7 @@ class Driver:
         """Make durable what was taken, and give the files back; blocking. Outcomes that are open stay unknown."""
         self.ticker.stop()
         self.catch_up.stop()
+        self.compacting.stop()
         self._outbox.stop()
         if self.failure is None:
             self.persister.write_rest()
@@ -394,6 +393,7 @@ class Driver:
             self.failure = failure
             self.ticker.stop()
             self.catch_up.stop()
+            self.compacting.stop()
             self._outbox.stop()
             self.persister.drop_waits(failure)
             for group in self.groups.values():
@@ -425,6 +425,7 @@ class Driver:
         except OSError as error:
             self.persister.stop_with(error)
         self.persister.checkpoints.maybe_begin(now)
+        self.compacting.tick()
         self.persister.flush()
 
     def _tick_groups(self) -> None:

@@ -392,7 +392,7 @@ class Group:
             assert self.high_watermark <= self.log_start_offset, f"high watermark {watermark} < {self.high_watermark}"
         else:
             self.high_watermark = watermark
-        if self.log.trims or self._trimming.is_waiting:
+        if self.log.noted or self._trimming.is_waiting:
             self._trimming.go_on()
         self._open.settle(entries.last, self.core.leader)
         self.log.release(entries.last)

@@ -23,14 +23,23 @@ from raftlog.raft.entry import ORIGIN
 from raftlog.raft.memory_log import within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
 from raftlog.records.header import CONTROL_BIT
-from raftlog.runtime.control_entries import decode_trim, entry_of, is_control
+from raftlog.runtime.control_entries import (
+    CompactedTo,
+    Trim,
+    decode_compacted_to,
+    decode_trim,
+    entry_of,
+    is_control,
+)
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.producer_entries import ProducerEntries
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
+from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
 from raftlog.types import Index, Offset, Position, Term
 
+NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))
 _ROWS_WAITING_MAX: Final = 4096
 _UNKNOWN_SIZE: Final = 1 << 62
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -70,9 +79,12 @@ class GroupLog(LogView):
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
         """Where each term begins, from some index on; what is below is read from the index rows."""
         self.noted_from = Index(self._last_index + 1)
-        """Trim entries from here on are noted; those below stood in the files when the log was opened."""
-        self.trims: deque[tuple[Index, Offset]] = deque()
-        """Where trim entries stand and the log starts that they say; the group takes away those that are delivered."""
+        """Trims and marks from here on are noted; those below stood in the files when the log was opened."""
+        self.noted: deque[tuple[Index, Trim | CompactedTo]] = deque()
+        """Where such entries stand and what they say; the group takes away those that are delivered."""
+        marks = (segment.compacted_to for segment in segments.segments)
+        self.mark = NO_MARK._replace(compacted_to=Offset(max(marks, default=NO_MARK.compacted_to)))
+        """The greatest committed mark of compaction that is known; after a restart as rolls say it. Never falls."""
 
     # what Raft asks
 
@@ -144,7 +156,9 @@ class GroupLog(LogView):
         kind, payload = read_control(entry.payload, header)
         self.producers.note_control(entry.index, kind, payload)
         if kind is ControlKind.TRIM:
-            self.trims.append((entry.index, decode_trim(payload).log_start_offset))
+            self.noted.append((entry.index, decode_trim(payload)))
+        elif kind is ControlKind.COMPACTED_TO:
+            self.noted.append((entry.index, decode_compacted_to(payload)))
 
     def cut_to(self, index: Index) -> bool:
         """Drop everything above `index`; true when that reaches into the files, for which `settle_cut` must follow."""
@@ -159,8 +173,8 @@ class GroupLog(LogView):
             self._terms.pop()
         if self._terms[0][0] > index:
             self._terms = [(index, self._stored_term(index))]
-        while self.trims and self.trims[-1][0] > index:
-            self.trims.pop()
+        while self.noted and self.noted[-1][0] > index:
+            self.noted.pop()
         self.producers.cut_to(index)
         self.noted_from = min(self.noted_from, Index(index + 1))
         if index < (self.segments.last_index if self._cut_to is None else self._cut_to):
@@ -304,7 +318,7 @@ class GroupLog(LogView):
             return 0
         segment = self.segments.segment_of_index(first)
         try:
-            position = segment.row(first - segment.base_index).position
+            position = segment.row(segment.number_of(first)).position
         except OSError as error:
             raise self._unreadable(first, error) from None
         behind = sum(each.end_position for each in self.segments.segments if each.base_index > segment.base_index)
@@ -379,6 +393,12 @@ class GroupLog(LogView):
         last = Index(kept.base_index - 1)
         boundary = EntryId(last, Term(roll.previous_term) if roll else self.term_at(last))
         self.segments.drop_below(offset)
+        self._raise_boundary(boundary)
+
+    def _raise_boundary(self, boundary: EntryId) -> None:
+        """Nothing up to there is asked for by index any more."""
+        if boundary.index <= self._boundary.index:
+            return
         self._boundary = boundary
         dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
         self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
@@ -387,7 +407,30 @@ class GroupLog(LogView):
 
     def note_repaired(self) -> None:
         """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
-        self._boundary = _boundary_of(self.segments)
+        self._boundary = max(self._boundary, _boundary_of(self.segments))
+
+    # compaction
+
+    def note_mark(self, mark: CompactedTo) -> None:
+        """A mark is committed."""
+        self.mark = CompactedTo(*map(max, self.mark, mark))
+
+    @property
+    def compacts_to(self) -> Segment | None:
+        """The segment that begins at the mark, or, where none does, the last one below; `None`: no file lies below."""
+        segments = self.segments.segments
+        mark: int = self.mark.compacted_to
+        at = bisect_right(segments, mark, key=lambda segment: segment.base_offset) - 1
+        return segments[at] if at > 0 else None
+
+    def begin_compaction(self) -> None:
+        """Entries below the mark are not to be had by index from now on. Raises `CorruptBatch`."""
+        segment = self.compacts_to
+        assert segment is not None, f"{self.segments.path}: nothing lies below mark {self.mark}"
+        last = Index(segment.base_index - 1)
+        if last > self._boundary.index:
+            roll = read_roll(segment)
+            self._raise_boundary(EntryId(last, Term(roll.previous_term) if roll else self.term_at(last)))
 
     def replace(self, segments: SegmentedLog) -> None:
         """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
@@ -395,9 +438,10 @@ class GroupLog(LogView):
 
 
 def _boundary_of(segments: SegmentedLog) -> EntryId:
-    if not segments.segments or segments.segments[0].base_index <= 1:
+    """The entry before the first one that can be had by index: below are only compacted segments, or none."""
+    if not segments.segments or segments.whole_from.base_index <= 1:
         return ORIGIN
-    first = segments.segments[0]
+    first = segments.whole_from
     roll = read_roll(first)
     if roll is None:
         # Damaged: what stands before it is committed, so nobody will ask with another term than the right one, and

@@ -49,6 +49,10 @@ class Host(Protocol):
         """Entries of that size are on their way to the journal."""
         ...
 
+    def compact(self, group: "Group") -> None:
+        """A mark of compaction is committed: compact what lies below, by and by."""
+        ...
+
     def trim(self, group: "Group", offset: Offset) -> None:
         """Journal a trim and delete the segments once that is durable."""
         ...

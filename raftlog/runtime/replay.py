@@ -246,7 +246,8 @@ class Replay:
         if kind is ControlKind.CONFIGURATION:
             self.configuration_index = index
         elif kind is ControlKind.ROLL:
-            self.segments[-1].created_ms = decode_roll(read_control(batch)[1]).created_ms
+            roll = decode_roll(read_control(batch)[1])
+            self.segments[-1].created_ms, self.segments[-1].compacted_to = roll.created_ms, roll.compacted_to
 
 
 def _control_kind(index: Index, batch: memoryview) -> ControlKind | None:

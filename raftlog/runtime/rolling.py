@@ -17,7 +17,6 @@ from raftlog.runtime.group_log import GroupLog
 from raftlog.storage.roll import Roll, encode_roll
 from raftlog.types import Index, Offset
 
-_NOWHERE: Final = -1
 _UNSTAMPED: Final = Offset(0)
 
 
@@ -62,7 +61,7 @@ class Rolling:
             last.index + 1,
             last.term,
             self._log.segments.log_start_offset,
-            _NOWHERE,
+            self._log.mark.compacted_to,
             now_ms,
             configuration.index,
             tuple(map(member_of, configuration.voters)),

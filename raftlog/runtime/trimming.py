@@ -1,6 +1,7 @@
 """How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
 
     owed → journaled (`Trim`) → durable: the log start moves → files below it are deleted
+    marks of compaction that are committed → the host compacts what lies below
 
 The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
 moved or the entry is delivered again. A trim that has to wait (another log is being installed, no room in the journal)
@@ -8,7 +9,7 @@ stays owed. Files that must stay for a while (the replica is quarantined, a cut 
 log start; they go with a later turn, or with a restart. Nothing stays for those who copy the log: they go on with what
 is left.
 
-Trim entries are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
+Trims and marks are noted when they are appended, so deliveries look at nothing. Those that a restart found in the files
 are looked for once, among the entries that were not known to be committed. Owned by a group.
 """
 
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.records import ControlKind, read_control
-from raftlog.runtime.control_entries import decode_trim, is_control
+from raftlog.runtime.control_entries import CompactedTo, Trim, decode_compacted_to, decode_trim, is_control
+from raftlog.runtime.group_log import NO_MARK
 from raftlog.runtime.host import Host
 from raftlog.types import Index, Offset
 
@@ -37,6 +39,8 @@ class Trimming:
         """Trim entries of the files were looked for up to here, as far as they were there when the log was opened."""
         self._is_repair = False
         """The newest trim takes damaged entries that nobody has any more."""
+        self._asks = True
+        """The log may be new here, and its rolls name a mark that nobody followed yet."""
         self.is_waiting = True
         """`go_on` may have something to do in the next turn."""
 
@@ -46,11 +50,23 @@ class Trimming:
         if group.is_closed or group.is_deaf:
             return
         self._look_into_files()
-        while log.trims and log.trims[0][0] <= group.applied_index:
-            self.owe(log.trims.popleft()[1])
+        if self._asks:
+            self._asks = False
+            if log.mark != NO_MARK:
+                self._host.compact(group)
+        while log.noted and log.noted[0][0] <= group.applied_index:
+            self._follow(log.noted.popleft()[1])
         if self._owed:
             self._journal()
         self._drop(although_damaged=False)
+
+    def _follow(self, said: Trim | CompactedTo) -> None:
+        """What a committed entry says."""
+        if isinstance(said, Trim):
+            self.owe(said.log_start_offset)
+        else:
+            self._group.log.note_mark(said)
+            self._host.compact(self._group)
 
     def owe(self, offset: Offset) -> None:
         """The log is to begin here."""
@@ -89,6 +105,7 @@ class Trimming:
     def restart_at(self, applied: Index) -> None:
         """The log was replaced by one that was fetched, whose start follows every trim up to `applied`."""
         self._looked_to = applied
+        self._asks = self.is_waiting = True
 
     def _look_into_files(self) -> None:
         """A damaged entry is looked at again once it is repaired; a later trim makes up for one that is lost so."""
@@ -105,7 +122,9 @@ class Trimming:
                 if is_control(entry.payload):
                     kind, payload = read_control(entry.payload)
                     if kind is ControlKind.TRIM:
-                        self.owe(decode_trim(payload).log_start_offset)
+                        self._follow(decode_trim(payload))
+                    elif kind is ControlKind.COMPACTED_TO:
+                        self._follow(decode_compacted_to(payload))
             self._looked_to = entries[-1].index if entries else last
 
     def _journal(self) -> None:

@@ -159,7 +159,7 @@ class Compaction:
 
     def _copy(self, segment: Segment, output: "_Output") -> Iterator[Step]:
         for row, batch in self._batches(segment):
-            header = read_header(batch)
+            header, position = read_header(batch), output.segment.end_position
             if header.is_control:
                 output.take_control(row, header, batch)
             else:
@@ -168,7 +168,8 @@ class Compaction:
                     output.remove(row.index, row.index, row.offset, header)
                 else:
                     output.append(row.index, kept)
-            if step := self._step_after(2 * row.length, header.record_count):
+            written = output.segment.end_position - position
+            if step := self._step_after(row.length + written, header.record_count):
                 output.segment.write()
                 yield step
         output.segment.write()

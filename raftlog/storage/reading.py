@@ -73,6 +73,11 @@ class ReadableLog:
         return Index(self.active.next_index - 1 if self.segments else 0)
 
     @property
+    def whole_from(self) -> Segment:
+        """The first segment that was not compacted: behind its beginning every entry has its own bytes and row."""
+        return next((segment for segment in self.segments if not segment.is_compacted), self.active)
+
+    @property
     def next_offset(self) -> Offset:
         """The offset that the next record gets; the log start in a log without segments."""
         return Offset(self.active.next_offset) if self.segments else self.log_start_offset

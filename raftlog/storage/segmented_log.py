@@ -65,7 +65,11 @@ class SegmentedLog(ReadableLog):
         """Take a batch that bears the next offset and its term already; `header` is what it begins with."""
         offset = self.active.next_offset
         assert header.base_offset == offset, f"a batch at offset {header.base_offset} where {offset} follows"
-        self._take(batch, header, offset, header.leader_epoch)
+        if self.active.is_compacted:  # copied from a compacted log
+            self.active.append_compacted(batch, header)
+            self._note_dirty(self.active)
+        else:
+            self._take(batch, header, offset, header.leader_epoch)
 
     def append_roll(self, roll: Roll, term: Term) -> None:
         """Close the active segment and begin a new one with `roll`; the old one holds at least one offset."""

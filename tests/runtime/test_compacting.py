@@ -1,0 +1,184 @@
+"""Compaction in running drivers: marks, checkpoints, followers that are behind, restarts; what is read."""
+
+from dataclasses import replace
+
+import pytest
+
+from raftlog.errors import EntriesTrimmed
+from raftlog.raft import RaftSettings
+from raftlog.records import ControlKind, NewRecord, build_batch, read_header, read_records
+from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
+from raftlog.storage.compaction import clean_to
+from raftlog.types import Index, Offset
+from tests.runtime.drivers import SMALL, World
+
+KEYS = 5
+CONFIG = replace(SMALL, segment_bytes=4096, compaction_bytes_per_s=1 << 20, compaction_wait_ms=3000)
+Found = dict[bytes, bytes]
+
+
+def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = b"") -> Found:
+    """So many records with keys in turn; what is the newest of each key afterwards."""
+    newest: Found = {}
+    for position in range(count):
+        key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
+        batch = build_batch([NewRecord(value, key, 1000 + position)])
+        [future] = world.do(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
+        world.run_until(future.done)  # type: ignore[attr-defined]
+        newest[key] = value
+    return newest
+
+
+def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
+    """Commit a mark at the newest roll."""
+    offset = Offset(world.group(number).log.segments.active.base_offset)
+    payload = encode_compacted_to(CompactedTo(offset, Offset(tombstones_to)))
+    [future] = world.do(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
+    world.run_until(future.done)  # type: ignore[attr-defined]
+    return offset
+
+
+def is_compacted(world: World, number: int, to: int) -> bool:
+    log = world.group(number).log
+    return clean_to(log.segments) >= to and world.drivers[number].compacting.current is None
+
+
+def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
+    """Every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
+    group, found = world.group(number), []
+    offset = max(offset, group.log_start_offset)
+    while offset < group.high_watermark:
+        batches = group.read(offset, 1000)
+        assert batches, f"nothing at {offset} of {group.high_watermark}"
+        for batch in batches:
+            found += [(each.offset, each.key or b"", each.value or b"") for each in read_records(batch)]
+        offset = read_header(batches[-1]).next_offset
+    return found
+
+
+def newest(world: World, number: int) -> Found:
+    return {key: value for _, key, value in read(world, number)}
+
+
+def compacted(world: World, count: int = 200) -> tuple[int, Offset, Found]:
+    leader = world.leader()
+    expected = write(world, leader, count)
+    to = mark(world, leader)
+    for number in list(world.drivers):
+        world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+    return leader, to, expected
+
+
+def test_every_replica_compacts_below_the_mark_by_itself() -> None:
+    with World(config=CONFIG) as world:
+        _, to, expected = compacted(world)
+        world.converge()
+        for number in (1, 2, 3):
+            found = read(world, number)
+            assert newest(world, number) == expected
+            assert len([record for record in found if record[0] < to]) <= KEYS
+            assert [record[0] for record in found if record[0] >= to] == list(range(to, 200))
+            done = world.drivers[number].compacting.done[world.group(number).key]
+            assert (done.compacted_to, done.bytes_after < done.bytes_before / 4) == (to, True)
+            with pytest.raises(EntriesTrimmed):
+                world.group(number).committed_entries(Index(1), 1000)
+        assert not world.failures
+
+
+def test_writes_go_on_meanwhile_and_a_second_mark_takes_in_the_first() -> None:
+    with World(config=CONFIG) as world:
+        leader, first, _ = compacted(world)
+        expected = write(world, leader, 200, tag=b"later ")
+        second = mark(world, leader)
+        assert second > first
+        expected |= write(world, leader, 20, tag=b"meanwhile ")
+        for number in (1, 2, 3):
+            world.run_until(lambda number=number: is_compacted(world, number, second))  # type: ignore[misc]
+        world.converge()
+        for number in (1, 2, 3):
+            assert newest(world, number) == expected
+            assert len(read(world, number)) <= KEYS + 220 + 200 - second
+            rolls = [segment.compacted_to for segment in world.group(number).log.segments.segments]
+            assert max(rolls) == second
+
+
+def test_rolls_say_the_mark_and_a_restart_takes_it_up() -> None:
+    """Also when the process ends before anything was compacted."""
+    with World(config=replace(CONFIG, checkpoint_interval_ms=20_000)) as world:
+        leader = world.leader()
+        write(world, leader, 100)
+        to = mark(world, leader)
+        expected = write(world, leader, 60)
+        assert world.group(leader).log.segments.active.compacted_to == to
+        for number in (1, 2, 3):
+            assert not _is_partly_done(world, number)
+            world.crash(number, power=True)
+        for number in (1, 2, 3):
+            world.start(number)
+        world.leader()
+        world.converge()
+        for number in (1, 2, 3):
+            world.run_until(lambda number=number: is_compacted(world, number, to), 50)  # type: ignore[misc]
+            assert newest(world, number) == expected
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_restart_in_the_middle_and_after_it(power: bool) -> None:
+    with World(config=replace(CONFIG, compaction_bytes_per_s=8192)) as world:
+        leader = world.leader()
+        expected = write(world, leader, 300)
+        to = mark(world, leader)
+        world.run_until(lambda: clean_to(world.group(leader).log.segments) > 0 or _is_partly_done(world, leader))
+        for number in (1, 2, 3):
+            world.crash(number, power=power)
+        for number in (1, 2, 3):
+            world.start(number)
+        leader = world.leader()
+        world.converge()
+        for number in (1, 2, 3):
+            assert newest(world, number) == expected
+        expected |= write(world, leader, 40)
+        later = mark(world, leader)
+        assert later >= to
+        for number in (1, 2, 3):
+            world.run_until(lambda number=number: is_compacted(world, number, later), 100)  # type: ignore[misc]
+        for number in (1, 2, 3):
+            world.crash(number, power=power)
+            world.start(number)
+        world.leader()
+        world.converge()
+        for number in (1, 2, 3):
+            assert newest(world, number) == expected
+            assert is_compacted(world, number, later)
+        assert not world.failures
+
+
+def _is_partly_done(world: World, number: int) -> bool:
+    return any(segment.is_compacted for segment in world.group(number).log.segments.segments)
+
+
+def test_no_file_is_touched_before_a_checkpoint_knows_what_stands_behind_it() -> None:
+    with World(config=replace(CONFIG, checkpoint_interval_ms=60_000)) as world:
+        leader = world.leader()
+        write(world, leader, 100)
+        to = mark(world, leader)
+        world.run(5.0)
+        completed = world.drivers[leader].persister.checkpoints.completed
+        assert not is_compacted(world, leader, to)
+        world.run_until(lambda: is_compacted(world, leader, to), 120)
+        assert world.drivers[leader].persister.checkpoints.completed > completed
+
+
+def test_a_leader_waits_a_while_for_a_follower_that_lacks_what_is_compacted() -> None:
+    fetching = RaftSettings(fetch_bytes_min=8192)
+    with World(config=replace(CONFIG, transfer_window_bytes=1, raft=fetching)) as world:
+        leader = world.leader()
+        follower = next(number for number in (1, 2, 3) if number != leader)
+        world.crash(follower)
+        expected = write(world, leader, 150)
+        world.start(follower)
+        to = mark(world, leader)
+        world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)), 60)
+        world.converge()
+        assert newest(world, follower) == expected
+        assert world.group(follower).log.boundary.index > 1
