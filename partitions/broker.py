@@ -23,8 +23,9 @@ from raftlog.partitions.gossip.cluster_map import ClusterMap, Picture
 from raftlog.partitions.gossip.load import LoadMeter
 from raftlog.partitions.gossip.members import ClusterMember
 from raftlog.partitions.gossip.service import Gossip
-from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC, CommittedOffsets
-from raftlog.partitions.groups.names import check_group
+from raftlog.partitions.groups.housekeeping import GroupHousekeeping
+from raftlog.partitions.groups.service import Groups
+from raftlog.partitions.groups.surroundings import GroupSurroundings
 from raftlog.partitions.housekeeping import Housekeeping
 from raftlog.partitions.measuring import Measuring
 from raftlog.partitions.metadata import Metadata
@@ -56,7 +57,7 @@ from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.records import NewRecord
-from raftlog.types import Buffer, NodeId, Offset, TopicPartition
+from raftlog.types import Buffer, NodeId, Offset
 
 logger = logging.getLogger(__name__)
 
@@ -98,16 +99,24 @@ class Broker:
         self.operations = Operations(
             node, metadata, self._topics, self._router, self._moves, self.balancer, self._view.brokers
         )
-        self._groups = CommittedOffsets(
+        around = GroupSurroundings.of(settings, metadata, self._topics, self._finder, self.counters, surroundings)
+        self.groups = Groups(
             node,
-            self._router,
+            metadata,
             self._topics,
-            self._finder.replica,
-            lambda topic_id: topic_id in metadata.state.deleted,
-            settings.metadata_growth_bytes_max,
+            self._finder,
+            self._router,
+            self._reader,
+            self._changes,
+            around,
+            self._check_ready,
         )
         self._housekeeping = Housekeeping(
-            node, self._assignments, self._groups, settings.retention_interval_s, surroundings.wall_ms
+            node,
+            self._assignments,
+            GroupHousekeeping(self.groups.coordinators, around),
+            settings.retention_interval_s,
+            surroundings.wall_ms,
         )
         DataRequests(node, self._finder.replica, settings.fetch_bytes_max)
         metadata.on_applied = self._metadata_applied
@@ -163,6 +172,7 @@ class Broker:
         await self._leaving.stop()
         await self._moves.stop()
         await self._assignments.stop()
+        self.groups.close()
         self._topics.close()
         await self.metadata.stop()
         try:
@@ -180,6 +190,7 @@ class Broker:
         self._finder.state_changed()
         self._topics.refresh(self.metadata.state)
         self._assignments.state_changed()
+        self.groups.state_changed()
         self._moves.state_changed()
         self._leaving.state_changed()
         self.balancer.state_changed()
@@ -224,11 +235,6 @@ class Broker:
     def leader_address(self, topic: str, partition: int) -> str | None:
         """Where clients reach the leader of a partition, when that is another broker."""
         return self._finder.leader_address(topic, partition)
-
-    def group_leader_address(self, group: str) -> str | None:
-        """Where clients reach the broker that keeps a group's offsets, when that is another one."""
-        partition = self._groups.partition_of(group)
-        return None if partition is None else self._finder.address_of_leader(partition)
 
     # ---- records
 
@@ -353,41 +359,6 @@ class Broker:
     async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicDescription:
         """With what the partitions' leaders say. Raises `UnknownTopic`."""
         return await self._view.describe(await self._topic(name, deadline), deadline)
-
-    # ---- groups
-
-    async def commit_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, Offset], *, deadline: Deadline
-    ) -> dict[TopicPartition, Offset]:
-        """Raise the group's watermarks to these offsets, durably; a lower offset than before changes nothing. All of
-        the group's watermarks, as they are then."""
-        check_group(group)
-        for (topic, partition), offset in offsets.items():
-            await self._partition(topic, partition, deadline)
-            if not 0 <= offset < 1 << 63:
-                raise InvalidArgument(f"offset {offset} of {topic}/{partition} cannot be committed: it is no offset")
-        if not offsets:
-            return await self.committed_offsets(group, deadline=deadline)
-        count = self.settings.offsets_partitions
-        internal = await self._changes.ensure_internal(OFFSETS_TOPIC, count, OFFSETS_CONFIG, deadline)
-        return await self._groups.commit(internal, group, offsets, deadline)
-
-    async def committed_offsets(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, Offset]:
-        """The group's watermarks; empty for a group that never committed."""
-        check_group(group)
-        await self._know_offsets_topic(deadline)
-        return await self._groups.committed(group, deadline)
-
-    async def groups(self, *, deadline: Deadline) -> list[str]:
-        """Groups that committed something, sorted."""
-        await self._know_offsets_topic(deadline)
-        return await self._groups.groups(deadline)
-
-    async def _know_offsets_topic(self, deadline: Deadline) -> None:
-        """Another node may have made it just now, for a commit that was answered."""
-        self._check_ready()
-        if OFFSETS_TOPIC not in self._topics:
-            await self.metadata.barrier(deadline)
 
     # ---- state
 

@@ -13,6 +13,9 @@ class Counters:
         "bytes_in",
         "bytes_out",
         "fetches",
+        "group_commits",
+        "group_expired",
+        "group_rebalances",
         "produce_failures",
         "produce_unknown",
         "produces",
@@ -43,3 +46,9 @@ class Counters:
         self.fetches = 0
         self.bytes_out = 0
         self.segments_bytes_deleted = 0
+        self.group_commits = 0
+        """Offsets of groups that were committed at coordinators here."""
+        self.group_expired = 0
+        """Committed offsets that were forgotten because their groups were empty for so long."""
+        self.group_rebalances = 0
+        """Generations with members that coordinators here made."""

@@ -1,5 +1,5 @@
-"""What a broker does by itself now and then: retention, rolls by age, restating committed
-offsets. In slices, so that requests are served.
+"""What a broker does by itself now and then: retention, rolls by age, and what groups leave
+behind. In slices, so that requests are served.
 
 The scrub is the driver's; a deleted topic's files go with its groups. Called by the broker.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from raftlog.errors import RaftlogError
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.committed_offsets import CommittedOffsets
+from raftlog.partitions.groups.housekeeping import GroupHousekeeping
 from raftlog.partitions.multiraft import Node
 
 _logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Housekeeping:
         self,
         node: Node,
         assignments: Assignments,
-        groups: CommittedOffsets,
+        groups: GroupHousekeeping,
         interval_s: float,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -57,4 +57,4 @@ class Housekeeping:
             replica.keep_house(now_ms)
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
-        await self._groups.keep_house()
+        await self._groups.keep()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
+from raftlog.partitions.groups.bounds import GroupSettings
 from raftlog.partitions.metadata import MetadataSettings
 from raftlog.partitions.multiraft import NodeSettings
 from raftlog.partitions.multiraft.settings import node_driver_config
@@ -49,7 +50,19 @@ class BrokerSettings:
     partitions_per_topic_max: int = 10_000
     """A topic cannot be created with more partitions than this."""
     offsets_partitions: int = 16
-    """Partitions of the internal topic for committed offsets, when it is created."""
+    """Partitions of the internal topic for groups and their offsets, when it is created."""
+    offsets_retention_ms: int = 7 * DAY_MS
+    """What a group committed is forgotten when it had no members, and committed nothing, for so long."""
+    group_min_session_timeout_ms: int = GroupSettings().min_session_timeout_ms
+    """A member cannot ask for a shorter session: the time without a heartbeat after which it is out."""
+    group_max_session_timeout_ms: int = GroupSettings().max_session_timeout_ms
+    """Nor for a longer one."""
+    group_initial_rebalance_delay_ms: int = GroupSettings().initial_rebalance_delay_ms
+    """An empty group waits so long for more members after the first one."""
+    group_members_max: int = GroupSettings().max_members
+    """Members of one group."""
+    groups_max: int = GroupSettings().max_groups
+    """Groups of one partition of the internal topic."""
     open_files_max: int = 512
     """Descriptors of segments kept open; more files than these are reopened when they are used."""
     sync_threads: int = 4
@@ -110,6 +123,16 @@ class BrokerSettings:
             sync_threads=self.sync_threads,
         )
 
+    def group_settings(self) -> GroupSettings:
+        """What coordinators of groups are told."""
+        return GroupSettings(
+            min_session_timeout_ms=self.group_min_session_timeout_ms,
+            max_session_timeout_ms=self.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            max_groups=self.groups_max,
+            max_members=self.group_members_max,
+        )
+
     def metadata_settings(self) -> MetadataSettings:
         """What the host of the controller's group is told."""
         return MetadataSettings(seeds=self.seeds, snapshot_log_bytes=self.metadata_growth_bytes_max)
@@ -134,5 +157,11 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("catch_up_bytes_per_s", MIB, 64 * GIB),
     ("scrub_interval_days", 0, 3_650),
     ("offsets_partitions", 1, 1_000),
+    ("offsets_retention_ms", 1, 3_650 * DAY_MS),
+    ("group_min_session_timeout_ms", 1, DAY_MS),
+    ("group_max_session_timeout_ms", 1, DAY_MS),
+    ("group_initial_rebalance_delay_ms", 0, 60_000),
+    ("group_members_max", 1, 10_000),
+    ("groups_max", 1, 1_000_000),
     ("metadata_growth_bytes_max", 16 * KIB, GIB),
 )

@@ -17,8 +17,8 @@ from crc32c import crc32c
 from raftlog.api import codes
 from raftlog.config import LogConfig
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.groups.committed_offsets import OFFSETS_CONFIG, OFFSETS_TOPIC
-from raftlog.partitions.groups.watermarks import committed
+from raftlog.partitions.groups.level_two import event_of
+from raftlog.partitions.groups.service import OFFSETS_CONFIG, OFFSETS_TOPIC
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import (
     HEADER_SIZE,
@@ -271,7 +271,7 @@ def test_a_control_batch_takes_no_offset_and_its_key_is_the_one_described() -> N
 
 
 def test_records_of_committed_offsets_are_those_of_the_code() -> None:
-    value = committed("g", {TopicPartition("t", 0): Offset(3)}, {"t": GROUP_ID})
+    value = event_of("g", {TopicPartition("t", 0): Offset(3)}, {"t": GROUP_ID})
     members = [cells[0].strip("`") for cells in table_after("committed offsets")]
     assert members == list(json.loads(value))
     assert f'`"{json.loads(value)["kind"]}"`' in table_after("committed offsets")[0][1]

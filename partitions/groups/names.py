@@ -4,7 +4,7 @@ import re
 
 from raftlog.errors import InvalidArgument
 
-_GROUP = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
+_GROUP = re.compile(r"[^\x00-\x1f\x7f/\ud800-\udfff]{1,255}")
 
 
 def check_group(name: str) -> None:

@@ -51,6 +51,8 @@ class GroupListing(NamedTuple):
     group: str
     state: str
     protocol_type: str
+    protocol: str
+    generation: int
     members: int
     coordinator: int
     """Node id of the broker that coordinates it; −1: not known."""
@@ -74,8 +76,8 @@ class GroupDescription(NamedTuple):
 class PartitionLag(NamedTuple):
     """How far a group is behind in one partition.
 
-    `current_offset` −1: nothing committed; the lag is then the whole partition. `lag` never lies below 0.
-    `member` owns the partition, if anybody does.
+    `current_offset` −1: nothing committed; the lag is then the whole partition. `lag` never lies below 0, but is −1, as
+    the log's bounds are, while nobody leads the partition. `member` owns the partition, if anybody does.
     """
 
     topic: str

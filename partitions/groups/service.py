@@ -8,10 +8,20 @@ same raises `OutcomeUnknown`. That a coordinator changes, or still loads, is wai
 `NoLeader` or `CoordinatorLoading`. `broker.groups` is the one instance of a process. Called by every face.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
+from raftlog.errors import InvalidArgument, UnknownGroup
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.asking import Asking, AtCoordinator, partition_of
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinators import Coordinators, Follower
+from raftlog.partitions.groups.lagging import Lagging, members_of, resets
+from raftlog.partitions.groups.mixed_release import MixedRelease
+from raftlog.partitions.groups.names import check_group
+from raftlog.partitions.groups.offsets import check_offsets
+from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberIdGiven, Sync, Synced
 from raftlog.partitions.groups.results import (
     CommittedOffset,
     GroupDescription,
@@ -23,55 +33,123 @@ from raftlog.partitions.groups.results import (
     PartitionLag,
     ResetTo,
 )
+from raftlog.partitions.groups.serving import (
+    COMMIT,
+    DELETE,
+    DELETE_OFFSETS,
+    DESCRIBE,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    NAMES,
+    OFFSETS,
+    RESET,
+    SYNC,
+    CoordinatorRequests,
+)
+from raftlog.partitions.groups.surroundings import GroupSurroundings
+from raftlog.partitions.groups.wire import (
+    description_of,
+    errors_of,
+    joined_of,
+    numbers_of,
+    offsets_to,
+    plain,
+    records_of,
+    synced_of,
+    value_of,
+)
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.reading import Reader
+from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.rpc import Answer
 from raftlog.types import TopicPartition
 
-if TYPE_CHECKING:
-    from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, Sync, Synced
-
-    from raftlog.partitions.groups.coordinator import Coordinator
-
-AtCoordinator: TypeAlias = "Callable[[Coordinator, Any, Deadline], Awaitable[Answer]]"
-"""Serves a request at the coordinator of its group; the header is made of numbers, text, bytes, lists and mappings."""
-
-
-class Follower(Protocol):
-    """Who lives beside coordinators, such as consumer instances."""
-
-    def coordinator_began(self, coordinator: "Coordinator") -> None:
-        """It has loaded, and serves: `coordinator.instances` has what was stored."""
-
-    def coordinator_ended(self, coordinator: "Coordinator") -> None:
-        """It serves no more: another broker does. Everything that belongs to it is to be forgotten."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_CONFIG: Final[Mapping[str, str]] = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(1 << 20),
+    "max.message.bytes": str(8 << 20),
+}
 
 
 class Groups:
     """One for each process."""
 
+    def __init__(
+        self,
+        node: Node,
+        metadata: Metadata,
+        topics: Topics,
+        finder: Finder,
+        router: Router,
+        reader: Reader,
+        changes: TopicChanges,
+        around: GroupSurroundings,
+        check_ready: Callable[[], None],
+    ) -> None:
+        """`check_ready` raises `Unavailable` while the broker starts or stops."""
+        self._metadata, self._topics, self._finder, self._router = metadata, topics, finder, router
+        self._changes, self._around, self._check_ready = changes, around, check_ready
+        self._topics_digest = b""
+        self._lagging = Lagging(finder, reader)
+        self.coordinators = Coordinators(node, around)
+        self._asking = Asking(node, router, topics, self.coordinators)
+        self._mixed = MixedRelease(node, router, topics, self.coordinators)
+        for name, handler in CoordinatorRequests().handlers.items():
+            self._asking.serve(name, handler)
+
+    def state_changed(self) -> None:
+        """The controller's state is another one, and `topics` has followed it."""
+        if OFFSETS_TOPIC in self._topics:
+            self.coordinators.watch(self._topics.find(OFFSETS_TOPIC).partitions)
+        digest = self._metadata.state.topics.digest
+        if digest != self._topics_digest:
+            self._topics_digest = digest
+            self.coordinators.topics_changed()
+
+    def close(self) -> None:
+        """The broker stops: whoever waits here asks another one."""
+        self.coordinators.close()
+
     # ---- membership (Kafka's classic protocol; `requests` has what is asked and answered)
 
-    async def join(self, join: "Join", *, deadline: Deadline) -> "Joined":
+    async def join(self, join: Join, *, deadline: Deadline) -> Joined | MemberIdGiven:
         """Become or stay a member; answered when the join phase is over.
 
-        Raises `RebalanceInProgress` at the deadline: the member is one, its id is in `error.member_id`, and it joins
-        again with that. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
+        At the deadline `RebalanceInProgress`: a member that named its id stays one and joins again with it; a new one
+        joins as before. Raises `UnknownMember`, `FencedInstance`, `InconsistentProtocol`, `GroupFull`,
         `InvalidArgument`.
         """
-        raise NotImplementedError
+        is_repeatable = bool(join.member_id or join.instance_id)
+        answer = await self._ask(
+            JOIN, join.group, {"is": plain(join)}, deadline, is_repeatable=is_repeatable, creates=True
+        )
+        return joined_of(answer.value)
 
-    async def sync(self, sync: "Sync", *, deadline: Deadline) -> "Synced":
-        """A member's assignment, once the leader of the group has given it. Raises `UnknownMember`, `StaleGeneration`,
-        `FencedInstance`, `RebalanceInProgress`."""
-        raise NotImplementedError
+    async def sync(self, sync: Sync, *, deadline: Deadline) -> Synced:
+        """A member's assignment, once the leader of the group has given it and it is stored. Raises `UnknownMember`,
+        `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`; at the deadline `Unavailable`: sync again."""
+        return synced_of((await self._ask(SYNC, sync.group, {"is": plain(sync)}, deadline)).value)
 
-    async def heartbeat(self, heartbeat: "Heartbeat", *, wait_ms: int = 0, deadline: Deadline) -> None:
-        """A member is alive. With `wait_ms` (at most 30 s, and never past half its session) answered after that time,
-        or at once when the group begins to rebalance. Raises as `sync` does."""
-        raise NotImplementedError
+    async def heartbeat(self, heartbeat: Heartbeat, *, deadline: Deadline) -> None:
+        """A member is alive. With `wait_ms` answered after that time, or at once when the group begins to rebalance.
+        Raises as `sync` does."""
+        await self._ask(HEARTBEAT, heartbeat.group, {"is": plain(heartbeat)}, deadline)
 
-    async def leave(self, leave: "Leave", *, deadline: Deadline) -> list[Left]:
+    async def leave(self, leave: Leave, *, deadline: Deadline) -> list[Left]:
         """Take members out of the group; what became of each, in their order."""
-        raise NotImplementedError
+        answer = await self._ask(LEAVE, leave.group, {"is": plain(leave)}, deadline)
+        return [
+            Left(member_id, instance_id, error)
+            for (member_id, instance_id), error in zip(leave.members, errors_of(answer.value), strict=True)
+        ]
 
     # ---- offsets
 
@@ -89,40 +167,99 @@ class Groups:
         only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed.
         """
-        raise NotImplementedError
+        check_group(group)
+        by_place = await self._around.places.find(offsets, deadline)
+        check_offsets(by_place)
+        if not by_place:
+            return await self.committed(group, deadline=deadline)
+        if not self._around.is_level_three():
+            self._check_level(f"a commit of a member of group {group}", member is None)
+            partition = await self.partition_for(group, deadline)
+            watermarks = {key: commit.offset for key, commit in offsets.items()}
+            return self._around.places.committed(await self._mixed.commit(partition, group, watermarks, deadline))
+        header = {"offsets": offsets_to(by_place), "member": None if member is None else plain(member)}
+        answer = await self._ask(COMMIT, group, header, deadline, is_repeatable=member is None, creates=member is None)
+        return self._around.places.committed(records_of(value_of(answer)))
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
         """With everything that was answered before this call (linearizable); empty for a group that nobody knows."""
-        raise NotImplementedError
+        check_group(group)
+        if not await self._has_topic(deadline):
+            return {}
+        if not self._around.is_level_three():
+            return self._around.places.committed(await self._mixed.committed(self._partition(group), group, deadline))
+        return self._around.places.committed(records_of(value_of(await self._ask(OFFSETS, group, {}, deadline))))
 
     # ---- looking at groups
 
     async def names(self, *, deadline: Deadline) -> list[str]:
         """All groups, sorted."""
-        raise NotImplementedError
+        return [listing.group for listing in await self.listings(deadline=deadline)]
 
     async def listings(self, *, deadline: Deadline) -> list[GroupListing]:
         """The same with their states."""
-        raise NotImplementedError
+        if not await self._has_topic(deadline):
+            return []
+        partitions = self._topics.find(OFFSETS_TOPIC).partitions
+        parts = await asyncio.gather(*(self._listed(partition, deadline) for partition in partitions))
+        return sorted(row for part in parts for row in part)
+
+    async def _listed(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
+        if not self._around.is_level_three():
+            rows: list[Any] = [[name, "Empty", "", "", 0, 0] for name in await self._mixed.names(partition, deadline)]
+        else:
+            header = {"group": ""}
+            rows = value_of(await self._asking.ask(NAMES, partition, header, deadline=deadline, is_repeatable=True))
+        coordinator = self._coordinator_id(partition)
+        return [GroupListing(*(*row, coordinator)) for row in rows]
 
     async def describe(self, group: str, *, deadline: Deadline) -> GroupDescription:
         """Raises `UnknownGroup`."""
-        raise NotImplementedError
+        check_group(group)
+        if not self._around.is_level_three():
+            described, has_offsets = None, bool(await self.committed(group, deadline=deadline))
+        elif await self._has_topic(deadline):
+            described, has_offsets = value_of(await self._ask(DESCRIBE, group, {}, deadline))
+        else:
+            described, has_offsets = None, False
+        if described is None and not has_offsets:
+            raise _unknown(group)
+        coordinator = self._coordinator_id(self._partition(group))
+        if described is None:
+            return GroupDescription(group, "Empty", "", "", 0, "", (), coordinator, is_simple=True)
+        found = description_of(described)
+        return GroupDescription(
+            group,
+            found.state,
+            found.protocol_type,
+            found.protocol,
+            found.generation,
+            found.leader,
+            members_of(found),
+            coordinator,
+            is_simple=False,
+        )
 
     async def lag(self, group: str, *, deadline: Deadline) -> list[PartitionLag]:
         """Of every partition that the group committed in or that a member owns, sorted. Raises `UnknownGroup`."""
-        raise NotImplementedError
+        described = await self.describe(group, deadline=deadline)
+        committed = await self.committed(group, deadline=deadline)
+        return await self._lagging.lag(committed, described.members, deadline)
 
     # ---- what operators change
 
     async def delete(self, group: str, *, deadline: Deadline) -> None:
         """With its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
-        raise NotImplementedError
+        self._check_level("deleting a group")
+        await self._ask(DELETE, group, {}, deadline, is_repeatable=False)
 
     async def delete_offsets(self, group: str, topic: str, *, deadline: Deadline) -> list[int]:
-        """Forget what is committed in a topic; the partitions, sorted. Raises `UnknownGroup`, and `GroupNotEmpty` while
-        a member subscribes to the topic."""
-        raise NotImplementedError
+        """Forget what is committed in a topic; the partitions, sorted. Raises `UnknownGroup`, `UnknownTopic`, and
+        `GroupNotEmpty` while a member subscribes to the topic."""
+        self._check_level("deleting offsets")
+        topic_id = (await self._finder.topic(topic, deadline)).row.topic_id
+        header = {"topic": topic, "topic_id": topic_id.bytes}
+        return list(value_of(await self._ask(DELETE_OFFSETS, group, header, deadline)))
 
     async def reset(
         self,
@@ -139,32 +276,118 @@ class Groups:
         Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and `InvalidArgument`
         where nothing is committed and nothing is named.
         """
-        raise NotImplementedError
+        self._check_level("a reset of offsets")
+        committed = await self.committed(group, deadline=deadline)
+        before = {place: int(offset.offset) for place, offset in committed.items()}
+        places = set(partitions) if topics or partitions else set(before)
+        for topic in topics:
+            found = await self._finder.topic(topic, deadline)
+            places |= {TopicPartition(topic, number) for number in range(len(found.partitions))}
+        if not places:
+            raise InvalidArgument(f"group {group} has committed nothing: say which topics or partitions are meant")
+        targets = await self._lagging.targets({place: before.get(place, -1) for place in places}, to, deadline)
+        if dry_run:
+            await self._check_empty(group, deadline)
+            return resets(before, targets)
+        wanted = {place: (int(after),) for place, (after, _) in targets.items()}
+        offsets = await self._around.places.find(wanted, deadline)
+        answer = await self._ask(
+            RESET, group, {"offsets": offsets_to(offsets)}, deadline, is_repeatable=False, creates=True
+        )
+        was = numbers_of(value_of(answer))
+        names = dict(zip(offsets, wanted, strict=True))
+        return resets({names[place]: offset for place, offset in was.items()}, targets)
 
     # ---- where the coordinator is
 
     def leader_address(self, group: str) -> str | None:
         """Where clients reach the group's coordinator, when that is another broker."""
-        raise NotImplementedError
+        return self._finder.address_of_leader(self._partition(group)) if OFFSETS_TOPIC in self._topics else None
 
-    def coordinator_of(self, group: str) -> "Coordinator":
+    async def partition_for(self, group: str, deadline: Deadline) -> Partition:
+        """Whose leader coordinates the group; the internal topic is made when it is missing."""
+        self._check_ready()
+        check_group(group)
+        await self._changes.ensure_internal(OFFSETS_TOPIC, self._around.offsets_partitions, OFFSETS_CONFIG, deadline)
+        return self._partition(group)
+
+    def coordinator_of(self, group: str) -> Coordinator:
         """Of a group that is coordinated here. Raises `NotLeader` and `CoordinatorLoading`."""
-        raise NotImplementedError
+        coordinator = self.coordinators.of(self._partition(group))
+        coordinator.check()
+        return coordinator
 
     def follow(self, follower: Follower) -> None:
         """Tell it when coordinators begin and end in this process; before the broker starts."""
-        raise NotImplementedError
+        self.coordinators.follow(follower)
 
     def serve(self, name: str, handler: AtCoordinator) -> None:
         """Let `ask` reach `handler` at the coordinator of a group, here or elsewhere; one for each name."""
-        raise NotImplementedError
+        self._asking.serve(name, handler)
 
     async def ask(
-        self, name: str, group: str, header: Any, *, deadline: Deadline, is_repeatable: bool, creates: bool = False
+        self,
+        name: str,
+        group: str,
+        header: Mapping[str, Any],
+        *,
+        deadline: Deadline,
+        is_repeatable: bool,
+        creates: bool = False,
     ) -> Answer:
-        """Have `name` served at the group's coordinator, which is found again until the deadline.
+        """Have `name` served at the group's coordinator, which is found again until the deadline; the header that is
+        served has the `group` besides.
 
         `is_repeatable`: asked again when its answer was lost; otherwise that raises `OutcomeUnknown`. `creates`: the
         internal topic is made when it is missing; otherwise that raises `UnknownGroup`.
         """
-        raise NotImplementedError
+        return await self._ask(name, group, header, deadline, is_repeatable=is_repeatable, creates=creates)
+
+    async def _ask(
+        self,
+        name: str,
+        group: str,
+        header: Mapping[str, Any],
+        deadline: Deadline,
+        *,
+        is_repeatable: bool = True,
+        creates: bool = False,
+    ) -> Answer:
+        check_group(group)
+        if creates:
+            partition = await self.partition_for(group, deadline)
+        elif await self._has_topic(deadline):
+            partition = self._partition(group)
+        else:
+            raise _unknown(group)
+        whole = {"group": group, **header}
+        return await self._asking.ask(name, partition, whole, deadline=deadline, is_repeatable=is_repeatable)
+
+    async def _has_topic(self, deadline: Deadline) -> bool:
+        """Another node may have made it just now, for a commit that was answered."""
+        self._check_ready()
+        if OFFSETS_TOPIC not in self._topics:
+            await self._metadata.barrier(deadline)
+        return OFFSETS_TOPIC in self._topics
+
+    def _partition(self, group: str) -> Partition:
+        return partition_of(self._topics.find(OFFSETS_TOPIC), group)
+
+    def _coordinator_id(self, partition: Partition) -> int:
+        leader = self._router.leader_of(partition)
+        return -1 if leader is None else int(leader)
+
+    async def _check_empty(self, group: str, deadline: Deadline) -> None:
+        """Raises what the coordinator would."""
+        if await self._has_topic(deadline):
+            await self._ask(RESET, group, {"offsets": []}, deadline)
+
+    def _check_level(self, what: str, is_allowed: bool = False) -> None:
+        if not is_allowed and not self._around.is_level_three():
+            raise InvalidArgument(
+                f"{what} needs feature level 3: finish the upgrade first (raftlog cluster upgrade --finish)"
+            )
+
+
+def _unknown(group: str) -> UnknownGroup:
+    return UnknownGroup(f"there is no group {group!r}")

@@ -62,7 +62,13 @@ _TUNING = {
     "catch_up_bytes_per_s": "Bytes a second that are sent to replicas which catch up or are repaired, all together.",
     "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
     "metadata_growth_bytes_max": "Growth after which a log of metadata or of committed offsets is made shorter.",
-    "offsets_partitions": "Partitions of the internal topic for committed offsets, when it is created.",
+    "offsets_partitions": "Partitions of the internal topic for groups and their offsets, when it is created.",
+    "offsets_retention_ms": "What a group without members committed is forgotten after so long without a commit.",
+    "group_min_session_timeout_ms": "Shortest session timeout that a member of a group may have.",
+    "group_max_session_timeout_ms": "Longest session timeout that a member of a group may have.",
+    "group_initial_rebalance_delay_ms": "An empty group waits so long for more members after the first.",
+    "group_members_max": "Most members of one group.",
+    "groups_max": "Most groups of one partition of the internal topic.",
 }
 
 

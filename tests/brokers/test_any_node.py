@@ -11,14 +11,15 @@ from raftlog.errors import (
     InvalidArgument,
     NoLeader,
     OffsetOutOfRange,
-    OutcomeUnknown,
     PlacementImpossible,
     TopicExists,
     UnknownPartition,
     UnknownTopic,
 )
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.groups.committed_offsets import OFFSETS_TOPIC
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.results import OffsetCommit
+from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.records import NewRecord, build_batch, read_records
 from raftlog.types import Offset, TopicPartition
 
@@ -30,6 +31,19 @@ def soon():
 async def values_of(broker, topic, partition=0, offset=0):
     fetched = await broker.fetch(topic, partition, offset, max_bytes=1 << 20, min_bytes=0, deadline=soon())
     return [record.value for batch in fetched.batches for record in read_records(batch)]
+
+
+async def commit(broker, group, offsets):
+    wanted = {TopicPartition(*place): OffsetCommit(Offset(offset)) for place, offset in offsets.items()}
+    return by_offset(await broker.groups.commit(group, wanted, deadline=soon()))
+
+
+async def committed(broker, group):
+    return by_offset(await broker.groups.committed(group, deadline=soon()))
+
+
+def by_offset(found):
+    return {tuple(place): int(committed.offset) for place, committed in found.items()}
 
 
 async def produce(broker, topic, *values, partition=0, ms=10_000):
@@ -159,58 +173,43 @@ async def test_what_the_cluster_cannot_do_is_refused(brokers):
         await brokers[1].create_topic("t", 1, 4, deadline=soon())
     with pytest.raises(InvalidArgument, match=r"min\.insync\.replicas=3 can never be met with 2 replicas"):
         await brokers[1].create_topic("t", 1, 2, {"min.insync.replicas": "3"}, deadline=soon())
-    await brokers[1].commit_offsets("g", {}, deadline=soon())
+    assert await commit(brokers[1], "g", {}) == {}
     await brokers[1].create_topic("t", 1, 2, deadline=soon())
-    await brokers[1].commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
+    await commit(brokers[1], "g", {("t", 0): 1})
     with pytest.raises(InvalidArgument, match="only brokers write to it"):
         await produce(brokers[2], OFFSETS_TOPIC, b"x")
 
 
 async def test_commits_are_seen_by_every_broker_once_they_were_answered(brokers):
     await brokers[1].create_topic("t", 2, deadline=soon())
-    place = TopicPartition("t", 1)
+    place = ("t", 1)
     for round_ in range(1, 7):
         writer, reader = brokers[1 + round_ % 3], brokers[1 + (round_ + 1) % 3]
-        await writer.commit_offsets("g", {place: Offset(round_)}, deadline=soon())
-        assert await reader.committed_offsets("g", deadline=soon()) == {place: round_}
-    await brokers[1].commit_offsets("g", {place: Offset(2)}, deadline=soon())
-    assert await brokers[2].committed_offsets("g", deadline=soon()) == {place: 6}
-    await brokers[3].commit_offsets("h", {place: Offset(1)}, deadline=soon())
-    assert await brokers[2].groups(deadline=soon()) == ["g", "h"]
+        await commit(writer, "g", {place: round_})
+        assert await committed(reader, "g") == {place: round_}
+    await commit(brokers[1], "g", {place: 2})
+    assert await committed(brokers[2], "g") == {place: 6}
+    await commit(brokers[3], "h", {place: 1})
+    assert await brokers[2].groups.names(deadline=soon()) == ["g", "h"]
     await brokers[2].delete_topic("t", deadline=soon())
     await brokers[3].metadata.barrier(soon())  # its own copy of the topics may be some milliseconds old
-    assert await brokers[3].committed_offsets("g", deadline=soon()) == {}
+    assert await committed(brokers[3], "g") == {}
 
 
 async def test_the_answer_to_a_commit_shows_all_that_was_answered_before_and_asks_no_majority(brokers, monkeypatch):
     await brokers[1].create_topic("t", 9, deadline=soon())
     expected = {}
     for number in range(9):  # a read index would be refused, wherever it is asked
-        expected[TopicPartition("t", number)] = Offset(number)
+        expected["t", number] = number
         broker = brokers[1 + number % 3]
-        found = await broker.commit_offsets("g", {TopicPartition("t", number): Offset(number)}, deadline=soon())
+        found = await commit(broker, "g", {("t", number): number})
         assert found == expected, f"the answer of node {1 + number % 3}"
         if number == 2:
-            for each in brokers.running.values():
-                monkeypatch.setattr(each._groups, "_current", _no_read_index)
+            monkeypatch.setattr(Coordinator, "current", _no_read_index)
 
 
-async def _no_read_index(replica, deadline):
-    raise AssertionError(f"{replica.name} asks a majority")
-
-
-async def test_a_commit_that_cannot_be_read_back_is_unknown(brokers, monkeypatch):
-    await brokers[1].create_topic("t", 1, deadline=soon())
-    await brokers[1].commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
-
-    async def fails(*_):
-        raise NoLeader("nobody leads")
-
-    monkeypatch.setattr(brokers[2]._router, "call", fails)
-    with pytest.raises(OutcomeUnknown, match="were committed, but cannot be read now: nobody leads"):
-        await brokers[2].commit_offsets("g", {TopicPartition("t", 0): Offset(2)}, deadline=soon())
-    monkeypatch.undo()
-    assert await brokers[3].committed_offsets("g", deadline=soon()) == {TopicPartition("t", 0): 2}
+async def _no_read_index(coordinator, deadline):
+    raise AssertionError(f"{coordinator.replica.name} asks a majority")
 
 
 async def test_replicas_lie_on_three_hosts_and_leaders_are_spread(brokers):

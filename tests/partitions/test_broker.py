@@ -22,6 +22,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.results import OffsetCommit
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord, read_records
 from raftlog.records.partitioner import murmur2
@@ -64,13 +65,14 @@ async def test_topics_and_records_are_there_after_a_crash(disk, open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 2, config={"retention.ms": "-1"}, deadline=soon())
     await broker.produce_records("t", 1, [NewRecord(b"kept")], deadline=soon())
-    await broker.commit_offsets("g", {TopicPartition("t", 1): Offset(1)}, deadline=soon())
+    await broker.groups.commit("g", {TopicPartition("t", 1): OffsetCommit(Offset(1))}, deadline=soon())
     disk.power_loss()
     again = await open_broker()
     assert again.topics() == ["t"]
     assert (await again.describe_topic("t", deadline=soon())).overrides == {"retention.ms": "-1"}
     assert await values_of(again, "t", 1) == [b"kept"]
-    assert await again.committed_offsets("g", deadline=soon()) == {TopicPartition("t", 1): 1}
+    committed = await again.groups.committed("g", deadline=soon())
+    assert {place: offset.offset for place, offset in committed.items()} == {TopicPartition("t", 1): 1}
     assert again.node.identity.boot_epoch == 2
     assert again.cluster_id == broker.cluster_id
 
@@ -79,14 +81,14 @@ async def test_a_deleted_topic_is_gone_and_its_name_is_free(disk, open_broker):
     broker = await open_broker()
     first = await broker.create_topic("t", 2, deadline=soon())
     await broker.produce_records("t", 0, [NewRecord(b"old")], deadline=soon())
-    await broker.commit_offsets("g", {TopicPartition("t", 0): Offset(1)}, deadline=soon())
+    await broker.groups.commit("g", {TopicPartition("t", 0): OffsetCommit(Offset(1))}, deadline=soon())
     await broker.delete_topic("t", deadline=soon())
     with pytest.raises(UnknownTopic):
         await values_of(broker, "t")
     second = await broker.create_topic("t", 1, deadline=soon())
     assert second.topic_id != first.topic_id
     assert await values_of(broker, "t") == []
-    assert await broker.committed_offsets("g", deadline=soon()) == {}
+    assert await broker.groups.committed("g", deadline=soon()) == {}
     await broker.close()
     await open_broker()
     assert disk.list_directory("/data/.raftlog/trash") == []
@@ -254,11 +256,11 @@ async def test_commits_name_topics_that_exist(open_broker):
     broker = await open_broker()
     await broker.create_topic("t", 1, deadline=soon())
     with pytest.raises(UnknownTopic):
-        await broker.commit_offsets("g", {TopicPartition("x", 0): Offset(1)}, deadline=soon())
+        await broker.groups.commit("g", {TopicPartition("x", 0): OffsetCommit(Offset(1))}, deadline=soon())
     with pytest.raises(UnknownPartition):
-        await broker.commit_offsets("g", {TopicPartition("t", 1): Offset(1)}, deadline=soon())
+        await broker.groups.commit("g", {TopicPartition("t", 1): OffsetCommit(Offset(1))}, deadline=soon())
     with pytest.raises(InvalidArgument):
-        await broker.commit_offsets("g", {TopicPartition("t", 0): Offset(-1)}, deadline=soon())
+        await broker.groups.commit("g", {TopicPartition("t", 0): OffsetCommit(Offset(-1))}, deadline=soon())
 
 
 async def test_a_topic_for_which_there_is_no_room_begins_when_there_is(disk, open_broker):

@@ -1,0 +1,118 @@
+"""The coordinators of a process: one for each partition of `__consumer_offsets` that is led here, for each term.
+
+    the replica leads, in a term      ⇒  a coordinator loads;      it leads no more, or in another term  ⇒  it is ended
+
+Follows the replicas' Readys, so a coordinator ends in the turn after its leadership, and until then its writer refuses.
+Called by the service and by housekeeping.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
+
+from raftlog.errors import NotLeader
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.surroundings import GroupSurroundings
+from raftlog.partitions.multiraft import Node
+from raftlog.partitions.routing.partition import Partition
+from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.group import Group
+
+
+class Follower(Protocol):
+    """Who lives beside coordinators, such as consumer instances."""
+
+    def coordinator_began(self, coordinator: Coordinator) -> None:
+        """It has loaded, and serves: `coordinator.instances` has what was stored."""
+
+    def coordinator_ended(self, coordinator: Coordinator) -> None:
+        """It serves no more: another broker does. Everything that belongs to it is to be forgotten."""
+
+
+class Coordinators:
+    """See the module."""
+
+    def __init__(self, node: Node, around: GroupSurroundings) -> None:
+        self._node, self._around = node, around
+        self._followers: list[Follower] = []
+        self._watched: dict[Partition, None] = {}
+        self._active: dict[Partition, Coordinator] = {}
+        self._tasks: dict[Coordinator, asyncio.Task[None]] = {}
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[Coordinator]:
+        """Those that serve."""
+        return (coordinator for coordinator in list(self._active.values()) if coordinator.is_loaded)
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it when coordinators begin and end."""
+        self._followers.append(follower)
+
+    def watch(self, partitions: list[Partition]) -> None:
+        """These are the partitions that groups are kept in; called again with the same."""
+        for partition in partitions:
+            if partition not in self._watched:
+                self._watched[partition] = None
+                self._node.watch(partition.group_id, partial(self._stepped, partition))
+            self.look(partition)
+
+    def topics_changed(self) -> None:
+        """There are other topics than before, or other partitions of them."""
+        for coordinator in self:
+            coordinator.topics_changed()
+
+    def of(self, partition: Partition) -> Coordinator:
+        """Raises `NotLeader`; it may be loading still."""
+        self.look(partition)
+        coordinator = self._active.get(partition)
+        if coordinator is None:
+            replica = partition.replica
+            leader = None if replica is None else replica.group.core.leader
+            raise NotLeader(f"{partition.name}: the groups' coordinator is another broker", leader)
+        return coordinator
+
+    def _stepped(self, partition: Partition, group: Group, ready: Ready) -> None:
+        known = self._active.get(partition)
+        if ready.role_state is not None or (known is not None and not known.leads()):
+            self._node.loop.call_soon(self.look, partition)
+
+    def look(self, partition: Partition) -> None:
+        """Let whoever shall coordinate do so."""
+        replica, known = partition.replica, self._active.get(partition)
+        if known is not None and (known.replica is not replica or not known.leads()):
+            self._end(partition, replica.group.core.leader if replica is not None else None)
+            known = None
+        if known is None and replica is not None and not self._is_closed:
+            coordinator = Coordinator(replica, self._around, partial(self._renew, partition))
+            if coordinator.leads():
+                self._active[partition] = coordinator
+                task = self._node.keep_up(self._load(coordinator), f"loading groups of {partition.name}")
+                self._tasks[coordinator] = task
+                task.add_done_callback(lambda _: self._tasks.pop(coordinator, None))
+
+    async def _load(self, coordinator: Coordinator) -> None:
+        if await coordinator.load():
+            for follower in self._followers:
+                follower.coordinator_began(coordinator)
+
+    def _renew(self, partition: Partition, coordinator: Coordinator) -> None:
+        """It cannot go on: another one reads the log from its beginning."""
+        if self._active.get(partition) is coordinator:
+            self._end(partition, None)
+            self.look(partition)
+
+    def _end(self, partition: Partition, leader: ReplicaId | None) -> None:
+        coordinator = self._active.pop(partition)
+        coordinator.end(leader)
+        if coordinator.is_loaded:
+            for follower in self._followers:
+                follower.coordinator_ended(coordinator)
+
+    def close(self) -> None:
+        """The broker stops: whoever waits asks another one."""
+        self._is_closed = True
+        for partition in list(self._active):
+            self._end(partition, None)
+        for task in list(self._tasks.values()):
+            task.cancel()

@@ -1,0 +1,184 @@
+"""What the log of one partition of `__consumer_offsets` says, and what is on its way into it. Pure but for reading.
+
+    next offset ≤ high watermark;   `latest` = what is on its way, or else what is folded
+
+Records of feature level 2 (`level_two`: offsets that only rise) and keyed records (`records`: the last one counts) may
+follow each other in one log. Whoever wrote a record with success puts it here instead of reading it back; what others
+appended meanwhile is read. Owned by a coordinator.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+from raftlog.errors import OffsetNotAvailable
+from raftlog.partitions.groups.level_two import Watermark, watermarks_in
+from raftlog.partitions.groups.records import (
+    GroupKey,
+    GroupRecord,
+    InstanceKey,
+    InstanceRecord,
+    Key,
+    OffsetKey,
+    OffsetRecord,
+    Value,
+    decode_key,
+    decode_value,
+    is_keyed,
+)
+from raftlog.records import read_records
+from raftlog.runtime.group import Group
+from raftlog.types import Offset
+
+READ_BYTES = 1 << 16
+"""Folded in one turn of the loop."""
+
+Place: TypeAlias = tuple[UUID, int]
+"""A partition by its topic's uuid."""
+
+
+class Entry(NamedTuple):
+    """One record that is to be appended; without value a tombstone."""
+
+    key: Key
+    value: Value | None
+
+
+class Folded:
+    """See the module."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.next_offset = Offset(0)
+        self.groups: dict[str, GroupRecord] = {}
+        self.offsets: dict[str, dict[Place, OffsetRecord]] = {}
+        """By group; never an empty mapping."""
+        self.instances: dict[InstanceKey, InstanceRecord] = {}
+        self._ahead: dict[Key, list[Entry]] = {}
+        """On their way into the log, in its order."""
+
+    # reading
+
+    async def catch_up(self, group: Group) -> None:
+        """Fold what is committed here; gives others the loop between two reads. Raises `CorruptBatch`, `FormatError`,
+        and `OffsetNotAvailable` where it cannot be read now."""
+        while self.next_offset < group.high_watermark:
+            self.read_on(group)
+            await asyncio.sleep(0)
+
+    def read_on(self, group: Group) -> None:
+        """Fold one slice; raises likewise."""
+        if self.next_offset < group.log_start_offset:
+            self._begin_at(group.log_start_offset)
+        begin = self.next_offset
+        for batch in group.read(begin, READ_BYTES):
+            for record in read_records(batch):
+                if record.offset >= self.next_offset:
+                    self._apply(record.key, record.value, record.timestamp)
+                    self.next_offset = Offset(record.offset + 1)
+        if self.next_offset == begin:
+            raise OffsetNotAvailable(f"{self._name}: offset {begin} is committed and cannot be read yet")
+
+    def _begin_at(self, offset: Offset) -> None:
+        """What lies before was trimmed, and stands again behind `offset`."""
+        self.groups.clear()
+        self.offsets.clear()
+        self.instances.clear()
+        self.next_offset = offset
+
+    def _apply(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
+        if is_keyed(key):
+            assert key is not None, "a keyed record has a key"
+            decoded = decode_key(key)
+            self._put(decoded, None if value is None else decode_value(decoded, value))
+            return
+        for mark in watermarks_in(value):
+            self._raise(mark, timestamp_ms)
+
+    def _raise(self, mark: Watermark, timestamp_ms: int) -> None:
+        offsets = self.offsets.setdefault(mark.group, {})
+        place = (mark.topic_id, mark.partition)
+        known = offsets.get(place)
+        if known is None or mark.offset > known.offset:
+            offsets[place] = OffsetRecord(mark.offset, -1, "", timestamp_ms)
+
+    def _put(self, key: Key, value: Value | None) -> None:
+        match key, value:
+            case OffsetKey(group, topic_id, partition), OffsetRecord():
+                self.offsets.setdefault(group, {})[topic_id, partition] = value
+            case OffsetKey(group, topic_id, partition), None:
+                offsets = self.offsets.get(group, {})
+                offsets.pop((topic_id, partition), None)
+                if not offsets:
+                    self.offsets.pop(group, None)
+            case GroupKey(group), GroupRecord():
+                self.groups[group] = value
+            case GroupKey(group), None:
+                self.groups.pop(group, None)
+            case InstanceKey(), Mapping():
+                self.instances[key] = value
+            case InstanceKey(), None:
+                self.instances.pop(key, None)
+            case _:
+                raise AssertionError(f"a value of another kind than its key {key}")
+
+    # writing
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """These are to be appended now, behind all that were expected before."""
+        for entry in entries:
+            self._ahead.setdefault(entry.key, []).append(entry)
+
+    def advance(self, entries: Iterable[Entry], count: int) -> None:
+        """They are the next `count` records of the log. Without entries: records that change nothing."""
+        for entry in entries:
+            self._put(*entry)
+        self.next_offset = Offset(self.next_offset + count)
+
+    def forget(self, entries: Iterable[Entry]) -> None:
+        """They are on their way no more."""
+        for entry in entries:
+            ahead = self._ahead[entry.key]
+            ahead.pop(next(number for number, each in enumerate(ahead) if each is entry))
+            if not ahead:
+                del self._ahead[entry.key]
+
+    # what there is
+
+    def latest(self, key: Key) -> Value | None:
+        """What the log will say of a key once everything that is on its way has arrived."""
+        ahead = self._ahead.get(key)
+        if ahead:
+            return ahead[-1].value
+        match key:
+            case GroupKey(group):
+                return self.groups.get(group)
+            case OffsetKey(group, topic_id, partition):
+                return self.offsets.get(group, {}).get((topic_id, partition))
+        return self.instances.get(key)
+
+    def latest_offset(self, key: OffsetKey) -> OffsetRecord | None:
+        """The same of an offset."""
+        record = self.latest(key)
+        assert record is None or isinstance(record, OffsetRecord), f"{key} with {record}"
+        return record
+
+    def latest_offsets(self, group: str) -> dict[OffsetKey, OffsetRecord]:
+        """The same of all partitions that a group committed in, sorted."""
+        keys = {OffsetKey(group, *place) for place in self.offsets.get(group, ())}
+        keys |= {key for key in self._ahead if isinstance(key, OffsetKey) and key.group == group}
+        found = {key: self.latest_offset(key) for key in sorted(keys)}
+        return {key: record for key, record in found.items() if record is not None}
+
+    def keys(self) -> Iterator[Key]:
+        """Of everything that is folded; not to be changed meanwhile."""
+        yield from map(GroupKey, self.groups)
+        for group, offsets in self.offsets.items():
+            for place in offsets:
+                yield OffsetKey(group, *place)
+        yield from self.instances
+
+    def names(self) -> set[str]:
+        """Groups of which anything is folded but instances."""
+        return self.groups.keys() | self.offsets.keys()

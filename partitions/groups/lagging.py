@@ -1,0 +1,146 @@
+"""How far groups are behind, and where an operator's reset leads: what is committed beside the bounds of the logs.
+
+Partitions are asked a bounded number at a time; one without a leader says −1 and keeps nobody from the others. Called
+by the service.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from raftlog.assignors import decode_assignment
+from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups import requests
+from raftlog.partitions.groups.results import (
+    CommittedOffset,
+    MemberDescription,
+    OffsetReset,
+    PartitionLag,
+    ResetTo,
+)
+from raftlog.partitions.results import OffsetRange
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.partition import Partition
+from raftlog.partitions.routing.reading import Reader
+from raftlog.types import Offset, TopicPartition
+
+_AT_ONCE: Final = 64
+_T = TypeVar("_T")
+_UNKNOWN: Final = OffsetRange(Offset(-1), Offset(-1))
+
+
+def members_of(described: requests.GroupDescription) -> list[MemberDescription]:
+    """The members with what they were assigned, as far as it can be read."""
+    return [
+        MemberDescription(
+            member.member_id, member.instance_id, member.client_id, member.client_host, _assigned(member.assignment)
+        )
+        for member in described.members
+    ]
+
+
+def _assigned(assignment: bytes) -> Mapping[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    try:
+        partitions = decode_assignment(assignment).partitions if assignment else ()
+    except InvalidArgument:
+        return {}  # of another protocol than consumers'
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+class Lagging:
+    """One for each process."""
+
+    def __init__(self, finder: Finder, reader: Reader) -> None:
+        self._finder, self._reader = finder, reader
+
+    async def lag(
+        self,
+        committed: Mapping[TopicPartition, CommittedOffset],
+        members: Iterable[MemberDescription],
+        deadline: Deadline,
+    ) -> list[PartitionLag]:
+        """Of every partition that is committed or owned and exists, sorted."""
+        owners = {
+            TopicPartition(topic, number): member
+            for member in members
+            for topic, numbers in member.assignment.items()
+            for number in numbers
+        }
+        places = sorted(committed.keys() | owners.keys())
+        ranges = await _all(places, lambda place: self._bounds(place, deadline))
+        return [
+            _lag(place, committed.get(place), bounds, owners.get(place))
+            for place, bounds in zip(places, ranges, strict=True)
+        ]
+
+    async def _bounds(self, place: TopicPartition, deadline: Deadline) -> OffsetRange:
+        try:
+            return await self._reader.offsets(await self._partition(place, deadline), False, deadline)
+        except Unavailable:
+            return _UNKNOWN
+
+    async def _partition(self, place: TopicPartition, deadline: Deadline) -> Partition:
+        return (await self._finder.topic(place.topic, deadline)).partition(place.partition)
+
+    async def targets(
+        self, before: Mapping[TopicPartition, int], to: ResetTo, deadline: Deadline
+    ) -> dict[TopicPartition, tuple[Offset, bool]]:
+        """Where each partition goes, and whether that was clamped to what it holds. `before`: −1 without a commit.
+
+        Raises `UnknownTopic`, `UnknownPartition`, `Unavailable`, `InvalidArgument`.
+        """
+        places = sorted(before)
+        found = await _all(places, lambda place: self._target(place, before[place], to, deadline))
+        return dict(zip(places, found, strict=True))
+
+    async def _target(self, place: TopicPartition, before: int, to: ResetTo, deadline: Deadline) -> tuple[Offset, bool]:
+        partition = await self._partition(place, deadline)
+        bounds = await self._reader.offsets(partition, True, deadline)
+        match to:
+            case ResetTo(edge="earliest", timestamp_ms=None, shift=None, offset=None):
+                wanted: int = bounds.beginning
+            case ResetTo(edge="latest", timestamp_ms=None, shift=None, offset=None):
+                wanted = bounds.end
+            case ResetTo(edge=None, timestamp_ms=int(timestamp_ms), shift=None, offset=None):
+                at = await self._reader.offset_for_timestamp(partition, timestamp_ms, deadline)
+                wanted = bounds.end if at is None else at[0]
+            case ResetTo(edge=None, timestamp_ms=None, shift=int(shift), offset=None):
+                if before < 0:
+                    raise InvalidArgument(f"nothing is committed in {place.topic}/{place.partition} to be shifted")
+                wanted = before + shift
+            case ResetTo(edge=None, timestamp_ms=None, shift=None, offset=int(offset)):
+                wanted = offset
+            case _:
+                raise InvalidArgument("a reset goes to earliest, latest, a timestamp, by a shift, or to an offset")
+        after = Offset(min(max(wanted, bounds.beginning), bounds.end))
+        return after, after != wanted
+
+
+def resets(
+    before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, tuple[Offset, bool]]
+) -> list[OffsetReset]:
+    """Rows, sorted."""
+    return [
+        OffsetReset(place.topic, place.partition, before.get(place, -1), int(after), clamped)
+        for place, (after, clamped) in sorted(targets.items())
+    ]
+
+
+def _lag(
+    place: TopicPartition, committed: CommittedOffset | None, bounds: OffsetRange, member: MemberDescription | None
+) -> PartitionLag:
+    beginning, end = bounds
+    current = -1 if committed is None else int(committed.offset)
+    lag = -1 if end < 0 else max(0, end - max(current, beginning))
+    return PartitionLag(place.topic, place.partition, current, int(beginning), int(end), lag, member)
+
+
+async def _all(places: Sequence[TopicPartition], of: Callable[[TopicPartition], Awaitable[_T]]) -> list[_T]:
+    found: list[_T] = []
+    for first in range(0, len(places), _AT_ONCE):
+        found += await asyncio.gather(*(of(place) for place in places[first : first + _AT_ONCE]))
+    return found

@@ -1,0 +1,162 @@
+"""What the groups of a coordinator have committed: taking it, reading it, moving it, forgetting it.
+
+    a member's commit      fenced by its generation, taken in its order, backwards too
+    without a member       a watermark that only rises, for groups without members
+
+Both are decided against what is on its way into the log already, and appended in the same turn, so the log has them in
+the order of the decisions. Owned by a coordinator's requests; called by `serving` and housekeeping.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from raftlog.assignors import decode_subscription
+from raftlog.errors import GroupFull, GroupNotEmpty, InvalidArgument, UnknownGroup, UnknownTopic
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.folded import Entry, Place
+from raftlog.partitions.groups.records import METADATA_BYTES_MAX, OffsetKey, OffsetRecord
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
+from raftlog.partitions.groups.surroundings import GroupSurroundings
+
+if TYPE_CHECKING:
+    from raftlog.partitions.groups.coordinator import Coordinator
+
+OFFSETS_MAX: Final = 10_000
+"""In one commit or reset."""
+_SIMPLE: Final = MemberIdentity("", -1)
+
+
+class Offsets:
+    """Of one coordinator."""
+
+    def __init__(self, coordinator: "Coordinator", around: GroupSurroundings) -> None:
+        self._coordinator, self._around = coordinator, around
+        self._folded = coordinator.folded
+
+    # committing
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[Place, OffsetCommit],
+        member: MemberIdentity | None,
+        deadline: Deadline,
+    ) -> dict[Place, OffsetRecord]:
+        """Commit; all that the group has committed then. Raises as `Groups.commit`."""
+        check_offsets(offsets)
+        await self._coordinator.ready(deadline)
+        self._check_topics(offsets)
+        self._check_room(group)
+        member_id, generation, instance_id = member or _SIMPLE
+        self._coordinator.check_commit(group, member_id, generation, instance_id)
+        entries = list(self._to_be_committed(group, offsets, only_rises=member is None))
+        if not entries:
+            await self._coordinator.current(deadline)
+            return self.of(group)
+        await self._coordinator.written([Entry(*each) for each in entries], deadline)
+        self._around.counters.group_commits += len(entries)
+        found = self.of(group)
+        for key, record in entries:
+            # A coordinator that is over by now does not fold what it appended last.
+            if self._coordinator.is_over or key[1:] not in found:
+                found[key.topic_id, key.partition] = record
+        return found
+
+    def _check_topics(self, offsets: Iterable[Place]) -> None:
+        for topic_id in {topic_id for topic_id, _ in offsets}:
+            if self._around.is_deleted(topic_id):
+                raise UnknownTopic(f"the topic with the uuid {topic_id} was deleted; nothing was committed")
+
+    def _check_room(self, group: str) -> None:
+        most = self._around.settings.max_groups
+        if group not in self._folded.offsets and len(self._folded.offsets) >= most:
+            raise GroupFull(f"{self._coordinator.replica.name} has {most} groups, which is the most it may have")
+
+    def _to_be_committed(
+        self, group: str, offsets: Mapping[Place, OffsetCommit], *, only_rises: bool
+    ) -> Iterator[tuple[OffsetKey, OffsetRecord]]:
+        now_ms = self._around.wall_ms()
+        for place, (offset, metadata, leader_epoch) in offsets.items():
+            key = OffsetKey(group, *place)
+            known = self._folded.latest_offset(key)
+            if not only_rises or known is None or known.offset < offset:
+                yield key, OffsetRecord(offset, leader_epoch, metadata, now_ms)
+
+    # reading
+
+    def of(self, group: str) -> dict[Place, OffsetRecord]:
+        """What is committed, as far as it is folded."""
+        return dict(self._folded.offsets.get(group, {}))
+
+    async def committed(self, group: str, deadline: Deadline) -> dict[Place, OffsetRecord]:
+        """With everything that was answered before this call."""
+        await self._coordinator.current(deadline)
+        return self.of(group)
+
+    # what operators change
+
+    async def reset(self, group: str, offsets: Mapping[Place, int], deadline: Deadline) -> dict[Place, int]:
+        """Move what is committed, as said; what it was before. Raises `GroupNotEmpty`."""
+        moved = {place: OffsetCommit(offset) for place, offset in offsets.items()}  # type: ignore[arg-type]
+        check_offsets(moved)
+        await self._coordinator.current(deadline)
+        self._check_empty(group)
+        self._check_topics(moved)
+        before = {}
+        for place in moved:
+            known = self._folded.latest_offset(OffsetKey(group, *place))
+            if known is not None:
+                before[place] = int(known.offset)
+        entries = [Entry(*each) for each in self._to_be_committed(group, moved, only_rises=False)]
+        await self._coordinator.written(entries, deadline)
+        return before
+
+    def _check_empty(self, group: str) -> None:
+        if self._coordinator.machine.has_members(group):
+            raise GroupNotEmpty(f"group {group} has members: stop them first, or wait until their sessions are over")
+
+    async def delete_group(self, group: str, deadline: Deadline) -> None:
+        """Forget a group with all that it committed. Raises `UnknownGroup` and `GroupNotEmpty`."""
+        await self._coordinator.current(deadline)
+        self._check_empty(group)
+        if self._coordinator.machine.describe(group) is not None:
+            await self._coordinator.delete(group, deadline=deadline)
+            return
+        entries = [Entry(key, None) for key in self._folded.latest_offsets(group)]
+        if not entries:
+            raise UnknownGroup(f"there is no group {group!r}")
+        await self._coordinator.written(entries, deadline)
+
+    async def delete_topic(self, group: str, topic: str, topic_id: UUID, deadline: Deadline) -> list[int]:
+        """Forget what a group committed in a topic; the partitions. Raises `UnknownGroup`, and `GroupNotEmpty` while a
+        member subscribes to it."""
+        await self._coordinator.current(deadline)
+        self._check_not_subscribed(group, topic)
+        found = self._folded.latest_offsets(group)
+        if not found and self._coordinator.machine.describe(group) is None:
+            raise UnknownGroup(f"there is no group {group!r}")
+        keys = [key for key in found if key.topic_id == topic_id]
+        await self._coordinator.written([Entry(key, None) for key in keys], deadline)
+        return [key.partition for key in keys]
+
+    def _check_not_subscribed(self, group: str, topic: str) -> None:
+        described = self._coordinator.machine.describe(group)
+        for member in () if described is None else described.members:
+            try:
+                is_wanted = topic in decode_subscription(member.subscription).topics
+            except InvalidArgument:
+                is_wanted = True  # of another protocol: nobody knows what it reads
+            if is_wanted:
+                raise GroupNotEmpty(f"member {member.member_id} of group {group} subscribes to topic {topic}")
+
+
+def check_offsets(offsets: Mapping[Place, OffsetCommit]) -> None:
+    """Raises `InvalidArgument` for what cannot be committed."""
+    if len(offsets) > OFFSETS_MAX:
+        raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")
+    for (_, partition), (offset, metadata, _) in offsets.items():
+        if not 0 <= offset < 1 << 63:
+            raise InvalidArgument(f"offset {offset} of partition {partition} cannot be committed: it is no offset")
+        if len(metadata.encode("utf-8", "surrogatepass")) > METADATA_BYTES_MAX:
+            raise InvalidArgument(f"the metadata of an offset has at most {METADATA_BYTES_MAX} bytes of UTF-8")

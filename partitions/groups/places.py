@@ -1,0 +1,48 @@
+"""Partitions by name, as callers say them, and by the uuid of their topic, as they are kept.
+
+A topic that was deleted is another one than a later topic of its name. Called by the service and by coordinators.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.folded import Place
+from raftlog.partitions.groups.records import OffsetRecord
+from raftlog.partitions.groups.results import CommittedOffset
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.topics import Topics
+from raftlog.types import TopicPartition
+
+_T = TypeVar("_T")
+
+
+class Places:
+    """One for each process."""
+
+    def __init__(self, finder: Finder, topics: Topics) -> None:
+        self._finder, self._topics = finder, topics
+
+    async def find(self, offsets: Mapping[TopicPartition, _T], deadline: Deadline) -> dict[Place, _T]:
+        """The same by place. Raises `UnknownTopic` and `UnknownPartition`."""
+        return {await self.of(key, deadline): value for key, value in offsets.items()}
+
+    async def of(self, key: TopicPartition, deadline: Deadline) -> Place:
+        """Raises `UnknownTopic` and `UnknownPartition`."""
+        topic = await self._finder.topic(key.topic, deadline)
+        topic.partition(key.partition)
+        return topic.row.topic_id, key.partition
+
+    def name(self, place: Place) -> TopicPartition | None:
+        """None where the topic is not there, or not any more."""
+        topic = self._topics.by_id(place[0])
+        return None if topic is None else TopicPartition(topic.name, place[1])
+
+    def committed(self, offsets: Mapping[Place, OffsetRecord]) -> dict[TopicPartition, CommittedOffset]:
+        """By name, in the topics that exist."""
+        found = {}
+        for place, (offset, leader_epoch, metadata, committed_ms) in offsets.items():
+            name = self.name(place)
+            if name is not None:
+                found[name] = CommittedOffset(offset, metadata, leader_epoch, committed_ms)
+        return found

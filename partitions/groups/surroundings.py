@@ -1,0 +1,64 @@
+"""What coordinators of groups are given of the broker around them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Self
+from uuid import UUID
+
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.places import Places
+from raftlog.partitions.metadata import Metadata
+from raftlog.partitions.multiraft.surroundings import Surroundings
+from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.settings import BrokerSettings
+
+LEVEL: Final = 3
+"""Feature level from which groups have members, and the log has keyed records."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSurroundings:
+    """`partitions_of` a topic: how many, None when there is none of that name."""
+
+    settings: GroupSettings
+    random: Random
+    wall_ms: Callable[[], int]
+    counters: Counters
+    partitions_of: Callable[[str], int | None]
+    places: Places
+    is_deleted: Callable[[UUID], bool]
+    """Whether the topic of this uuid was deleted, as far as known here."""
+    is_level_three: Callable[[], bool]
+    """Whether every broker of the cluster reads what that level writes."""
+    offsets_partitions: int
+    offsets_retention_ms: int
+    growth_bytes_max: int
+    """How much a log grows before everything in it is stated anew."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: BrokerSettings,
+        metadata: Metadata,
+        topics: Topics,
+        finder: Finder,
+        counters: Counters,
+        surroundings: Surroundings,
+    ) -> Self:
+        """A broker's."""
+        return cls(
+            settings.group_settings(),
+            surroundings.random,
+            surroundings.wall_ms,
+            counters,
+            lambda name: len(topics.find(name).partitions) if name in topics else None,
+            Places(finder, topics),
+            lambda topic_id: topic_id in metadata.state.deleted,
+            lambda: metadata.state.feature_level >= LEVEL,
+            settings.offsets_partitions,
+            settings.offsets_retention_ms,
+            settings.metadata_growth_bytes_max,
+        )

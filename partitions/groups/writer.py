@@ -1,0 +1,133 @@
+"""Appending to the log of a coordinator: what is given in one turn of the loop is one append, in the order given.
+
+    every append is made by the replica of this leader, in this leader's term, or not at all
+
+So nothing that an older coordinator checked can land behind what a newer one decided. What a turn's append is refused
+for is said to everybody in it: none of it happened. Owned by a coordinator.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from raftlog.errors import NotLeader, Overloaded, RaftlogError
+from raftlog.partitions.groups.folded import Entry, Folded
+from raftlog.partitions.groups.records import encode_key, encode_value
+from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.results import ALL
+from raftlog.partitions.routing.pending import as_raised_again, record_size
+from raftlog.records import BatchBuilder, NewRecord
+from raftlog.types import Term
+
+PENDING_BYTES_MAX: Final = 8 << 20
+"""Of one coordinator: given and not yet committed."""
+_BATCH_BYTES: Final = 512 * 1024
+
+
+class _Given(NamedTuple):
+    entries: Sequence[Entry]
+    records: Sequence[NewRecord]
+    size: int
+    done: "asyncio.Future[None]"
+
+
+class Writer:
+    """`reach(appended)` lets `folded` read what others appended before an append of ours that is committed, and says
+    whether ours is the next to be folded then: it may have been read as well, or something may be in the way."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        term: Term,
+        folded: Folded,
+        wall_ms: Callable[[], int],
+        reach: Callable[[Appended], bool],
+    ) -> None:
+        self._replica, self._term, self._folded = replica, term, folded
+        self._wall_ms, self._reach = wall_ms, reach
+        self._loop = asyncio.get_running_loop()
+        self._given: list[_Given] = []
+        self._size = 0
+        """Given and not settled."""
+
+    def leads(self) -> bool:
+        """Whether this replica still is the leader that it was when the coordinator began."""
+        replica = self._replica
+        return replica.is_leader and replica.group.core.term == self._term and not replica.group.is_closed
+
+    def write(self, entries: Sequence[Entry]) -> "asyncio.Future[None]":
+        """Append these at the end of the turn; done when they are committed.
+
+        Raises `InvalidArgument` for what cannot be encoded, `Overloaded` and `NotLeader`: nothing happens. The future
+        fails as an append does.
+        """
+        records = [NewRecord(None if value is None else encode_value(value), encode_key(key)) for key, value in entries]
+        return self._add(entries, records)
+
+    def write_records(self, records: Sequence[NewRecord]) -> "asyncio.Future[None]":
+        """The same of records that say only what the log says already."""
+        return self._add((), records)
+
+    def _add(self, entries: Sequence[Entry], records: Sequence[NewRecord]) -> "asyncio.Future[None]":
+        size = sum(map(record_size, records))
+        if not self.leads():
+            raise self._lost()
+        if self._size and self._size + size > PENDING_BYTES_MAX:
+            raise Overloaded(f"{self._replica.name}: {self._size} bytes of groups wait for their commit; come again")
+        if not self._given:
+            self._loop.call_soon(self._flush)
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._given.append(_Given(entries, records, size, done))
+        self._folded.expect(entries)
+        self._size += size
+        return done
+
+    def _lost(self) -> NotLeader:
+        return NotLeader(
+            f"{self._replica.name}: the groups' coordinator is another broker", self._replica.group.core.leader
+        )
+
+    def _flush(self) -> None:
+        given, self._given = self._given, []
+        if not self.leads():
+            self._refused(given, self._lost())
+            return
+        appended = self._replica.append(_batches(given, self._wall_ms()), ALL)
+        appended.add_done_callback(lambda future: self._ended(given, future))
+
+    def _ended(self, given: list[_Given], appended: "asyncio.Future[Appended]") -> None:
+        error = appended.exception()
+        if error is not None:
+            self._refused(given, as_raised_again(error))
+            return
+        is_next = self._reach(appended.result())
+        for entries, records, size, done in given:
+            if is_next:
+                self._folded.advance(entries, len(records))
+            self._folded.forget(entries)
+            self._size -= size
+            if not done.done():
+                done.set_result(None)
+
+    def _refused(self, given: list[_Given], error: RaftlogError) -> None:
+        for entries, _, size, done in given:
+            self._folded.forget(entries)
+            self._size -= size
+            if not done.done():
+                done.set_exception(as_raised_again(error))
+
+
+def _batches(given: Sequence[_Given], now_ms: int) -> list[bytearray]:
+    batches: list[bytearray] = []
+    builder, room = BatchBuilder(), _BATCH_BYTES
+    for each in given:
+        for record in each.records:
+            size = record_size(record)
+            if size > room and builder.count:
+                batches.append(builder.build())
+                builder, room = BatchBuilder(), _BATCH_BYTES
+            builder.append(record, now_ms)
+            room -= size
+    if builder.count:
+        batches.append(builder.build())
+    return batches
