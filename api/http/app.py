@@ -13,9 +13,12 @@ from raftlog.api.http.clusters import ClusterHandlers
 from raftlog.api.http.describing import DescribingHandlers
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import GroupHandlers
+from raftlog.api.http.groups_membership import GroupMembershipHandlers
+from raftlog.api.http.groups_v3 import GroupV3Handlers
 from raftlog.api.http.measured import UNKNOWN, HttpMeasured
 from raftlog.api.http.members import MemberHandlers
 from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
+from raftlog.api.http.producers import ProducerHandlers
 from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
 from raftlog.api.http.recovery import RecoveryHandlers
@@ -36,6 +39,9 @@ _CLASSES: Final[dict[type, str]] = {
     TopicHandlers: "topics",
     ClusterHandlers: "topics",
     GroupHandlers: "groups",
+    GroupMembershipHandlers: "membership",
+    GroupV3Handlers: "groups",
+    ProducerHandlers: "producers",
 }
 
 
@@ -57,6 +63,9 @@ class HttpApp:
             TopicHandlers(broker),
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
+            GroupMembershipHandlers(broker, bodies, ends),
+            GroupV3Handlers(broker),
+            ProducerHandlers(broker),
             StatusHandlers(broker),
             admin.BrokerHandlers(broker),
             admin.MaintenanceHandlers(broker),

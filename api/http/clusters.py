@@ -23,7 +23,7 @@ _TOPIC = _CLUSTER + "/topics/{topic}"
 
 
 class ClusterHandlers:
-    """Everything below /v3/clusters."""
+    """Clusters and their topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -43,31 +43,18 @@ class ClusterHandlers:
             ("GET", _TOPIC + "/partitions", self.partitions),
             ("GET", _TOPIC + "/partitions/{partition}", self.partition),
         ):
-            router.add(method, pattern, self._checked(handler))
-
-    def _checked(self, handler: Handler) -> Handler:
-        """Before: is this the cluster meant? After: v3's own code for what is not there."""
-
-        async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
-            if target.args and target.args[0] not in ("-", self._broker.cluster_id):
-                raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} is not here; this is {self._broker.cluster_id}")
-            try:
-                return await handler(request, target)
-            except (UnknownTopic, UnknownPartition) as error:
-                raise HttpProblem(UNKNOWN_V3, str(error)) from None
-
-        return checked
+            router.add(method, pattern, in_this_cluster(self._broker, handler))
 
     async def clusters(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        path, base = "/v3/clusters", _base(request)
+        path, base = "/v3/clusters", base_url(request)
         one = shapes.cluster(base, self._broker.cluster_id, self._broker.controller_id)
         return json_answer(shapes.many("KafkaClusterList", base + path, [one]))
 
     async def cluster(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        return json_answer(shapes.cluster(_base(request), self._broker.cluster_id, self._broker.controller_id))
+        return json_answer(shapes.cluster(base_url(request), self._broker.cluster_id, self._broker.controller_id))
 
     async def topics(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        base = shapes.cluster_url(_base(request), self._broker.cluster_id)
+        base = shapes.cluster_url(base_url(request), self._broker.cluster_id)
         described = [self._topic(request, topic) for topic in self._broker.outline_topics()]
         return json_answer(shapes.many("KafkaTopicList", base + "/topics", described))
 
@@ -160,10 +147,25 @@ class ClusterHandlers:
         return shapes.topic(self._topic_url(request, described.name), self._broker.cluster_id, described)
 
     def _topic_url(self, request: web.BaseRequest, topic: str) -> str:
-        return f"{shapes.cluster_url(_base(request), self._broker.cluster_id)}/topics/{topic}"
+        return f"{shapes.cluster_url(base_url(request), self._broker.cluster_id)}/topics/{topic}"
 
 
-def _base(request: web.BaseRequest) -> str:
+def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
+    """Before: is this the cluster meant? After: v3's own code for what is not there."""
+
+    async def checked(request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if target.args and target.args[0] not in ("-", broker.cluster_id):
+            raise HttpProblem(NOT_FOUND, f"cluster {target.args[0]} is not here; this is {broker.cluster_id}")
+        try:
+            return await handler(request, target)
+        except (UnknownTopic, UnknownPartition) as error:
+            raise HttpProblem(UNKNOWN_V3, str(error)) from None
+
+    return checked
+
+
+def base_url(request: web.BaseRequest) -> str:
+    """Of links, as the client wrote it."""
     return f"{request.scheme}://{request.host}"
 
 

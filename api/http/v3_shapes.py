@@ -20,34 +20,34 @@ def many(kind: str, url: str, data: Sequence[Json]) -> Json:
 def cluster(base: str, cluster_id: str, controller_id: int | None) -> Json:
     url = cluster_url(base, cluster_id)
     return {
-        **_head("KafkaCluster", url, f"kafka={cluster_id}"),
+        **head("KafkaCluster", url, f"kafka={cluster_id}"),
         "cluster_id": cluster_id,
-        "controller": None if controller_id is None else _related(f"{url}/brokers/{controller_id}"),
-        "brokers": _related(url + "/brokers"),
-        "topics": _related(url + "/topics"),
-        "consumer_groups": _related(url + "/consumer-groups"),
+        "controller": None if controller_id is None else related(f"{url}/brokers/{controller_id}"),
+        "brokers": related(url + "/brokers"),
+        "topics": related(url + "/topics"),
+        "consumer_groups": related(url + "/consumer-groups"),
     }
 
 
 def topic(url: str, cluster_id: str, described: TopicDescription) -> Json:
     return {
-        **_head("KafkaTopic", url, f"kafka={cluster_id}/topic={described.name}"),
+        **head("KafkaTopic", url, f"kafka={cluster_id}/topic={described.name}"),
         "cluster_id": cluster_id,
         "topic_name": described.name,
         "topic_id": described.topic_id,
         "is_internal": described.is_internal,
         "replication_factor": described.replication_factor,
         "partitions_count": len(described.partitions),
-        "partitions": _related(url + "/partitions"),
-        "configs": _related(url + "/configs"),
-        "partition_reassignments": _related(url + "/partitions/-/reassignment"),
+        "partitions": related(url + "/partitions"),
+        "configs": related(url + "/configs"),
+        "partition_reassignments": related(url + "/partitions/-/reassignment"),
     }
 
 
 def config(topic_url: str, cluster_id: str, described: TopicDescription, name: str) -> Json:
     is_own = name in described.overrides
     return {
-        **_head(
+        **head(
             "KafkaTopicConfig",
             f"{topic_url}/configs/{name}",
             f"kafka={cluster_id}/topic={described.name}/config={name}",
@@ -67,22 +67,24 @@ def config(topic_url: str, cluster_id: str, described: TopicDescription, name: s
 def partition(topic_url: str, cluster_id: str, topic_name: str, described: PartitionDescription) -> Json:
     url = f"{topic_url}/partitions/{described.partition}"
     shape = {
-        **_head("KafkaPartition", url, f"kafka={cluster_id}/topic={topic_name}/partition={described.partition}"),
+        **head("KafkaPartition", url, f"kafka={cluster_id}/topic={topic_name}/partition={described.partition}"),
         "cluster_id": cluster_id,
         "topic_name": topic_name,
         "partition_id": described.partition,
-        "leader": None if described.leader is None else _related(f"{url}/replicas/{described.leader}"),
-        "replicas": _related(url + "/replicas"),
-        "reassignment": _related(url + "/reassignment"),
+        "leader": None if described.leader is None else related(f"{url}/replicas/{described.leader}"),
+        "replicas": related(url + "/replicas"),
+        "reassignment": related(url + "/reassignment"),
     }
     if described.problem is not None:
         shape["problem"] = described.problem
     return shape
 
 
-def _head(kind: str, url: str, name: str) -> Json:
+def head(kind: str, url: str, name: str) -> Json:
+    """What every object begins with."""
     return {"kind": kind, "metadata": {"self": url, "resource_name": f"crn:///{name}"}}
 
 
-def _related(url: str) -> Json:
+def related(url: str) -> Json:
+    """A link to another resource."""
     return {"related": url}

@@ -2,7 +2,7 @@
 
 import orjson
 
-from raftlog.api.http.openapi import admin, members, operators, records, topics
+from raftlog.api.http.openapi import admin, groups, groups_v3, members, operators, records, topics
 from raftlog.api.http.openapi.admin_schemas import ADMIN_SCHEMAS
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
@@ -19,8 +19,8 @@ happen and `unknown` when it may have. Errors that a path has are listed with it
 def build(version: str) -> Json:
     """The document of this release."""
     paths: dict[str, Json] = {}
-    for part in (topics.PATHS, records.PATHS, operators.PATHS, admin.PATHS, members.PATHS):
-        for path, methods in part.items():
+    for part in (topics, records, groups, groups_v3, operators, admin, members):
+        for path, methods in part.PATHS.items():
             known = paths.setdefault(path, {})
             assert not known.keys() & methods.keys(), f"{path} is there twice"
             paths[path] = known | methods
@@ -35,7 +35,7 @@ def build(version: str) -> Json:
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in ("records", "topics", "groups", "operators")],
         "paths": paths,
-        "components": {"schemas": SCHEMAS | ADMIN_SCHEMAS | members.SCHEMAS},
+        "components": {"schemas": SCHEMAS | groups.SCHEMAS | groups_v3.SCHEMAS | ADMIN_SCHEMAS | members.SCHEMAS},
     }
 
 

@@ -1,6 +1,5 @@
-"""Paths of groups' offsets, and what programs of operators look at. What operators order is in `admin`."""
+"""Paths that programs of operators look at. What operators order is in `admin`."""
 
-from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.openapi.parts import (
     NODE,
     TIMEOUT,
@@ -8,14 +7,12 @@ from raftlog.api.http.openapi.parts import (
     answer,
     array,
     errors,
-    in_path,
     obj,
     operation,
     ref,
     string,
 )
 
-_GROUP = in_path("group", string(minLength=1, maxLength=255), "Name of the group: no slash, no control characters.")
 _READ = errors(400, 404, 503, 504)
 
 
@@ -25,21 +22,6 @@ def _get(tag: str, summary: str, name: str, schema: Json, *parameters: Json) -> 
 
 
 PATHS: Json = {
-    "/groups": _get("groups", "Groups that committed something.", "groups", obj({"groups": array(string())}), TIMEOUT),
-    "/groups/{group}/offsets": {
-        **_get("groups", "A group's committed offsets.", "committedOffsets", ref("GroupOffsets"), _GROUP, TIMEOUT),
-        "post": operation(
-            "Raise a group's committed offsets.",
-            "groups",
-            "commitOffsets",
-            {
-                "200": answer("All its offsets as they are now.", ref("GroupOffsets")),
-                **errors(400, 404, 408, 413, 415, 422, 429, 503, 504, 507),
-            },
-            [_GROUP, TIMEOUT],
-            {JSON_TYPE: {"schema": ref("NewGroupOffsets")}},
-        ),
-    },
     "/brokers": _get("operators", "Node ids of the brokers.", "brokerIds", obj({"brokers": array(NODE)})),
     "/v1/status/ready": {
         "get": operation(

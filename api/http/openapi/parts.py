@@ -67,6 +67,22 @@ OF_LOG: Json = {
 """Of a partition, as its leader knows it."""
 
 
+RELATED = obj({"related": string()})
+"""A link, in objects of v3."""
+_METADATA = obj({"self": string(), "resource_name": string()})
+
+
+def v3_object(members: Json, optional: tuple[str, ...] = ()) -> Json:
+    """An object of v3 with these members beside those that all have."""
+    return obj({"kind": string(), "metadata": _METADATA, "cluster_id": string(), **members}, optional)
+
+
+def v3_list(name: str) -> Json:
+    """A list of such objects, by the name of their schema."""
+    metadata = obj({"self": string(), "next": {"type": "null"}})
+    return obj({"kind": string(), "metadata": metadata, "data": array(ref(name))})
+
+
 def in_path(name: str, schema: Json, text: str) -> Json:
     return {"name": name, "in": "path", "required": True, "schema": schema, "description": text}
 
@@ -96,10 +112,10 @@ def answer(
 
 _ERRORS = {
     400: "A parameter, name, setting or batch that cannot be used; an offset out of range; a body that ended early.",
-    404: "No such topic, partition, setting, cluster, broker or logger.",
+    404: "No such topic, partition, setting, cluster, broker, group, member or logger.",
     406: "No content type in `Accept` is possible.",
     408: "The body did not arrive in time.",
-    409: "Somebody else changed it meanwhile, or it is not of the version that was expected.",
+    409: "It was changed meanwhile, is not of the version that was expected, or is in a state that does not allow it.",
     413: "A record, line or body that is too large.",
     415: "The `Content-Type` or `Content-Encoding` is not possible here.",
     422: "The body is not what is expected, or stored records cannot be opened.",

@@ -6,6 +6,7 @@ from raftlog.api.http.openapi.parts import (
     NODE,
     OF_LOG,
     OFFSET,
+    RELATED,
     Json,
     array,
     integer,
@@ -14,6 +15,8 @@ from raftlog.api.http.openapi.parts import (
     obj,
     ref,
     string,
+    v3_list,
+    v3_object,
 )
 
 _ERROR_MEMBERS: Json = {
@@ -23,7 +26,6 @@ _ERROR_MEMBERS: Json = {
 }
 _BASE64 = string(contentEncoding="base64")
 _SETTING: Json = {"type": ["string", "integer", "null"]}
-_GROUP_OFFSET = obj({"topic": string(), "partition": NODE, "offset": OFFSET})
 _HEADERS = array(lenient(obj({"name": string(), "value": nullable(_BASE64)}, optional=["value"])))
 _TIMESTAMP: Json = {
     "anyOf": [integer(0, (1 << 62) - 1), string(format="date-time"), {"type": "null"}],
@@ -77,18 +79,6 @@ _PRODUCED_MEMBERS: Json = {
     "key_schema_id": {"type": "null"},
     "value_schema_id": {"type": "null"},
 }
-_METADATA = obj({"self": string(), "resource_name": string()})
-_RELATED = obj({"related": string()})
-
-
-def _v3(members: Json, optional: tuple[str, ...] = ()) -> Json:
-    return obj({"kind": string(), "metadata": _METADATA, "cluster_id": string(), **members}, optional)
-
-
-def _many(name: str) -> Json:
-    metadata = obj({"self": string(), "next": {"type": "null"}})
-    return obj({"kind": string(), "metadata": metadata, "data": array(ref(name))})
-
 
 SCHEMAS: Json = {
     "Error": obj(_ERROR_MEMBERS),
@@ -160,38 +150,38 @@ SCHEMAS: Json = {
             "partitions": array(ref("Partition")),
         }
     ),
-    "Cluster": _v3(
+    "Cluster": v3_object(
         {
-            "controller": nullable(_RELATED),
-            "brokers": _RELATED,
-            "topics": _RELATED,
-            "consumer_groups": _RELATED,
+            "controller": nullable(RELATED),
+            "brokers": RELATED,
+            "topics": RELATED,
+            "consumer_groups": RELATED,
         }
     ),
-    "ClusterTopic": _v3(
+    "ClusterTopic": v3_object(
         {
             "topic_name": string(),
             "topic_id": string(format="uuid"),
             "is_internal": BOOLEAN,
             "replication_factor": integer(),
             "partitions_count": integer(),
-            "partitions": _RELATED,
-            "configs": _RELATED,
-            "partition_reassignments": _RELATED,
+            "partitions": RELATED,
+            "configs": RELATED,
+            "partition_reassignments": RELATED,
         }
     ),
-    "ClusterPartition": _v3(
+    "ClusterPartition": v3_object(
         {
             "topic_name": string(),
             "partition_id": NODE,
-            "leader": nullable(_RELATED),
-            "replicas": _RELATED,
-            "reassignment": _RELATED,
+            "leader": nullable(RELATED),
+            "replicas": RELATED,
+            "reassignment": RELATED,
             "problem": string(),
         },
         ("problem",),
     ),
-    "Config": _v3(
+    "Config": v3_object(
         {
             "topic_name": string(),
             "name": string(),
@@ -203,10 +193,10 @@ SCHEMAS: Json = {
             "synonyms": array(ANY),
         }
     ),
-    "ClusterList": _many("Cluster"),
-    "ClusterTopicList": _many("ClusterTopic"),
-    "ClusterPartitionList": _many("ClusterPartition"),
-    "ConfigList": _many("Config"),
+    "ClusterList": v3_list("Cluster"),
+    "ClusterTopicList": v3_list("ClusterTopic"),
+    "ClusterPartitionList": v3_list("ClusterPartition"),
+    "ConfigList": v3_list("Config"),
     "NewTopic": lenient(
         obj(
             {
@@ -240,6 +230,4 @@ SCHEMAS: Json = {
             }
         )
     ),
-    "GroupOffsets": obj({"offsets": array(_GROUP_OFFSET)}),
-    "NewGroupOffsets": lenient(obj({"offsets": array(lenient(_GROUP_OFFSET), 1)})),
 }

@@ -1,0 +1,132 @@
+"""Consumer groups as objects of Confluent's v3 API. Pure: descriptions in, JSON values out.
+
+Beyond Confluent's members a group says its `generation`, a consumer its `client_host` and its `partitions`, so that one
+list answers who has what. -1 stands for an offset that is not known, and "" for a consumer that there is not.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from raftlog.api.http.v3_shapes import Json, head, related
+from raftlog.partitions.groups.results import GroupDescription, GroupListing, MemberDescription, PartitionLag
+
+_STATES: Final = {
+    "Empty": "EMPTY",
+    "PreparingRebalance": "PREPARING_REBALANCE",
+    "CompletingRebalance": "COMPLETING_REBALANCE",
+    "Stable": "STABLE",
+    "Dead": "DEAD",
+}
+
+
+class GroupShapes:
+    """Of one cluster, whose URL as the client wrote it is `cluster_url`."""
+
+    def __init__(self, cluster_url: str, cluster_id: str) -> None:
+        self.groups_url = f"{cluster_url}/consumer-groups"
+        self._cluster_url = cluster_url
+        self._cluster_id = cluster_id
+
+    def url(self, group: str) -> str:
+        return f"{self.groups_url}/{_segment(group)}"
+
+    def group(self, found: GroupListing | GroupDescription) -> Json:
+        """A KafkaConsumerGroup."""
+        url = self.url(found.group)
+        coordinator = found.coordinator
+        return {
+            **self._head("KafkaConsumerGroup", url, found.group),
+            "is_simple": found.protocol_type == "",
+            "partition_assignor": found.protocol,
+            "state": _STATES.get(found.state, "UNKNOWN"),
+            "type": "CLASSIC",
+            "is_mixed_consumer_group": False,
+            "generation": found.generation,
+            "coordinator": related(f"{self._cluster_url}/brokers/{coordinator}") if coordinator >= 0 else None,
+            "consumers": related(url + "/consumers"),
+            "lag_summary": related(url + "/lag-summary"),
+        }
+
+    def consumer(self, group: str, member: MemberDescription) -> Json:
+        """A KafkaConsumer."""
+        url = self._consumer_url(group, member.member_id)
+        return {
+            **self._head("KafkaConsumer", url, group, f"/consumer={member.member_id}"),
+            "consumer_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "partitions": [{"topic_name": topic, "partition_id": partition} for topic, partition in assigned(member)],
+            "assignments": related(url + "/assignments"),
+        }
+
+    def assignment(self, group: str, member_id: str, topic: str, partition: int) -> Json:
+        """A KafkaConsumerAssignment."""
+        url = f"{self._consumer_url(group, member_id)}/assignments/{_segment(topic)}/partitions/{partition}"
+        name = f"/consumer={member_id}/assignment={topic}/partition={partition}"
+        return {
+            **self._head("KafkaConsumerAssignment", url, group, name),
+            "consumer_id": member_id,
+            "topic_name": topic,
+            "partition_id": partition,
+            "partition": related(self._partition_url(topic, partition)),
+            "lag": related(self._lag_url(group, topic, partition)),
+        }
+
+    def lag(self, group: str, found: PartitionLag) -> Json:
+        """A KafkaConsumerLag."""
+        topic, partition, member = found.topic, found.partition, found.member
+        url = self._lag_url(group, topic, partition)
+        return {
+            **self._head("KafkaConsumerLag", url, group, f"/lag={topic}/partition={partition}"),
+            "topic_name": topic,
+            "partition_id": partition,
+            "consumer_id": member.member_id if member else "",
+            "instance_id": member.instance_id if member else None,
+            "client_id": member.client_id if member else "",
+            "current_offset": found.current_offset,
+            "log_end_offset": found.log_end_offset,
+            "lag": found.lag,
+        }
+
+    def lag_summary(self, group: str, lags: Sequence[PartitionLag]) -> Json:
+        """A KafkaConsumerGroupLagSummary; without a partition all of it is empty, and what is not known counts as
+        nothing."""
+        most = max((found for found in lags if found.lag >= 0), key=lambda found: found.lag, default=None)
+        member = most.member if most else None
+        topic, partition = (most.topic, most.partition) if most else ("", -1)
+        return {
+            **self._head("KafkaConsumerGroupLagSummary", self.url(group) + "/lag-summary", group, "/lag-summary"),
+            "max_lag_consumer_id": member.member_id if member else "",
+            "max_lag_instance_id": member.instance_id if member else None,
+            "max_lag_client_id": member.client_id if member else "",
+            "max_lag_topic_name": topic,
+            "max_lag_partition_id": partition,
+            "max_lag": most.lag if most else 0,
+            "total_lag": sum(max(0, found.lag) for found in lags),
+            "max_lag_consumer": related(self._consumer_url(group, member.member_id)) if member else None,
+            "max_lag_partition": related(self._partition_url(topic, partition)) if most else None,
+        }
+
+    def _head(self, kind: str, url: str, group: str, more: str = "") -> Json:
+        name = f"kafka={self._cluster_id}/consumer-group={group}{more}"
+        return {**head(kind, url, name), "cluster_id": self._cluster_id, "consumer_group_id": group}
+
+    def _consumer_url(self, group: str, member_id: str) -> str:
+        return f"{self.url(group)}/consumers/{_segment(member_id)}"
+
+    def _lag_url(self, group: str, topic: str, partition: int) -> str:
+        return f"{self.url(group)}/lags/{_segment(topic)}/partitions/{partition}"
+
+    def _partition_url(self, topic: str, partition: int) -> str:
+        return f"{self._cluster_url}/topics/{_segment(topic)}/partitions/{partition}"
+
+
+def assigned(member: MemberDescription) -> list[tuple[str, int]]:
+    """Topics and partitions of a member, sorted."""
+    return sorted((topic, partition) for topic, partitions in member.assignment.items() for partition in partitions)
+
+
+def _segment(name: str) -> str:
+    return quote(name, safe="")

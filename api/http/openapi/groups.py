@@ -1,0 +1,262 @@
+"""Paths and schemas of consumer groups, as simple users and members see them; producers' ids; deleting records."""
+
+from raftlog.api.http.media import JSON_TYPE
+from raftlog.api.http.openapi.parts import (
+    BOOLEAN,
+    INT64_MAX,
+    NODE,
+    OFFSET,
+    PARTITION,
+    TIMEOUT,
+    TOPIC,
+    Json,
+    answer,
+    array,
+    errors,
+    in_path,
+    in_query,
+    integer,
+    lenient,
+    nullable,
+    obj,
+    operation,
+    ref,
+    string,
+)
+
+_TAG = "groups"
+GROUP = in_path("group", string(minLength=1, maxLength=255), "Name of the group: no slash, no control characters.")
+_LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the coordinator, where it is another broker.")}
+_READ = errors(400, 404, 503, 504)
+_CHANGED = errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507)
+_INT32 = integer(0, (1 << 31) - 1)
+_MS = integer(1, (1 << 31) - 1)
+_BASE64 = string(contentEncoding="base64", pattern=r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")
+_PLACE = {"topic": string(), "partition": NODE}
+
+
+def _body(name: str) -> Json:
+    return {JSON_TYPE: {"schema": ref(name)}}
+
+
+def _of_member(summary: str, name: str, text: str, done: str, wanted: str) -> Json:
+    answers = {"200": answer(text, ref(done), headers=_LEADER), **_CHANGED}
+    return {"post": operation(summary, _TAG, name, answers, [GROUP, TIMEOUT], _body(wanted))}
+
+
+_OFFSETS = "/groups/{group}/offsets"
+PATHS: Json = {
+    "/groups": {
+        "get": operation(
+            "Names of all groups.",
+            _TAG,
+            "groups",
+            {"200": answer("Sorted.", obj({"groups": array(string())})), **_READ},
+            [TIMEOUT],
+        )
+    },
+    _OFFSETS: {
+        "get": operation(
+            "A group's committed offsets.",
+            _TAG,
+            "committedOffsets",
+            {"200": answer("All of them.", ref("GroupOffsets"), headers=_LEADER), **_READ},
+            [GROUP, TIMEOUT],
+        ),
+        "post": operation(
+            "Commit offsets: of a member as they are, otherwise a watermark that only rises.",
+            _TAG,
+            "commitOffsets",
+            {"200": answer("All that the group has committed now.", ref("GroupOffsets"), headers=_LEADER), **_CHANGED},
+            [GROUP, TIMEOUT],
+            _body("NewGroupOffsets"),
+        ),
+        "delete": operation(
+            "Forget what a group committed in a topic.",
+            _TAG,
+            "deleteOffsets",
+            {"204": answer("It is forgotten.", None), **errors(400, 404, 409, 429, 503, 504, 507)},
+            [GROUP, in_query("topic", string(minLength=1), "Name of the topic.", is_required=True), TIMEOUT],
+        ),
+    },
+    _OFFSETS + "/reset": {
+        "post": operation(
+            "Move what a group without members has committed.",
+            _TAG,
+            "resetOffsets",
+            {"200": answer("What became of each partition, or would.", ref("OffsetsReset")), **_CHANGED},
+            [GROUP, TIMEOUT],
+            _body("NewOffsetsReset"),
+        )
+    },
+    "/groups/{group}/join": _of_member(
+        "Become or stay a member.", "joinGroup", "A generation has begun.", "Joined", "Join"
+    ),
+    "/groups/{group}/sync": _of_member(
+        "What a member is assigned; the leader says it for all.", "syncGroup", "It is assigned.", "Synced", "Sync"
+    ),
+    "/groups/{group}/heartbeat": _of_member(
+        "Stay a member; hear of a rebalance.", "heartbeatGroup", "There is nothing to do.", "Alive", "Heartbeat"
+    ),
+    "/groups/{group}/leave": _of_member("Members leave.", "leaveGroup", "What became of each.", "Left", "Leave"),
+    "/producers": {
+        "post": operation(
+            "An id for an idempotent producer.",
+            "records",
+            "newProducer",
+            {"200": answer("One that nobody had before.", ref("Producer")), **errors(400, 429, 503, 504, 507)},
+            [TIMEOUT],
+        )
+    },
+    "/topics/{topic}/partitions/{partition}/records": {
+        "delete": operation(
+            "Delete the records below an offset.",
+            "records",
+            "deleteRecords",
+            {
+                "200": answer("Where the log begins now.", obj({"log_start_offset": OFFSET})),
+                **errors(404, 429, 503, 504, 507),
+                **errors(400, schema="FetchError"),
+            },
+            [
+                TOPIC,
+                PARTITION,
+                in_query("before", OFFSET, "The first offset that is kept, at most the end offset.", is_required=True),
+                TIMEOUT,
+            ],
+        )
+    },
+}
+
+_MEMBERSHIP: Json = {"member_id": string(), "generation": _INT32, "instance_id": nullable(string())}
+_PROTOCOL = lenient(obj({"name": string(), "metadata": _BASE64}))
+_LEAVING = {"member_id": nullable(string()), "instance_id": nullable(string())}
+
+SCHEMAS: Json = {
+    "GroupOffsets": obj(
+        {"offsets": array(obj({**_PLACE, "offset": OFFSET, "metadata": string(), "leader_epoch": nullable(_INT32)}))}
+    ),
+    "NewGroupOffsets": lenient(
+        obj(
+            {
+                "offsets": array(
+                    lenient(
+                        obj(
+                            {
+                                **_PLACE,
+                                "offset": OFFSET,
+                                "metadata": nullable(string("At most 4 KiB.")),
+                                "leader_epoch": nullable(_INT32),
+                            },
+                            optional=["metadata", "leader_epoch"],
+                        )
+                    ),
+                    1,
+                ),
+                **_MEMBERSHIP,
+            },
+            optional=["member_id", "generation", "instance_id"],
+            text="`member_id` and `generation` of a member that commits; both or neither.",
+        )
+    ),
+    "NewOffsetsReset": obj(
+        {
+            "to": {
+                "anyOf": [
+                    string(enum=["earliest", "latest"]),
+                    obj({"timestamp": integer(text="Milliseconds since 1970.")}),
+                    obj({"shift": integer(-INT64_MAX)}),
+                    obj({"offset": OFFSET}),
+                ]
+            },
+            "topics": nullable(array(string())),
+            "partitions": nullable(array(lenient(obj(_PLACE)))),
+            "dry_run": nullable(BOOLEAN) | {"default": False},
+        },
+        optional=["topics", "partitions", "dry_run"],
+        text="Without topics and partitions: wherever the group has committed.",
+    ),
+    "OffsetsReset": obj(
+        {
+            "offsets": array(
+                obj(
+                    {
+                        **_PLACE,
+                        "before": nullable(OFFSET),
+                        "after": OFFSET,
+                        "clamped": {**BOOLEAN, "description": "It lay outside the log, and is its nearest end."},
+                    }
+                )
+            ),
+            "dry_run": BOOLEAN,
+        }
+    ),
+    "Join": lenient(
+        obj(
+            {
+                "member_id": nullable(string("Empty for a new member.")),
+                "instance_id": nullable(string("Of a static member.")),
+                "client_id": nullable(string()),
+                "session_timeout_ms": nullable(_MS) | {"default": 10_000},
+                "rebalance_timeout_ms": nullable(_MS) | {"default": 60_000},
+                "protocol_type": nullable(string()) | {"default": "consumer"},
+                "protocols": array(_PROTOCOL, 1),
+                "assigned_by": {"type": ["string", "null"], "enum": ["leader", "broker", None], "default": "leader"},
+            },
+            optional=[
+                "member_id",
+                "instance_id",
+                "client_id",
+                "session_timeout_ms",
+                "rebalance_timeout_ms",
+                "protocol_type",
+                "assigned_by",
+            ],
+        )
+    ),
+    "Joined": obj(
+        {
+            "member_id": string(),
+            "generation": integer(),
+            "protocol": string("The assignor that was chosen."),
+            "leader": string("Member id of the leader; empty where the coordinator assigns."),
+            "members": array(
+                obj({"member_id": string(), "instance_id": nullable(string()), "metadata": string()}),
+            )
+            | {"description": "Only to the leader."},
+        }
+    ),
+    "Sync": lenient(
+        obj(
+            {
+                **_MEMBERSHIP,
+                "assignments": nullable(array(lenient(obj({"member_id": string(), "assignment": _BASE64})))),
+            },
+            optional=["instance_id", "assignments"],
+        )
+    ),
+    "Synced": obj({"assignment": string("Base64."), "generation": integer(), "protocol": string()}),
+    "Heartbeat": lenient(
+        obj(
+            {**_MEMBERSHIP, "wait_ms": nullable(integer(0, 30_000)) | {"default": 0}},
+            optional=["instance_id", "wait_ms"],
+        )
+    ),
+    "Alive": obj({}),
+    "Leave": lenient(obj({"members": array(lenient(obj(_LEAVING, optional=["member_id", "instance_id"])), 1)})),
+    "Left": obj(
+        {
+            "members": array(
+                obj(
+                    {
+                        "member_id": string(),
+                        "instance_id": nullable(string()),
+                        "error_code": nullable(integer()),
+                        "error": nullable(string()),
+                    }
+                )
+            )
+        }
+    ),
+    "Producer": obj({"producer_id": integer(), "producer_epoch": integer(0, (1 << 15) - 1)}),
+}

@@ -1,0 +1,40 @@
+"""What producers and operators ask besides appending: ids for idempotent producers, and the deletion of records."""
+
+from aiohttp import web
+
+from raftlog.api.http.answers import json_answer
+from raftlog.api.http.json_fields import INT64_MAX
+from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.routing import Router, Target, partition_number, query_int
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import deadline_in
+
+_RECORDS = "/topics/{topic}/partitions/{partition}/records"
+
+
+class ProducerHandlers:
+    """POST /producers, DELETE /topics/{topic}/partitions/{partition}/records."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def add_to(self, router: Router) -> None:
+        router.add("POST", "/producers", self.allocate)
+        router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
+
+    async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """An id that nobody had before. A body is not looked at."""
+        producer_id, epoch = await self._broker.producers.allocate(deadline_in(timeout_ms(target)))
+        return json_answer({"producer_id": producer_id, "producer_epoch": epoch})
+
+    async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?before=`: all records below this offset; where the log begins then."""
+        topic, partition = target.args[0], partition_number(target.args[1])
+        before = query_int(target, "before", None, 0, INT64_MAX)
+        deadline = deadline_in(timeout_ms(target))
+        start = await self._broker.delete_records(topic, partition, before, deadline=deadline)
+        response = json_answer({"log_start_offset": start})
+        leader = self._broker.leader_address(topic, partition)
+        if leader is not None:
+            response.headers[LEADER_HEADER] = leader
+        return response
