@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from raftlog.errors import NotLeader, OutcomeUnknown
+from raftlog.errors import NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators
@@ -58,9 +58,12 @@ class Asking:
         *,
         deadline: Deadline,
         is_repeatable: bool,
+        only_reads: bool = False,
     ) -> Answer:
         """The coordinator's answer. Raises what it raises, `NoLeader` when there is none until the deadline, and
-        `OutcomeUnknown` for an answer that was lost unless `is_repeatable`."""
+        `OutcomeUnknown` for an answer that was lost unless `is_repeatable`; then that is raised only where no later
+        attempt got an answer either. `only_reads`: what happened to a lost one does not matter."""
+        lost: OutcomeUnknown | None = None
 
         async def here(replica: Replica) -> Answer:
             return await attempt(self._at_coordinator(name, partition, header, deadline))
@@ -74,14 +77,22 @@ class Asking:
             except NotConnected:
                 raise
             except OutcomeUnknown as error:
+                nonlocal lost
+                lost = error
                 if is_repeatable:
                     raise
                 raise _Lost(error) from None
 
         try:
             return await self._router.call(partition, deadline, here, there)
-        except _Lost as lost:
-            raise lost.error from None
+        except _Lost as once:
+            raise once.error from None
+        except RaftlogError as error:
+            if lost is None or only_reads:
+                raise
+            raise OutcomeUnknown(
+                f"an attempt whose answer was lost may have succeeded ({lost}); then: {error}"
+            ) from None
 
     async def _at_coordinator(
         self, name: str, partition: Partition, header: Mapping[str, Any], deadline: Deadline

@@ -123,6 +123,7 @@ class Coordinator:
         now = self._loop.time()
         for group, record in self.folded.groups.items():
             self.machine.load(group, record, now)
+        self.machine.topics_changed(now)
         self.is_loaded = True
         self._readiness.set_result(None)
         self._do()
@@ -350,9 +351,18 @@ class Coordinator:
 
     async def written(self, entries: list[Entry], deadline: Deadline) -> None:
         """Append these, and wait until they are committed. Raises what an append raises, and `DeadlineExceeded`."""
-        if not entries:
-            return
-        done = self.writer.write(entries)
+        if entries:
+            await self._done(self.writer.write(entries), deadline)
+
+    async def settled(self, deadline: Deadline) -> bool:
+        """Wait until what is on its way into the log is committed; raises like `written`. False: nothing was."""
+        barrier = self.writer.barrier()
+        if barrier is None:
+            return False
+        await self._done(barrier, deadline)
+        return True
+
+    async def _done(self, done: "asyncio.Future[None]", deadline: Deadline) -> None:
         try:
             async with asyncio.timeout_at(deadline):
                 await done

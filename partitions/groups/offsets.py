@@ -52,7 +52,9 @@ class Offsets:
         self._coordinator.check_commit(group, member_id, generation, instance_id)
         entries = list(self._to_be_committed(group, offsets, only_rises=member is None))
         if not entries:
-            await self._coordinator.current(deadline)
+            # Higher ones may be under way: until those are committed, this one is not done and has not failed.
+            if not await self._coordinator.settled(deadline):
+                await self._coordinator.current(deadline)
             return self.of(group)
         await self._coordinator.written([Entry(*each) for each in entries], deadline)
         self._around.counters.group_commits += len(entries)

@@ -188,7 +188,9 @@ class Groups:
             return {}
         if not self._around.is_level_three():
             return self._around.places.committed(await self._mixed.committed(self._partition(group), group, deadline))
-        return self._around.places.committed(records_of(value_of(await self._ask(OFFSETS, group, {}, deadline))))
+        return self._around.places.committed(
+            records_of(value_of(await self._ask(OFFSETS, group, {}, deadline, only_reads=True)))
+        )
 
     # ---- looking at groups
 
@@ -209,7 +211,9 @@ class Groups:
             rows: list[Any] = [[name, "Empty", "", "", 0, 0] for name in await self._mixed.names(partition, deadline)]
         else:
             header = {"group": ""}
-            rows = value_of(await self._asking.ask(NAMES, partition, header, deadline=deadline, is_repeatable=True))
+            rows = value_of(
+                await self._asking.ask(NAMES, partition, header, deadline=deadline, is_repeatable=True, only_reads=True)
+            )
         coordinator = self._coordinator_id(partition)
         return [GroupListing(*(*row, coordinator)) for row in rows]
 
@@ -219,7 +223,7 @@ class Groups:
         if not self._around.is_level_three():
             described, has_offsets = None, bool(await self.committed(group, deadline=deadline))
         elif await self._has_topic(deadline):
-            described, has_offsets = value_of(await self._ask(DESCRIBE, group, {}, deadline))
+            described, has_offsets = value_of(await self._ask(DESCRIBE, group, {}, deadline, only_reads=True))
         else:
             described, has_offsets = None, False
         if described is None and not has_offsets:
@@ -351,6 +355,7 @@ class Groups:
         deadline: Deadline,
         *,
         is_repeatable: bool = True,
+        only_reads: bool = False,
         creates: bool = False,
     ) -> Answer:
         check_group(group)
@@ -361,7 +366,9 @@ class Groups:
         else:
             raise _unknown(group)
         whole = {"group": group, **header}
-        return await self._asking.ask(name, partition, whole, deadline=deadline, is_repeatable=is_repeatable)
+        return await self._asking.ask(
+            name, partition, whole, deadline=deadline, is_repeatable=is_repeatable, only_reads=only_reads
+        )
 
     async def _has_topic(self, deadline: Deadline) -> bool:
         """Another node may have made it just now, for a commit that was answered."""

@@ -49,6 +49,8 @@ class Writer:
         self._given: list[_Given] = []
         self._size = 0
         """Given and not settled."""
+        self._newest: list[_Given] = []
+        """What was appended last, until that is settled."""
 
     def leads(self) -> bool:
         """Whether this replica still is the leader that it was when the coordinator began."""
@@ -82,6 +84,16 @@ class Writer:
         self._size += size
         return done
 
+    def barrier(self) -> "asyncio.Future[None] | None":
+        """Done when everything given so far is committed, and fails as the last of it does; None: nothing is under
+        way."""
+        turn = self._given or self._newest
+        if not turn:
+            return None
+        done: asyncio.Future[None] = self._loop.create_future()
+        turn.append(_Given((), (), 0, done))
+        return done
+
     def _lost(self) -> NotLeader:
         return NotLeader(
             f"{self._replica.name}: the groups' coordinator is another broker", self._replica.group.core.leader
@@ -92,6 +104,7 @@ class Writer:
         if not self.leads():
             self._refused(given, self._lost())
             return
+        self._newest = given
         appended = self._replica.append(_batches(given, self._wall_ms()), ALL)
         appended.add_done_callback(lambda future: self._ended(given, future))
 
@@ -100,6 +113,7 @@ class Writer:
         if error is not None:
             self._refused(given, as_raised_again(error))
             return
+        self._settled(given)
         is_next = self._reach(appended.result())
         for entries, records, size, done in given:
             if is_next:
@@ -109,7 +123,12 @@ class Writer:
             if not done.done():
                 done.set_result(None)
 
+    def _settled(self, given: list[_Given]) -> None:
+        if self._newest is given:
+            self._newest = []
+
     def _refused(self, given: list[_Given], error: RaftlogError) -> None:
+        self._settled(given)
         for entries, _, size, done in given:
             self._folded.forget(entries)
             self._size -= size
