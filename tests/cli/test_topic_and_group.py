@@ -56,8 +56,9 @@ def test_group_offsets_only_go_forward(broker: BrokerProcess, run: Any) -> None:
     assert done.stdout == b"grouped/0 5\ngrouped/1 2\n"
     assert run("group", "offsets", "g", "--commit", "grouped/0=4", *at).stdout == done.stdout
     rows = json.loads(run("group", "offsets", "g", "--json", *at).stdout)["offsets"]
-    assert rows[0] == {"topic": "grouped", "partition": 0, "offset": 5}
-    assert "g" in json.loads(run("group", "list", "--json", *at).stdout)
+    assert rows[0] == {"topic": "grouped", "partition": 0, "offset": 5, "metadata": "", "leader_epoch": None}
+    groups = json.loads(run("group", "list", "--json", *at).stdout)
+    assert "g" in [found["group"] for found in groups]
 
 
 def test_commits_that_cannot_be(broker: BrokerProcess, run: Any) -> None:
@@ -83,3 +84,34 @@ def test_the_address_from_the_environment_with_a_dead_one_first(
 def test_a_flag_of_a_verb_from_the_environment(broker: BrokerProcess, run: Any) -> None:
     env = {"RAFTLOG_BOOTSTRAP": broker.address, "RAFTLOG_TOPIC_CREATE_PARTITIONS": "4"}
     assert run("topic", "create", "by-environment", env=env).stdout == b"created by-environment, 4 partitions\n"
+
+
+def test_a_group_is_looked_at_moved_and_deleted(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "read", "-p", "2", *at)
+    run("produce", "read", "--partition", "0", *at, stdin=b"a\nb\nc\n")
+    run("group", "offsets", "reader", "--commit", "read/0=1", *at)
+    described = json.loads(run("group", "describe", "reader", "--json", *at).stdout)
+    assert (described["state"], described["is_simple"], described["members"]) == ("EMPTY", True, [])
+    assert [(row["current_offset"], row["log_end_offset"], row["lag"]) for row in described["partitions"]] == [
+        (1, 3, 2)
+    ]
+    assert b"2 records behind in 1 partition" in run("group", "lag", "reader", *at).stdout
+    assert b"nothing was changed" in run("group", "reset-offsets", "reader", "--to", "+1", "--dry-run", *at).stdout
+    run("group", "reset-offsets", "reader", "--to", "latest", "--topic", "read", "--yes", *at)
+    assert run("group", "offsets", "reader", *at).stdout == b"read/0 3\nread/1 0\n"
+    run("group", "delete-offsets", "reader", "read", "--yes", *at)
+    assert run("group", "offsets", "reader", *at).stdout == b""
+    run("group", "offsets", "reader", "--commit", "read/0=1", *at)
+    assert run("group", "delete", "reader", "--yes", *at).stdout == b"deleted reader\n"
+    assert b"no group 'reader'" in run("group", "describe", "reader", *at, expect=1).stderr
+
+
+def test_a_topic_is_trimmed(broker: BrokerProcess, run: Any) -> None:
+    at = ("--bootstrap", broker.address)
+    run("topic", "create", "cut", *at)
+    run("produce", "cut", *at, stdin=b"a\nb\nc\n")
+    assert run("topic", "trim", "cut", "--before", "2", "--all", "--yes", *at).stdout == (
+        b"cut/0 begins at 2, 2 records fewer\n"
+    )
+    assert run("consume", "cut", "--no-follow", *at).stdout == b"c\n"
