@@ -16,6 +16,7 @@ from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.balancing import Balancer
 from raftlog.partitions.cluster_view import ClusterView
+from raftlog.partitions.consumers import Consumers
 from raftlog.partitions.control import Addresses
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -111,6 +112,7 @@ class Broker:
             around,
             self._check_ready,
         )
+        self.consumers = Consumers(settings, self.groups, self, self._topics, self._finder)
         self._housekeeping = Housekeeping(
             node,
             self._assignments,
@@ -173,6 +175,7 @@ class Broker:
         await self._moves.stop()
         await self._assignments.stop()
         self.groups.close()
+        self.consumers.close()
         self._topics.close()
         await self.metadata.stop()
         try:
@@ -183,6 +186,7 @@ class Broker:
     def wake_fetches(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on: the broker is about to stop."""
         self._reader.lets_wait = False
+        self.consumers.stop_waiting()
         for replica in self._assignments.replicas.values():
             replica.stop_waiting()
 
@@ -191,6 +195,7 @@ class Broker:
         self._topics.refresh(self.metadata.state)
         self._assignments.state_changed()
         self.groups.state_changed()
+        self.consumers.state_changed()
         self._moves.state_changed()
         self._leaving.state_changed()
         self.balancer.state_changed()

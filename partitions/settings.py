@@ -63,6 +63,10 @@ class BrokerSettings:
     """Members of one group."""
     groups_max: int = GroupSettings().max_groups
     """Groups of one partition of the internal topic."""
+    consumer_instances_max: int = 1_000
+    """Consumer instances of the REST face that may live on this broker; more are refused (429)."""
+    consumer_instance_timeout_ms: int = 300_000
+    """An instance that nobody used for so long is deleted."""
     open_files_max: int = 512
     """Descriptors of segments kept open; more files than these are reopened when they are used."""
     sync_threads: int = 4
@@ -163,5 +167,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("group_initial_rebalance_delay_ms", 0, 60_000),
     ("group_members_max", 1, 10_000),
     ("groups_max", 1, 1_000_000),
+    ("consumer_instances_max", 0, 100_000),
+    ("consumer_instance_timeout_ms", 1, 7 * DAY_MS),
     ("metadata_growth_bytes_max", 16 * KIB, GIB),
 )

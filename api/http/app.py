@@ -10,6 +10,9 @@ from raftlog.api.http import admin
 from raftlog.api.http.answers import answer
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.clusters import ClusterHandlers
+from raftlog.api.http.consumer_offsets import ConsumerOffsetHandlers
+from raftlog.api.http.consumer_records import ConsumerRecordHandlers
+from raftlog.api.http.consumers import ConsumerHandlers
 from raftlog.api.http.describing import DescribingHandlers
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import GroupHandlers
@@ -42,6 +45,9 @@ _CLASSES: Final[dict[type, str]] = {
     GroupMembershipHandlers: "membership",
     GroupV3Handlers: "groups",
     ProducerHandlers: "producers",
+    ConsumerHandlers: "consumers",
+    ConsumerOffsetHandlers: "consumers",
+    ConsumerRecordHandlers: "consumers",
 }
 
 
@@ -66,6 +72,9 @@ class HttpApp:
             GroupMembershipHandlers(broker, bodies, ends),
             GroupV3Handlers(broker),
             ProducerHandlers(broker),
+            ConsumerHandlers(broker, bodies),
+            ConsumerRecordHandlers(broker, ends),
+            ConsumerOffsetHandlers(broker, bodies),
             StatusHandlers(broker),
             admin.BrokerHandlers(broker),
             admin.MaintenanceHandlers(broker),

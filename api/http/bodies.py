@@ -90,6 +90,10 @@ class BodyReader:
         """A body that is one JSON object; raises `HttpProblem` 415 or 422."""
         return await self._parsed(request, json_object)
 
+    async def json_object_if_any(self, request: web.BaseRequest) -> dict[str, Any] | None:
+        """The same; None where there is no body at all."""
+        return await self.json_object(request) if request.body_exists else None
+
     async def json_list(self, request: web.BaseRequest) -> list[Any]:
         """A body that is one JSON array; raises `HttpProblem` 415 or 422."""
         return await self._parsed(request, json_list)

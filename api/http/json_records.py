@@ -61,7 +61,12 @@ class JsonRecords:
         return b"[" + b",".join(parts) + b"]"
 
     def lines(self, batch: Buffer, offset: int, end: int | None) -> Iterator[bytes]:
-        """The records of one batch from `offset` on and below `end`, a line each, in slices of about `_SLICE_BYTES`.
+        """The records of one batch as `slices` has them, a line each."""
+        for slice_ in self.slices(batch, offset, end):
+            yield b"\n".join(slice_) + b"\n"
+
+    def slices(self, batch: Buffer, offset: int, end: int | None) -> Iterator[list[bytes]]:
+        """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`.
 
         Raises `HttpProblem` 422 behind those that can be opened.
         """
@@ -69,7 +74,7 @@ class JsonRecords:
         if end is not None:
             records = (record for record in records if record.offset < end)
         while slice_ := self._slice(records, offset, _SLICE_BYTES):
-            yield b"\n".join(slice_) + b"\n"
+            yield slice_
             if self._broken:
                 break
         if self._broken:

@@ -70,6 +70,24 @@ def accepted_format(header: str | None) -> tuple[Format, str]:
     raise HttpProblem(NOT_ACCEPTABLE, f"Accept {header!r} is not possible here; it can be " + ", ".join(_EXACT))
 
 
+def accepted_embedded(header: str | None) -> dict[Format, str]:
+    """Which of JSON and binary `Accept` allows, each with the content type to answer with; raises `HttpProblem` 406 for
+    none of them."""
+    embedded = (Format.BINARY, Format.JSON)
+    names = _by_preference(header) if header else ["*/*"]
+    is_general = any(_BY_ACCEPT.get(name) is Format.JSON and name != Format.JSON.value for name in names)
+    found: dict[Format, str] = {}
+    for format_ in embedded:
+        if format_.value in names:
+            found[format_] = format_.value
+        elif is_general:
+            found[format_] = JSON_TYPE
+    if not found:
+        possible = ", ".join((*(each.value for each in embedded), JSON_TYPE))
+        raise HttpProblem(NOT_ACCEPTABLE, f"Accept {header!r} is not possible here; it can be {possible}")
+    return found
+
+
 def _by_preference(header: str) -> list[str]:
     """Media types by falling quality, those that are ruled out (`q=0`) left out."""
     weighted: list[tuple[float, int, str]] = []

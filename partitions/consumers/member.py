@@ -105,8 +105,8 @@ class Member:
                 await self._take_part()
             except (NotLeader, LogClosed):
                 return  # the next coordinator goes on
-            except RebalanceInProgress as error:
-                self.member_id = error.member_id or self.member_id
+            except RebalanceInProgress:
+                pass
             except (UnknownMember, StaleGeneration) as error:
                 if isinstance(error, UnknownMember):
                     self.member_id = ""

@@ -106,7 +106,7 @@ class Poll:
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
             for standing in some:
-                self._ask(standing, 0, Deadline(self._loop.time()), share=len(some))
+                self._ask(standing, 0, honest, share=len(some))
             await self._answers(Deadline(min(honest, self._loop.time() + _STRAGGLER_S)), all_of_them=True)
         while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
             await self._answers(honest)  # some leaders are looked for

@@ -100,11 +100,11 @@ class Positions:
         }
 
     def delivered(self) -> dict[TopicPartition, OffsetCommit]:
-        """What is to be committed of everything that went out."""
+        """Everything that went out, be it committed or not."""
         return {
             partition: position.delivered
             for partition, position in self._known.items()
-            if position.delivered is not None and position.delivered != position.committed
+            if position.delivered is not None
         }
 
     def note_committed(self, partition: TopicPartition, commit: OffsetCommit) -> None:

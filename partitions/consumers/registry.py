@@ -55,6 +55,11 @@ class Registry:
     def __len__(self) -> int:
         return sum(map(len, self._instances.values()))
 
+    @property
+    def has_patterns(self) -> bool:
+        """Whether it matters which topics there are."""
+        return any(instance.stored.pattern is not None for instance in self)
+
     # coordinators
 
     def began(self, coordinator: Coordinator) -> None:

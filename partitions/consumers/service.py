@@ -35,6 +35,7 @@ from raftlog.partitions.groups.service import Groups
 from raftlog.partitions.groups.wire import value_of
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
+from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc import Answer
 from raftlog.types import TopicPartition
 
@@ -47,17 +48,16 @@ class Consumers:
 
     def __init__(
         self,
+        settings: BrokerSettings,
         groups: Groups,
         reader: RecordReader,
         topics: Topics,
         finder: Finder,
-        bounds: ReadBounds,
-        instances_max: int,
-        idle_ms: int,
     ) -> None:
-        self._groups, self._reader, self._bounds = groups, reader, bounds
+        self._groups, self._reader = groups, reader
+        self._bounds = ReadBounds(settings.fetch_wait_ms_max, settings.fetch_bytes_max, settings.opened_bytes_max)
         self._catalogue = _Catalogue(topics, finder)
-        self._registry = Registry(self._host_of, instances_max, idle_ms)
+        self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None
         self._has_news = False
         groups.follow(self)
@@ -78,8 +78,10 @@ class Consumers:
         """See `coordinators.Follower`."""
         self._registry.ended(coordinator)
 
-    def topics_changed(self) -> None:
-        """There are other topics than before: patterns may match others."""
+    def state_changed(self) -> None:
+        """The controller's state is another one: there may be other topics, which patterns match."""
+        if not self._registry.has_patterns:
+            return
         self._has_news = True
         if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow_topics(), name="topic patterns")

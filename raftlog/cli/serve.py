@@ -69,6 +69,8 @@ _TUNING = {
     "group_initial_rebalance_delay_ms": "An empty group waits so long for more members after the first.",
     "group_members_max": "Most members of one group.",
     "groups_max": "Most groups of one partition of the internal topic.",
+    "consumer_instances_max": "Most consumer instances (REST) that may live on this broker.",
+    "consumer_instance_timeout_ms": "A consumer instance that nobody used for so long is deleted.",
 }
 
 

@@ -2,7 +2,7 @@
 
 import orjson
 
-from raftlog.api.http.openapi import admin, groups, groups_v3, members, operators, records, topics
+from raftlog.api.http.openapi import admin, consumers, groups, groups_v3, members, operators, records, topics
 from raftlog.api.http.openapi.admin_schemas import ADMIN_SCHEMAS
 from raftlog.api.http.openapi.parts import Json
 from raftlog.api.http.openapi.schemas import SCHEMAS
@@ -19,7 +19,7 @@ happen and `unknown` when it may have. Errors that a path has are listed with it
 def build(version: str) -> Json:
     """The document of this release."""
     paths: dict[str, Json] = {}
-    for part in (topics, records, groups, groups_v3, operators, admin, members):
+    for part in (topics, records, consumers, groups, groups_v3, operators, admin, members):
         for path, methods in part.PATHS.items():
             known = paths.setdefault(path, {})
             assert not known.keys() & methods.keys(), f"{path} is there twice"
@@ -33,9 +33,16 @@ def build(version: str) -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name} for name in ("records", "topics", "groups", "operators")],
+        "tags": [{"name": name} for name in ("records", "topics", "consumers", "groups", "operators")],
         "paths": paths,
-        "components": {"schemas": SCHEMAS | groups.SCHEMAS | groups_v3.SCHEMAS | ADMIN_SCHEMAS | members.SCHEMAS},
+        "components": {
+            "schemas": SCHEMAS
+            | consumers.SCHEMAS
+            | groups.SCHEMAS
+            | groups_v3.SCHEMAS
+            | ADMIN_SCHEMAS
+            | members.SCHEMAS
+        },
     }
 
 

@@ -1,0 +1,112 @@
+"""A consumer instance's poll: GET of records, in the instance's own format.
+
+An answer has the records of several partitions, those of a partition in their order. The coordinator says which, and
+hands over the stored batches; they become JSON here.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from raftlog.api.codes import NOT_ACCEPTABLE, UNREADABLE_RECORDS
+from raftlog.api.http.answers import answer_with
+from raftlog.api.http.consumers import INSTANCE, instance_of
+from raftlog.api.http.ends import Ends
+from raftlog.api.http.groups import with_coordinator
+from raftlog.api.http.json_records import JsonRecords
+from raftlog.api.http.media import Format, accepted_embedded
+from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.routing import Router, Target, query_int
+from raftlog.errors import InvalidBatch, OffsetOutOfRange
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
+from raftlog.partitions.consumers.results import Delivery, Moved
+from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
+from raftlog.types import Offset
+
+MAX_BYTES_DEFAULT: Final = 1024 * 1024
+RESET_HEADER: Final = "X-Raftlog-Offset-Reset"
+_RESETS_MAX: Final = 20
+_FORMATS: Final = {"binary": Format.BINARY, "json": Format.JSON}
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+class NoPosition(OffsetOutOfRange):
+    """A partition in which the instance cannot go on by itself: its policy is `none`."""
+
+    def __init__(self, moved: Moved) -> None:
+        super().__init__(moved.at, moved.beginning, moved.end)
+        place = f"{moved.topic}/{moved.partition}"
+        why = f"offset {moved.at} of {place} is out of range" if moved.at >= 0 else f"nothing is committed in {place}"
+        self.args = (
+            f"{why}, and auto.offset.reset is none: POST a position; the log holds offsets {moved.beginning} to "
+            f"{moved.end} (exclusive)",
+        )
+
+
+class ConsumerRecordHandlers:
+    """GET /consumers/{group}/instances/{instance}/records."""
+
+    def __init__(self, broker: Broker, ends: Ends) -> None:
+        self._broker = broker
+        self._ends = ends
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"))
+
+    async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """`?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
+        accepted = accepted_embedded(request.headers.get("Accept"))
+        formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
+        wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)
+        max_bytes = min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, _INT64_MAX), MAX_BYTES_MAX)
+        delivery = await self._unless_gone(request, target, wait_ms, max_bytes, formats)
+        if delivery.format not in formats:
+            raise HttpProblem(
+                NOT_ACCEPTABLE,
+                f"this instance answers {_FORMATS[delivery.format].value}, which Accept does not allow; "
+                "nothing was read",
+            )
+        for moved in delivery.moved:
+            if moved.to is None:
+                raise NoPosition(moved)
+        content_type, body = accepted[_FORMATS[delivery.format]], await self._encoded(delivery)
+        return with_coordinator(answer_with(body, content_type, _resets(delivery.moved)), self._broker, target.args[0])
+
+    async def _unless_gone(
+        self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
+    ) -> Delivery:
+        """Whoever hangs up takes no records along."""
+        polling = self._broker.consumers.poll(
+            *instance_of(target), wait_ms=wait_ms, max_bytes=max_bytes, formats=formats
+        )
+        poll = asyncio.get_running_loop().create_task(polling)
+        try:
+            await asyncio.wait((poll, self._ends.gone(request)), return_when=asyncio.FIRST_COMPLETED)
+            return poll.result() if poll.done() else Delivery(formats[0], (), ())
+        except InvalidBatch as error:
+            raise HttpProblem(UNREADABLE_RECORDS, str(error)) from None
+        finally:
+            poll.cancel()
+
+    async def _encoded(self, delivery: Delivery) -> bytes:
+        parts: list[bytes] = []
+        for piece in delivery.pieces:
+            encoder = JsonRecords(
+                piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.settings.opened_bytes_max
+            )
+            for batch in piece.batches:
+                for slice_ in encoder.slices(batch, piece.offset, piece.end):
+                    parts += slice_
+                    await asyncio.sleep(0)
+        return b"[" + b",".join(parts) + b"]"
+
+
+def _resets(moved: Sequence[Moved]) -> dict[str, str]:
+    """Where the reset policy went on elsewhere: `topic/partition from->to`."""
+    if not moved:
+        return {}
+    shown = [f"{each.topic}/{each.partition} {each.at}->{Offset(each.to or 0)}" for each in moved[:_RESETS_MAX]]
+    return {RESET_HEADER: ", ".join(shown)}
