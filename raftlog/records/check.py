@@ -44,8 +44,9 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def validate_client_batches(buffer: Buffer, max_message_bytes: int) -> list[tuple[BatchHeader, memoryview]]:
     """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
 
-    Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1. Control and
-    transactional batches are refused: the first are the broker's own, the second have no coordinator here.
+    Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
+    id, epoch and sequence or none. Control and transactional batches are refused: the first are the broker's own, the
+    second have no coordinator here.
     """
     checked = []
     for number, (header, batch) in enumerate(split_batches(buffer)):
@@ -72,6 +73,17 @@ def _check_client_batch(number: int, header: BatchHeader, batch: memoryview) -> 
         raise InvalidBatch(
             f"batch {number}: recordCount is {header.record_count} and lastOffsetDelta {header.last_offset_delta}; "
             "a batch holds at least one record, and recordCount = lastOffsetDelta + 1"
+        )
+    if header.producer_id >= 0:
+        if header.producer_epoch < 0 or header.base_sequence < 0:
+            raise InvalidBatch(
+                f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
+                f"{header.base_sequence}: an idempotent producer has all three"
+            )
+    elif header.producer_id != -1 or header.producer_epoch >= 0 or header.base_sequence >= 0:
+        raise InvalidBatch(
+            f"batch {number}: producer id {header.producer_id}, epoch {header.producer_epoch}, sequence "
+            f"{header.base_sequence}: without an id all three are -1"
         )
     if not header.compression and header.record_count * RECORD_BYTES_MIN > len(batch) - HEADER_SIZE:
         raise InvalidBatch(f"batch {number}: {header.record_count} records cannot stand in {len(batch)} bytes")
