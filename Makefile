@@ -3,7 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
-JOBS ?= 2
+# More than two: a good part of the tests waits for clocks and disks.
+JOBS ?= 3
 
 .PHONY: help demo test check bench simulate jepsen format clean
 
