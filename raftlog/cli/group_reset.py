@@ -101,8 +101,8 @@ def reset_offsets(
         return
     if yes or dry_run:
         show(_table(done))
-    goes_on = "would go on there; nothing was changed" if dry_run else "goes on there"
-    click.echo(f"{name}, in {times(len(done), 'partition')}: {goes_on}")
+    where_all = f"there, in {times(len(done), 'partition')}"
+    click.echo(f"{name} would go on {where_all}; nothing was changed" if dry_run else f"{name} goes on {where_all}")
 
 
 def _as_json(row: OffsetReset) -> dict[str, object]:

@@ -40,7 +40,7 @@ _HINTS: Final[tuple[tuple[type[RaftlogError], str], ...]] = (
     (UnknownTopic, "`raftlog partition list` shows the partitions"),
     (UnknownPartition, "`raftlog partition list` shows the partitions"),
     (UnknownGroup, "`raftlog group list` shows the groups"),
-    (GroupNotEmpty, "`raftlog group describe` shows its members; stop them first"),
+    (GroupNotEmpty, "`raftlog group describe` shows them"),
     (VersionConflict, "if it still makes sense, order it with the version of now"),
     (NotListening, "`--bootstrap` names others"),
     (OutcomeUnknown, "look whether it happened; an order that names what shall be can be given again"),
