@@ -30,7 +30,7 @@ from raftlog.records import (
     read_header,
     split_batches,
 )
-from raftlog.runtime.rpc.bulk_codec import APPEND, ENTRIES, LOG
+from raftlog.runtime.rpc.bulk_codec import NAMES
 from raftlog.storage.checkpoint import SLOT_SIZE, CheckpointFile
 from raftlog.storage.directory import FEATURE_LEVEL, FORMAT_VERSION, internal, make_directory, write_meta
 from raftlog.storage.gap import GAP, GAP_VERSION, REASON_COMPACTED, REASON_LOST
@@ -289,7 +289,7 @@ async def test_requests_between_brokers_are_those_of_the_code(tmp_path: Path) ->
     served = set(broker.node._requests._handlers)
     await broker.close()
     rows = table_after("requests", (DOCS / "REPLICATION.md").read_text(encoding="utf-8"))
-    assert {cells[0].strip("`") for cells in rows} == served | {LOG, ENTRIES, APPEND}
+    assert {cells[0].strip("`") for cells in rows} == served | {*NAMES}
 
 
 def test_the_error_codes_of_http_are_those_of_the_code() -> None:

@@ -13,7 +13,7 @@ from raftlog.raft import Entry, EntryId
 from raftlog.raft.messages import AppendRequest
 from raftlog.records import HEADER_SIZE, BatchHeader, ControlKind, crc_matches, read_control, read_header
 from raftlog.records.header import MAGIC
-from raftlog.runtime.control_entries import decode_trim, entry_of, is_control
+from raftlog.runtime.control_entries import decode_compacted_to, decode_trim, entry_of, is_control
 from raftlog.runtime.group_log import GroupLog
 from raftlog.storage.roll import decode_roll
 from raftlog.types import Index, Offset
@@ -88,6 +88,8 @@ def _is_readable(entry: Entry, header: BatchHeader, group_id: uuid.UUID) -> bool
         kind, payload = read_control(entry.payload, header)
         if kind is ControlKind.TRIM:
             return decode_trim(payload).log_start_offset <= header.base_offset
+        if kind is ControlKind.COMPACTED_TO:
+            return decode_compacted_to(payload).compacted_to <= header.base_offset
         if kind is not ControlKind.ROLL:
             return True
         roll = decode_roll(payload)

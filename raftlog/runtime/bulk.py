@@ -26,11 +26,48 @@ class StoredEntry(NamedTuple):
 
 
 class LogFound(NamedTuple):
-    """`first` is the roll at `base_offset` with which the log begins, behind `boundary`; both are committed."""
+    """`first` is the roll at `base_offset`, behind `boundary`, from which on entries can be had; both are committed.
+
+    `files` segments lie below it, which are or may be compacted: they are copied as they are.
+    """
 
     boundary: EntryId
     base_offset: Offset
     first: StoredEntry
+    files: int = 0
+
+
+class FilesAsked(NamedTuple):
+    """Which segments hold your log below the roll at `below`, or if that is compacted, below your boundary?"""
+
+    group: GroupKey
+    below: Offset
+
+
+class FilesFound(NamedTuple):
+    """They end before the roll at `below`, with entry `boundary`. Pieces of another `version` are of no use."""
+
+    version: tuple[int, int]
+    below: Offset
+    boundary: EntryId
+    log_start_offset: Offset
+    base_offsets: tuple[Offset, ...]
+
+
+class PieceAsked(NamedTuple):
+    """Batches of the segment at `base_offset`, from row `row` on, as many as fit into `bytes_max`, at least one."""
+
+    group: GroupKey
+    version: tuple[int, int]
+    base_offset: Offset
+    row: int
+    bytes_max: int
+
+
+class PieceFound(NamedTuple):
+    """Batches one after another; none behind the segment's last."""
+
+    batches: tuple[bytes, ...]
 
 
 class EntriesAsked(NamedTuple):
@@ -70,4 +107,4 @@ class LogsPart(NamedTuple):
     """The leader does not have the entry `after`: ask again behind what is committed."""
 
 
-BulkRequest = LogAsked | EntriesAsked | AppendAsked
+BulkRequest = LogAsked | EntriesAsked | AppendAsked | FilesAsked | PieceAsked

@@ -106,16 +106,17 @@ class Compacting:
         return (
             segment.base_index <= group.applied_index
             and self._may_change(group)
-            and (not self._is_lacked(group, segment.base_index) or self._waited(waiting))
+            and (self._waited(waiting) or not self._is_needed(group, segment.base_index))
         )
 
     def _may_change(self, group: Group) -> bool:
         is_busy = group.is_closed or group.is_deaf or group.is_leaving or self._driver.catch_up.is_rebuilding(group)
         return group.damage is None and not is_busy and self._driver.failure is None
 
-    @staticmethod
-    def _is_lacked(group: Group, index: int) -> bool:
-        """Whether a follower that is there lacks entries below; it would have to fetch the log anew."""
+    def _is_needed(self, group: Group, index: int) -> bool:
+        """Whether somebody copies the log, or a follower that is there lacks entries below: it would copy it anew."""
+        if self._driver.supplying.is_copied(group):
+            return True
         if group.core.role is not Role.LEADER:
             return False
         return any(each.is_active and each.match_index < index for each in group.core.status().followers)

@@ -83,7 +83,7 @@ class Driver:
         self.entries_repaired = 0
         """Damaged entries that other replicas gave back."""
         self._random = random
-        self._boot_epoch = boot_epoch
+        self.boot_epoch = boot_epoch
         self._dirty: list[Group] = []
         self._awake: dict[GroupKey, Group] = {}
         """Groups that want ticks."""
@@ -412,7 +412,7 @@ class Driver:
     def _tick(self, now: float) -> None:
         if self.persister.is_idle:
             self.ticker.note_disk_moved()
-        self._peers.tick(ProcessBeat(self.me.disk_uuid, self._boot_epoch, self.journal.durable_sequence))
+        self._peers.tick(ProcessBeat(self.me.disk_uuid, self.boot_epoch, self.journal.durable_sequence))
         if self.journal.is_reserve_low:
             self.journal.make_reserve()  # no elections meanwhile: they would take the last of it
         else:

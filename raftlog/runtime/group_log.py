@@ -19,10 +19,10 @@ from typing import Final
 
 from raftlog.errors import CorruptBatch
 from raftlog.raft import Entry, EntryId, LogView
-from raftlog.raft.entry import ORIGIN
 from raftlog.raft.memory_log import within_bytes
 from raftlog.records import BatchHeader, ControlKind, read_control, read_header, stamp
 from raftlog.records.header import CONTROL_BIT
+from raftlog.runtime.boundary import boundary_of, entry_before
 from raftlog.runtime.control_entries import (
     CompactedTo,
     Trim,
@@ -33,7 +33,6 @@ from raftlog.runtime.control_entries import (
 )
 from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.producer_entries import ProducerEntries
-from raftlog.storage.recovery import read_roll
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segment import Segment
 from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
@@ -58,7 +57,7 @@ class GroupLog(LogView):
         """Begin with what the files hold."""
         self.segments = segments
         self.producers.clear()
-        self._boundary = _boundary_of(segments)
+        self._boundary = boundary_of(segments)
         self._last_index = max(segments.last_index, self._boundary.index)
         self.next_offset = segments.next_offset
         """The offset that the next record gets."""
@@ -386,19 +385,21 @@ class GroupLog(LogView):
         if not doomed:
             return
         kept = self.segments.segments[len(doomed)]
-        try:
-            roll = read_roll(kept)
-        except OSError as error:
-            raise self._unreadable(Index(kept.base_index), error) from None
-        last = Index(kept.base_index - 1)
-        boundary = EntryId(last, Term(roll.previous_term) if roll else self.term_at(last))
+        boundary = self._boundary_before(kept)
         self.segments.drop_below(offset)
         self._raise_boundary(boundary)
 
+    def _boundary_before(self, segment: Segment) -> EntryId:
+        last = Index(segment.base_index - 1)
+        if last <= self._boundary.index:
+            return self._boundary
+        try:
+            return entry_before(segment) or EntryId(last, self.term_at(last))
+        except OSError as error:
+            raise self._unreadable(Index(segment.base_index), error) from None
+
     def _raise_boundary(self, boundary: EntryId) -> None:
         """Nothing up to there is asked for by index any more."""
-        if boundary.index <= self._boundary.index:
-            return
         self._boundary = boundary
         dropped = max(0, min(boundary.index + 1 - self._recent_first, len(self._recent)))
         self._recent_bytes -= sum(len(entry.payload) for entry in self._recent[:dropped])
@@ -407,7 +408,7 @@ class GroupLog(LogView):
 
     def note_repaired(self) -> None:
         """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
-        self._boundary = max(self._boundary, _boundary_of(self.segments))
+        self._boundary = max(self._boundary, boundary_of(self.segments))
 
     # compaction
 
@@ -427,24 +428,9 @@ class GroupLog(LogView):
         """Entries below the mark are not to be had by index from now on. Raises `CorruptBatch`."""
         segment = self.compacts_to
         assert segment is not None, f"{self.segments.path}: nothing lies below mark {self.mark}"
-        last = Index(segment.base_index - 1)
-        if last > self._boundary.index:
-            roll = read_roll(segment)
-            self._raise_boundary(EntryId(last, Term(roll.previous_term) if roll else self.term_at(last)))
+        self._raise_boundary(self._boundary_before(segment))
 
     def replace(self, segments: SegmentedLog) -> None:
         """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
+        segments.generation += self.segments.generation + 2  # whoever copied the old one notices
         self._adopt(segments)
-
-
-def _boundary_of(segments: SegmentedLog) -> EntryId:
-    """The entry before the first one that can be had by index: below are only compacted segments, or none."""
-    if not segments.segments or segments.whole_from.base_index <= 1:
-        return ORIGIN
-    first = segments.whole_from
-    roll = read_roll(first)
-    if roll is None:
-        # Damaged: what stands before it is committed, so nobody will ask with another term than the right one, and
-        # this replica asks nobody until it is repaired.
-        return EntryId(Index(first.base_index - 1), Term(first.row(0).term))
-    return EntryId(Index(first.base_index - 1), Term(roll.previous_term))

@@ -1,6 +1,7 @@
 """A follower whose log ends before the leader's begins starts anew where that begins.
 
-    the leader's first entry, a committed roll, is fetched into a directory beside → synced
+    the leader's compacted files, if it has any, are copied into a directory beside, and the first entry behind them, or
+    behind nothing, a committed roll → synced
     → the journal says `install`, durably → the directories change places → the core goes on behind the roll
 
 Everything that the old log had is committed and trimmed away elsewhere, or was never committed; so nothing that anybody
@@ -20,6 +21,7 @@ from raftlog.runtime.admission import end_of_entries
 from raftlog.runtime.bulk import LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import entry_of, is_control
+from raftlog.runtime.copying import Copying
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import Install, LogEnd
 from raftlog.runtime.opening import open_installed, take_installed_place
@@ -43,6 +45,8 @@ class Installation:
         self._group = group
         self._source = source
         self._path = installing_path(driver.data_dir, group.group_id)
+        self.bytes_taken = 0
+        """Of compacted files."""
 
     async def run(self) -> None:
         """Fetch, sync, change places. Raises `RaftlogError`, `OSError` or `TimeoutError`; then the old log stays."""
@@ -52,20 +56,27 @@ class Installation:
             raise Unavailable(f"node {self._source} answered with {type(found).__name__}")
         if not self._group.core.wants_install(found.boundary):
             return
-        segments = self._begin(found)
+        copying = Copying(self._driver, self._group, self._source)
+        files = await copying.ask_files(found.base_offset) if found.files else None
+        if files is not None and (files.boundary, files.below) != (found.boundary, found.base_offset):
+            raise Unavailable(f"node {self._source} compacts {self._group.name} just now")
+        segments = self._begin(files.base_offsets[0] if files else found.base_offset)
         try:
+            if files is not None:
+                await copying.copy(files, segments)
             self._append_roll(segments, found)
             end = await self._sync(segments)
         finally:
             segments.close()
-        await self._change_places(found, end)
+            self.bytes_taken = copying.bytes_taken
+        await self._change_places(found, files.log_start_offset if files else found.base_offset, end)
 
-    def _begin(self, found: LogFound) -> SegmentedLog:
+    def _begin(self, base_offset: Offset) -> SegmentedLog:
         disk = self._driver.disk
         if disk.exists(self._path):
             delete_tree(disk, self._path)
         make_replica_directory(disk, self._path, self._group.group_id)
-        return SegmentedLog(disk, self._path, (), found.base_offset)
+        return SegmentedLog(disk, self._path, (), base_offset)
 
     def _append_roll(self, segments: SegmentedLog, found: LogFound) -> None:
         """Raises `Unavailable` for anything but the roll of this group behind the boundary."""
@@ -98,24 +109,25 @@ class Installation:
         is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting
         return is_idle and not self._driver.persister.checkpoints.is_under_way
 
-    async def _change_places(self, found: LogFound, end: LogEnd) -> None:
+    async def _change_places(self, found: LogFound, start: Offset, end: LogEnd) -> None:
         driver, group = self._driver, self._group
         while not self._may_change_places():  # noqa: ASYNC110  # four things, none of them an event
             await asyncio.sleep(driver.config.tick_ms / 1000)
         if group.is_closed or driver.failure or not group.core.wants_install(found.boundary):
             return
         group.is_deaf = True
+        driver.compacting.leave(group)
         driver.persister.checkpoints.note_changed(group)
         try:
-            await driver.persister.append_durably([Install(group.key, found.base_offset, end)])
+            await driver.persister.append_durably([Install(group.key, start, end)])
             group.log.segments.close()
             take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-            segments = open_installed(driver.disk, group.path, end, found.base_offset)
+            segments = open_installed(driver.disk, group.path, end, start)
         except (RaftlogError, OSError) as error:
             # The old log is gone by what the journal says, the new one is not in its place: only recovery can go on.
             driver.persister.stop_with(error)
             return
-        _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, found.base_offset)
+        _logger.info("%s begins anew at offset %s, where the leader's log begins now", group.path, start)
         group.log.replace(segments)
         committed = found.first.index
         known = configurations(segments, None, committed)

@@ -80,6 +80,7 @@ class Rebuild:
     async def run(self) -> Rebuilt:
         """Raises `Unavailable`, `StorageFull` and `OSError`: then nothing has changed."""
         group = self._group
+        self._driver.compacting.leave(group)
         last = group.log.last_index
         if group.log.is_cut_waiting or group.log.written_index < last:
             raise Unavailable(f"{group.name}: its newest entries are not in its files yet; try again")
@@ -237,6 +238,7 @@ class Rebuild:
         if group.is_closed or driver.failure is not None or is_other:
             raise Unavailable(f"{group.name} changed meanwhile; nothing was done, look at it again")
         group.is_deaf = True
+        driver.compacting.leave(group)
         driver.persister.checkpoints.note_changed(group)
         start = group.log_start_offset
         try:

@@ -1,28 +1,36 @@
 """What this process gives to replicas elsewhere that ask for entries over the bulk connection.
 
 Each question is answered at once, from what the files hold, and nothing is kept for whoever asked: neither memory nor
-segments. An answer is one piece of at most `transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held
-for a millisecond or two. What is damaged here is found out by it, and never sent. Called by the driver.
+segments; only compaction does not begin while a compacted log is copied. An answer is one piece of at most
+`transfer_chunk_bytes` and `_ENTRIES_MAX` entries, so that the loop is held for a millisecond or two. What is damaged
+here is found out by it, and never sent. Called by the driver.
 """
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from raftlog.errors import CorruptBatch, Unavailable
-from raftlog.raft import ReplicaId
+from raftlog.raft import EntryId, ReplicaId
 from raftlog.raft.supply import Unsupplied, Wanted
+from raftlog.runtime.boundary import entry_before
 from raftlog.runtime.bulk import (
     AppendAsked,
     AppendFound,
     BulkRequest,
     EntriesAsked,
     EntriesFound,
+    FilesAsked,
+    FilesFound,
     LogFound,
     LogsPart,
+    PieceAsked,
+    PieceFound,
     StoredEntry,
 )
 from raftlog.runtime.group import Group
+from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.storage.segment import Segment
 from raftlog.types import Index, NodeId, Offset, Term
 
 if TYPE_CHECKING:  # the driver owns this
@@ -55,6 +63,18 @@ class _Pace:
         return 0.0 if elapsed >= _IDLE_S else self._rate or self._bytes / max(elapsed, _PACE_S)
 
 
+def _segments_below(log: GroupLog, boundary: EntryId) -> tuple[Segment, ...]:
+    return tuple(segment for segment in log.segments.segments if segment.base_index <= boundary.index)
+
+
+def _boundary_at(group: Group, offset: Offset) -> EntryId | None:
+    """The entry before the committed roll at an offset, if what begins there was not compacted."""
+    log = group.log
+    segment = log.segments.segment_of_offset(offset)
+    is_there = segment.base_offset == offset and log.boundary.index < segment.base_index <= group.applied_index
+    return entry_before(segment) if is_there else None
+
+
 class Supplying:
     """The answers of one driver's groups."""
 
@@ -64,6 +84,8 @@ class Supplying:
         """Of batches, to followers that fetch what they lack."""
         self._paces: OrderedDict[tuple[GroupKey, NodeId], _Pace] = OrderedDict()
         """Of those that fetched last; at most `_PACES_MAX`."""
+        self._copied_at: dict[GroupKey, float] = {}
+        """When somebody asked last for the files of a compacted log."""
 
     def rate_of(self, group: Group, node: NodeId) -> int:
         """Bytes a second that the node fetches of the group; 0 when it does not."""
@@ -78,7 +100,11 @@ class Supplying:
         try:
             if isinstance(request, AppendAsked):
                 return self._append(group, node, request)
-            return self._entries(group, request) if isinstance(request, EntriesAsked) else self._log(group)
+            if isinstance(request, EntriesAsked):
+                return self._entries(group, request)
+            if isinstance(request, FilesAsked):
+                return self._files(group, request)
+            return self._piece(group, node, request) if isinstance(request, PieceAsked) else self._log(group)
         except CorruptBatch as error:
             group.note_damage(error)
             raise
@@ -96,7 +122,40 @@ class Supplying:
             raise Unavailable(f"{group.path} has no sound log to give away")
         [(row, batch)] = log.segments.read_entries(first_index, first_index, 1)
         first = StoredEntry(first_index, Term(row.term), bytes(batch))
-        return LogFound(log.boundary, Offset(log.segments.segments[0].base_offset), first)
+        return LogFound(log.boundary, Offset(row.offset), first, len(_segments_below(log, log.boundary)))
+
+    def _files(self, group: Group, asked: FilesAsked) -> FilesFound:
+        log, segments = group.log, group.log.segments
+        if group.damage is not None or self._driver.compacting.current is group:
+            raise Unavailable(f"{group.path} is being compacted, or damaged; ask again")
+        boundary = _boundary_at(group, asked.below) or log.boundary
+        below = segments.row_at(Index(boundary.index + 1)).offset
+        bases = tuple(Offset(segment.base_offset) for segment in _segments_below(log, boundary))
+        self._copied_at[group.key] = self._driver.loop.time()
+        return FilesFound(self._version(group), Offset(below), boundary, segments.log_start_offset, bases)
+
+    def _version(self, group: Group) -> tuple[int, int]:
+        """What was copied under another one is not of the same log."""
+        return self._driver.boot_epoch, group.log.segments.generation
+
+    def _piece(self, group: Group, node: NodeId, asked: PieceAsked) -> PieceFound:
+        segment = group.log.segments.segment_of_offset(asked.base_offset)
+        if self._version(group) != asked.version or segment.base_offset != asked.base_offset:
+            raise Unavailable(f"{group.path} was changed meanwhile; begin anew")
+        self._copied_at[group.key] = self._driver.loop.time()
+        if asked.row >= segment.rows:
+            return PieceFound(())
+        found = group.log.segments.read_rows(segment, asked.row, self._size(asked.bytes_max), _ENTRIES_MAX)
+        self._count(group, node, sum(len(batch) for _, batch in found))
+        return PieceFound(tuple(bytes(batch) for _, batch in found))
+
+    def is_copied(self, group: Group) -> bool:
+        """Whether somebody copies the files of a compacted log, as far as can be told."""
+        at = self._copied_at.get(group.key)
+        if at is not None and self._driver.loop.time() - at >= _IDLE_S:
+            del self._copied_at[group.key]
+            return False
+        return at is not None
 
     def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
         log = group.log

@@ -347,10 +347,16 @@ class ReadableLog:
         segment = self.segment_of_index(first_index)
         first = segment.number_of(first_index)
         assert first >= 0, f"index {first_index} below {segment.base_index}"
-        packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, last_index - first_index + 1)
+        return self.read_rows(segment, first, max_bytes, last_index - first_index + 1)
+
+    def read_rows(
+        self, segment: Segment, first: int, max_bytes: int, rows_max: int = _ROWS_NO_MAX
+    ) -> list[tuple[Row, memoryview]]:
+        """The same of a segment, by the number of its first row, which is there."""
+        packed, rows = self._rows_within(segment, first, max_bytes, _NO_END, rows_max)
         written = segment.written_position
-        assert rows, f"no row for index {first_index}"
-        assert rows[0].end <= written, f"entry {first_index} ends at {rows[0].end}, {written} bytes are written"
+        assert rows, f"no row {first} in segment {segment.base_offset}"
+        assert rows[0].end <= written, f"row {first} ends at {rows[0].end}, {written} bytes are written"
         while rows[-1].end > written:
             rows.pop()
         start = rows[0].position
@@ -362,7 +368,7 @@ class ReadableLog:
             if why is None:
                 found.append((row, batch))
             elif heal_row(segment, first + at):
-                return self._read_entries(first_index, last_index, max_bytes)
+                return self.read_rows(segment, first, max_bytes, rows_max)
             elif found:
                 break
             else:

@@ -1,15 +1,28 @@
 """Compaction in running drivers: marks, checkpoints, followers that are behind, restarts; what is read."""
 
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from raftlog.errors import EntriesTrimmed
 from raftlog.raft import RaftSettings
-from raftlog.records import ControlKind, NewRecord, build_batch, read_header, read_records
-from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
+from raftlog.records import (
+    ControlKind,
+    NewRecord,
+    build_batch,
+    build_control_batch,
+    read_control,
+    read_header,
+    read_records,
+    stamp,
+)
+from raftlog.runtime.bulk import PieceAsked, PieceFound
+from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to, is_control
 from raftlog.storage.compaction import clean_to
-from raftlog.types import Index, Offset
+from raftlog.storage.gap import gap_batch, gap_in
+from raftlog.storage.roll import decode_roll, encode_roll
+from raftlog.types import Index, Offset, Term
 from tests.runtime.drivers import SMALL, World
 
 KEYS = 5
@@ -182,3 +195,113 @@ def test_a_leader_waits_a_while_for_a_follower_that_lacks_what_is_compacted() ->
         world.converge()
         assert newest(world, follower) == expected
         assert world.group(follower).log.boundary.index > 1
+
+
+# a follower that is behind the mark
+
+
+def behind(world: World, count: int = 200) -> tuple[int, int, Offset, Found]:
+    """A leader that compacted, and a follower that was down all the while."""
+    leader = world.leader()
+    follower = next(number for number in (1, 2, 3) if number != leader)
+    write(world, leader, 20, tag=b"old ")
+    world.converge()
+    world.crash(follower)
+    expected = write(world, leader, count)
+    to = mark(world, leader)
+    for number in list(world.drivers):
+        world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+    return leader, follower, to, expected | write(world, leader, 10, tag=b"later ")
+
+
+def require_same(world: World, expected: Found) -> None:
+    world.converge()
+    for number in (1, 2, 3):
+        assert newest(world, number) == expected
+        assert read(world, number) == read(world, 1)
+        assert world.group(number).log.boundary == world.group(1).log.boundary
+    assert not world.failures
+
+
+def test_a_follower_behind_the_mark_copies_the_compacted_files() -> None:
+    with World(config=CONFIG) as world:
+        leader, follower, to, expected = behind(world)
+        world.start(follower)
+        require_same(world, expected)
+        assert world.files(follower) == world.files(leader)
+        assert world.group(follower).log.mark.compacted_to == to
+        assert world.group(follower).log_start_offset == 0
+        world.crash(follower, power=True)
+        world.start(follower)
+        write(world, leader, 30)
+        require_same(world, newest(world, leader))
+
+
+def test_what_is_compacted_while_it_is_copied_is_copied_anew() -> None:
+    config = replace(CONFIG, transfer_chunk_bytes=256, compaction_wait_ms=1, checkpoint_interval_ms=50)
+    with World(config=config) as world:
+        leader, follower, _, _ = behind(world)
+        write(world, leader, 60, keys=40, tag=b"more ")
+        segments = world.group(leader).log.segments
+        world.start(follower)
+        asked: list[object] = []
+        serve = world.drivers[leader].serve
+
+        async def noting(node: object, request: object) -> object:
+            asked.append(request)
+            return await serve(node, request)  # type: ignore[arg-type]
+
+        world.drivers[leader].serve = noting  # type: ignore[method-assign, assignment]
+        world.run_until(lambda: sum(isinstance(each, PieceAsked) for each in asked) > 2)
+        generation = segments.generation
+        to = mark(world, leader)
+        world.run_until(lambda: segments.generation > generation)
+        world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)), 100)
+        require_same(world, newest(world, leader))
+        assert len({each.version for each in asked if isinstance(each, PieceAsked)}) > 1
+
+
+@pytest.mark.parametrize("what", ["flip", "other group", "wide gap", "too early", "no roll"])
+def test_only_files_that_hold_together_are_taken(what: str) -> None:
+    with World(config=CONFIG) as world:
+        leader, follower, _, expected = behind(world)
+        serve = world.drivers[leader].serve
+        is_lying = True
+
+        async def lying(node: object, request: object) -> object:
+            found = await serve(node, request)  # type: ignore[arg-type]
+            if not is_lying or not isinstance(found, PieceFound) or not found.batches:
+                return found
+            return PieceFound(tuple(spoilt(what, found.batches)))
+
+        world.drivers[leader].serve = lying  # type: ignore[method-assign, assignment]
+        world.start(follower)
+        world.run(3.0)
+        assert world.group(follower).log.last_index < world.group(leader).log.boundary.index
+        is_lying = False
+        world.run_until(lambda: world.group(follower).log.boundary == world.group(leader).log.boundary, 60)
+        require_same(world, expected)
+
+
+def spoilt(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
+    changed = list(batches)
+    gaps = [at for at, batch in enumerate(changed) if gap_in(batch, read_header(batch))]
+    if what == "flip":
+        changed[-1] = changed[-1][:-1] + bytes([changed[-1][-1] ^ 1])
+    elif what == "other group":
+        header = read_header(changed[0])
+        if is_control(changed[0]) and read_control(changed[0])[0] is ControlKind.ROLL:
+            roll = decode_roll(read_control(changed[0])[1])._replace(group_id=uuid.UUID(int=1))
+            offset = Offset(header.base_offset)
+            other = build_control_batch(ControlKind.ROLL, encode_roll(roll), roll.created_ms, next_offset=offset)
+            stamp(other, offset, Term(header.leader_epoch))
+            changed[0] = bytes(other)
+    elif what == "wide gap" and gaps:
+        gap = gap_in(changed[gaps[0]], read_header(changed[gaps[0]]))
+        assert gap is not None
+        changed[gaps[0]] = gap_batch(gap._replace(last_index=gap.last_index + 1))
+    elif what == "too early":
+        del changed[-1]
+    elif what == "no roll":
+        del changed[0]
+    return changed

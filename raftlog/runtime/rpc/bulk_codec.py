@@ -14,9 +14,13 @@ from raftlog.runtime.bulk import (
     BulkRequest,
     EntriesAsked,
     EntriesFound,
+    FilesAsked,
+    FilesFound,
     LogAsked,
     LogFound,
     LogsPart,
+    PieceAsked,
+    PieceFound,
     StoredEntry,
 )
 from raftlog.runtime.control_entries import entry_of
@@ -28,7 +32,10 @@ from raftlog.types import Buffer, Index, Offset, Term
 LOG: Final = "bulk.log"
 ENTRIES: Final = "bulk.entries"
 APPEND: Final = "bulk.append"
-BulkFound = LogFound | EntriesFound | AppendFound | LogsPart
+FILES: Final = "bulk.files"
+PIECE: Final = "bulk.piece"
+NAMES: Final = (LOG, ENTRIES, APPEND, FILES, PIECE)
+BulkFound = LogFound | EntriesFound | AppendFound | LogsPart | FilesFound | PieceFound
 _GROUP_SIZE: Final = 16
 _NUMBER_MAX: Final = (1 << 63) - 1
 
@@ -39,13 +46,15 @@ def call_of(request: BulkRequest, timeout_ms: int) -> Call:
     if isinstance(request, AppendAsked):
         group, term, sequence, after, bytes_max = request
         return Call(APPEND, [group, term, sequence, *after, bytes_max], (), timeout_ms)
-    return Call(ENTRIES, list(request), (), timeout_ms)
+    if isinstance(request, PieceAsked):
+        return Call(PIECE, [request.group, *request.version, *request[2:]], (), timeout_ms)
+    return Call(FILES if isinstance(request, FilesAsked) else ENTRIES, list(request), (), timeout_ms)
 
 
 def request_of(call: Call) -> BulkRequest | None:
     """The question, or None when the call is another one; raises `BadFrame`."""
     match call:
-        case Call(name=name) if name not in (LOG, ENTRIES, APPEND):
+        case Call(name=name) if name not in NAMES:
             return None
         case Call(name="bulk.log", value=bytes(group)) if len(group) == _GROUP_SIZE:
             return LogAsked(group)
@@ -60,14 +69,36 @@ def request_of(call: Call) -> BulkRequest | None:
             term, sequence, after_index, after_term, bytes_max = numbers
             after = EntryId(Index(after_index), Term(after_term))
             return AppendAsked(group, Term(term), sequence, after, bytes_max)
+        case Call(name="bulk.files", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 1
+        ):
+            return FilesAsked(group, Offset(numbers[0]))
+        case Call(name="bulk.piece", value=[bytes(group), *numbers]) if len(group) == _GROUP_SIZE and _are_numbers(
+            numbers, 5
+        ):
+            boot_epoch, generation, base_offset, row, bytes_max = numbers
+            return PieceAsked(group, (boot_epoch, generation), Offset(base_offset), row, bytes_max)
     raise BadFrame(f"a request {call.name} that cannot be read")
 
 
 def answer_of(found: object) -> Answer:
     """What `Driver.serve` gave, to be sent."""
     if isinstance(found, LogFound):
-        boundary, base_offset, first = found
-        return Answer([*boundary, base_offset, first.term], (first.batch,))
+        boundary, base_offset, first, files = found
+        # Only a compacted log has files there, and before feature level 3, whose programs know four numbers, none is.
+        return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
+    if isinstance(found, FilesFound):
+        return Answer(
+            [
+                *found.version,
+                found.below,
+                *found.boundary,
+                found.log_start_offset,
+                pack_numbers("q", found.base_offsets),
+            ]
+        )
+    if isinstance(found, PieceFound):
+        return Answer(True, found.batches)
     if isinstance(found, LogsPart):
         return Answer(None)
     if isinstance(found, AppendFound):
@@ -83,10 +114,17 @@ def found_of(request: BulkRequest, answer: Answer) -> BulkFound:
     """What was found; raises `FormatError` when the answer does not belong to the question."""
     try:
         match request, answer.value:
-            case LogAsked(), [*numbers] if _are_numbers(numbers, 4) and len(answer.payload) == 1:
-                index, term, base_offset, first_term = numbers
+            case LogAsked(), [_, _, _, _, *files] if _are_log(answer.value, files) and len(answer.payload) == 1:
+                index, term, base_offset, first_term = answer.value[:4]
                 first = StoredEntry(Index(index + 1), Term(first_term), bytes(answer.payload[0]))
-                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first)
+                return LogFound(EntryId(Index(index), Term(term)), Offset(base_offset), first, *files)
+            case FilesAsked(), [*numbers, bytes(bases)] if _are_numbers(numbers, 6):
+                boot_epoch, generation, below, index, term, log_start = numbers
+                offsets = tuple(map(Offset, unpack_numbers("q", bases, len(bases) // 8)))
+                boundary = EntryId(Index(index), Term(term))
+                return FilesFound((boot_epoch, generation), Offset(below), boundary, Offset(log_start), offsets)
+            case PieceAsked(), True:
+                return PieceFound(tuple(map(bytes, answer.payload)))
             case EntriesAsked(), [bytes(indices), bytes(terms)]:
                 return EntriesFound(_stored_entries(indices, terms, answer.payload))
             case AppendAsked(), None:
@@ -114,6 +152,10 @@ def _entries_behind(index: int, terms: bytes, batches: Sequence[Buffer]) -> tupl
         entry_of(Index(at), Term(term), batch)
         for at, (term, batch) in enumerate(zip(unpacked, batches, strict=True), index + 1)
     )
+
+
+def _are_log(numbers: Sequence[Any], files: Sequence[Any]) -> bool:
+    return _are_numbers(numbers, len(numbers)) and len(files) <= 1
 
 
 def _are_numbers(values: Sequence[Any], count: int) -> bool:
