@@ -1,7 +1,7 @@
 """Keys and values of the log `__consumer_offsets` from feature level 3 on; docs/FORMATS.md section 11 has the bytes.
 
 A key names a kind and what it is about; a record without value (tombstone) ends what its key said. The events of
-feature level 2 (`watermarks`) are keyed by the group's name, which never begins with a byte below 0x20; these keys
+feature level 2 (`level_two`) are keyed by the group's name, which never begins with a byte below 0x20; these keys
 begin with 0x00. Nothing read is trusted for its length. Written and folded by the coordinator.
 """
 

@@ -37,6 +37,13 @@ def test_assignments_for_strangers_are_ignored_and_missing_ones_are_empty() -> N
     assert {each.member_id for each in desk.log["readers"].members} == {one.member_id, two.member_id}
 
 
+def test_who_is_not_assigned_anything_does_not_keep_what_it_had() -> None:
+    desk = Desk()
+    one, two = desk.again(desk.stable(2), protocols=protocols("u"))
+    desk.sync(one.member_id, 2, {one.member_id: b"all"})
+    assert desk.said(desk.sync(two.member_id, 2), Synced).assignment == b""
+
+
 def test_assignments_of_a_follower_are_ignored() -> None:
     desk = Desk()
     one, two = desk.form(2)

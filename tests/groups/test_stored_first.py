@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, StaleGeneration, UnknownMember
+from raftlog.errors import NotLeader, OutcomeUnknown, Overloaded, RebalanceInProgress, StaleGeneration, UnknownMember
 from raftlog.partitions.groups.requests import Alive, Joined, Synced
 from tests.groups.desk import HOLD_S, REBALANCE_S, SESSION_S, Desk, protocols
 
@@ -25,6 +25,21 @@ def test_joins_are_answered_when_the_generation_is_stored() -> None:
     assert (store.record.generation, len(store.record.members), store.record.is_assigned) == (1, 2, False)
     desk.store()
     assert desk.formed(tokens)[0].generation == 1
+
+
+def test_while_a_generation_is_stored_nothing_of_it_is_answered() -> None:
+    """Neither who asks again, nor who guesses its number."""
+    desk = Desk()
+    one, two = desk.stable(2)
+    desk.stores_at_once = False
+    tokens = [desk.join(one.member_id, protocols=protocols("u")), desk.join(two.member_id)]
+    assert desk.state == "CompletingRebalance"
+    repeated = desk.join(two.member_id)
+    desk.said(tokens[1], RebalanceInProgress)
+    desk.said(desk.sync(one.member_id, 2, {}), RebalanceInProgress)
+    assert desk.waits(repeated)
+    desk.store()
+    assert desk.formed([tokens[0], repeated])[0].generation == 2
 
 
 def test_syncs_are_answered_when_the_assignments_are_stored() -> None:

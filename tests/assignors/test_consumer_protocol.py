@@ -1,0 +1,106 @@
+"""Kafka's embedded consumer protocol: against a Kafka client's codec, by its schemas, and with bytes that are none."""
+
+from contextlib import suppress
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.assignors import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from raftlog.errors import InvalidArgument
+from raftlog.types import TopicPartition
+
+TOPIC = st.text(max_size=10)
+PARTITIONS = st.sets(st.builds(TopicPartition, TOPIC, st.integers(0, (1 << 31) - 1)), max_size=8).map(sorted).map(tuple)
+SUBSCRIPTIONS = st.builds(
+    Subscription,
+    st.sets(TOPIC, max_size=5).map(sorted).map(tuple),
+    st.none() | st.binary(max_size=10),
+    PARTITIONS,
+    st.integers(-1, (1 << 31) - 1),
+    st.none() | TOPIC,
+)
+
+
+@given(SUBSCRIPTIONS, st.integers(0, 3))
+def test_a_subscription_comes_back_as_far_as_its_version_goes(said: Subscription, version: int) -> None:
+    expected = said._replace(
+        owned=said.owned if version >= 1 else (),
+        generation=said.generation if version >= 2 else -1,
+        rack=said.rack if version >= 3 else None,
+    )
+    assert decode_subscription(encode_subscription(said, version)) == expected
+
+
+@given(PARTITIONS, st.none() | st.binary(max_size=10))
+def test_an_assignment_comes_back(partitions: tuple[TopicPartition, ...], user_data: bytes | None) -> None:
+    assert decode_assignment(encode_assignment(partitions, user_data)) == Assignment(partitions, user_data)
+
+
+@given(st.lists(TOPIC, max_size=4), st.binary(max_size=10))
+def test_kafka_clients_say_the_same(topics: list[str], user_data: bytes) -> None:
+    theirs = ConsumerProtocolMemberMetadata(0, sorted(topics), user_data).encode()
+    assert encode_subscription(Subscription(tuple(topics), user_data), 0) == theirs
+    assert decode_subscription(theirs) == Subscription(tuple(sorted(topics)), user_data)
+
+
+def test_kafka_clients_read_our_assignments() -> None:
+    partitions = [TopicPartition("u", 0), TopicPartition("t", 5), TopicPartition("t", 1)]
+    theirs = ConsumerProtocolMemberAssignment.decode(encode_assignment(partitions, b"d"))
+    assert theirs.assignment == [("t", [1, 5]), ("u", [0])]
+    assert theirs.user_data == b"d"
+
+
+def test_the_bytes_of_version_3() -> None:
+    said = Subscription(("u", "t"), None, (TopicPartition("t", 1),), 7, "r")
+    assert encode_subscription(said).hex(" ", -4) == bytes.fromhex(
+        "0003 00000002 0001 74 0001 75 ffffffff 00000001 0001 74 00000001 00000001 00000007 0001 72"
+    ).hex(" ", -4)
+
+
+def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    data = bytearray(encode_subscription(Subscription(("t",), generation=3)) + b"more")
+    data[1] = 9
+    assert decode_subscription(bytes(data)) == Subscription(("t",), generation=3)
+
+
+def test_no_bytes_are_no_assignment() -> None:
+    assert decode_assignment(b"") == Assignment()
+
+
+@pytest.mark.parametrize("cut", range(27))
+def test_a_subscription_that_ends_early(cut: int) -> None:
+    data = encode_subscription(Subscription(("t",), b"d", (TopicPartition("t", 1),)), 1)
+    assert len(data) > cut
+    with pytest.raises(InvalidArgument):
+        decode_subscription(data[:cut])
+
+
+@pytest.mark.parametrize(
+    "data", ["ffff00000000", "00007fffffff", "0000ffffffff", "000000000001ffff", "0000000000010001ff"]
+)
+def test_lengths_that_lie(data: str) -> None:
+    with pytest.raises(InvalidArgument):
+        decode_subscription(bytes.fromhex(data))
+    with pytest.raises(InvalidArgument):
+        decode_assignment(bytes.fromhex(data))
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for decode in (decode_subscription, decode_assignment):
+        with suppress(InvalidArgument):
+            decode(data)
+
+
+def test_partitions_are_not_negative() -> None:
+    with pytest.raises(InvalidArgument):
+        decode_assignment(encode_assignment([TopicPartition("t", -1)]))

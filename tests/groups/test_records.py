@@ -1,0 +1,147 @@
+"""Keys and values of the log of groups: there and back, bounds, and bytes that are none."""
+
+from contextlib import suppress
+from uuid import UUID
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.groups.records import (
+    GROUP_BYTES_MAX,
+    INSTANCE_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    GroupKey,
+    GroupRecord,
+    InstanceKey,
+    Key,
+    MemberRecord,
+    OffsetKey,
+    OffsetRecord,
+    Protocol,
+    Value,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    is_keyed,
+)
+from raftlog.types import Offset
+
+TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
+TEXT = st.text(max_size=20)
+NUMBER = st.integers(-1, (1 << 63) - 1)
+KEYS = st.one_of(
+    st.builds(GroupKey, TEXT),
+    st.builds(OffsetKey, TEXT, st.uuids(), st.integers(0, (1 << 31) - 1)),
+    st.builds(InstanceKey, TEXT, TEXT),
+)
+PROTOCOLS = st.lists(st.builds(Protocol, TEXT, st.binary(max_size=20)), max_size=3).map(tuple)
+MEMBERS = st.builds(
+    MemberRecord, TEXT, st.none() | TEXT, TEXT, TEXT, NUMBER, NUMBER, st.booleans(), st.binary(max_size=20), PROTOCOLS
+)
+GROUPS = st.builds(
+    GroupRecord, TEXT, NUMBER, TEXT, TEXT, st.booleans(), NUMBER, st.lists(MEMBERS, max_size=3).map(tuple)
+)
+OFFSETS = st.builds(OffsetRecord, NUMBER.map(Offset), NUMBER, TEXT, NUMBER)
+INSTANCES = st.dictionaries(TEXT, st.one_of(st.none(), st.booleans(), NUMBER, TEXT, st.lists(TEXT, max_size=2)))
+PAIRS = st.one_of(
+    st.tuples(st.just(GroupKey("g")), GROUPS),
+    st.tuples(st.just(OffsetKey("g", TOPIC_ID, 1)), OFFSETS),
+    st.tuples(st.just(InstanceKey("g", "i")), INSTANCES),
+)
+
+
+@given(KEYS)
+def test_keys_come_back(key: Key) -> None:
+    data = encode_key(key)
+    assert is_keyed(data)
+    assert decode_key(data) == key
+    assert type(decode_key(data)) is type(key)
+
+
+@given(PAIRS)
+def test_values_come_back(pair: tuple[Key, Value]) -> None:
+    key, value = pair
+    assert decode_value(key, encode_value(value)) == value
+
+
+@given(KEYS, KEYS)
+def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
+    assert (encode_key(one) == encode_key(other)) == (one == other and type(one) is type(other))
+
+
+def test_events_of_feature_level_2_are_told_apart() -> None:
+    assert not is_keyed(b"group")
+    assert not is_keyed(None)
+    assert not is_keyed(b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00",
+        b"\x00\x03\x91\xa1g",
+        b"\x00\x02",
+        b"\x00\x02\x91\x01",
+        b"\x00\x02\x92\xa1g\xa1g",
+        b"\x00\x01" + msgpack.packb(["g", bytes(15), 1]),
+        b"\x00\x02\xdd\xff\xff\xff\xff",
+        b"\x00\x02" + msgpack.packb(["g" * 5000]),
+    ],
+    ids=bytes.hex,
+)
+def test_what_is_no_key(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode_key(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "raw"),
+    [
+        (GroupKey("g"), [2, "consumer", 1, "", "", True, 0, []]),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0]),
+        (GroupKey("g"), [1, "consumer", "1", "", "", True, 0, []]),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [["m"]]]),
+        (GroupKey("g"), [1, "consumer", 1, "", "", True, 0, [["m", None, "", "", 1, 1, True, b"", [["range"]]]]]),
+        (OffsetKey("g", TOPIC_ID, 1), [1, 1, 1, 1, 1]),
+        (OffsetKey("g", TOPIC_ID, 1), [3, 1, 1, "", 1]),
+        (InstanceKey("g", "i"), [1, []]),
+        (InstanceKey("g", "i"), {}),
+        (InstanceKey("g", "i"), 1),
+    ],
+    ids=str,
+)
+def test_what_is_no_value(key: Key, raw: object) -> None:
+    with pytest.raises(FormatError):
+        decode_value(key, msgpack.packb(raw))
+
+
+@given(KEYS, st.binary(max_size=40))
+def test_any_bytes_are_a_value_or_a_format_error(key: Key, data: bytes) -> None:
+    for read in (lambda: decode_value(key, data), lambda: decode_key(b"\x00" + data)):
+        with suppress(FormatError):
+            read()
+
+
+def test_records_are_bounded() -> None:
+    key = OffsetKey("g", TOPIC_ID, 0)
+    fits = OffsetRecord(Offset(1 << 62), 1 << 30, "x" * METADATA_BYTES_MAX, 1 << 62)
+    assert decode_value(key, encode_value(fits)) == fits
+    group = GroupRecord("consumer", 1, "range", "", True, 0, (_member(GROUP_BYTES_MAX),))
+    for wrong in (fits._replace(metadata="x" * (METADATA_BYTES_MAX + 100)), {"x": bytes(INSTANCE_BYTES_MAX)}, group):
+        with pytest.raises(InvalidArgument):
+            encode_value(wrong)
+    with pytest.raises(InvalidArgument):
+        encode_key(GroupKey("g" * 5000))
+    with pytest.raises(InvalidArgument):
+        encode_value({"a set": {1}})
+    with pytest.raises(FormatError):
+        decode_value(key, bytes(GROUP_BYTES_MAX + 1))
+
+
+def _member(size: int) -> MemberRecord:
+    return MemberRecord("m", None, "", "", 1, 1, True, bytes(size), ())
