@@ -1,5 +1,6 @@
 """Compaction in running drivers: marks, checkpoints, followers that are behind, restarts; what is read."""
 
+import asyncio
 import uuid
 from dataclasses import replace
 
@@ -249,6 +250,7 @@ def test_what_is_compacted_while_it_is_copied_is_copied_anew() -> None:
 
         async def noting(node: object, request: object) -> object:
             asked.append(request)
+            await asyncio.sleep(0.05)
             return await serve(node, request)  # type: ignore[arg-type]
 
         world.drivers[leader].serve = noting  # type: ignore[method-assign, assignment]
