@@ -180,26 +180,23 @@ class Machine:
             self._rebalancing.waiting[token] = (found, None, "deletion")
             self._rebalancing.store(found, Kept.NOTHING)
 
-    def cancel(self, token: Token, now: float, *, is_told: bool = False) -> str | None:
+    def cancel(self, token: Token, now: float) -> None:
         """Nobody waits for this answer any more (deadline, connection lost); no effect names the token later.
 
-        The member id of whoever asked; None when no member's request waits under this token. A member that asked with
-        its id has joined nevertheless, and hears of it when it asks again; one that does not know its id yet is gone,
-        unless `is_told` says that the caller gives it to it now.
+        A member that asked with its id has joined nevertheless, and hears of it when it asks again; one that does not
+        know its id yet is gone, for it would come back as another.
         """
         found = self._rebalancing.waiting.pop(token, None)
         if found is None:
-            return None
+            return
         group, member, slot = found
         setattr(member or group, slot, None)
         if member is None:
-            return None
+            return
         self._rebalancing.touch(group, member, now)
-        member.is_told = member.is_told or is_told
         if slot == "join" and not member.is_told and member.instance_id is None:
             self._rebalancing.drop(group, member, UnknownMember("nobody waits for it"))
             self._rebalancing.members_left(group, now)
-        return member.member_id
 
     def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None, now: float) -> None:
         """May this member commit now? Raises UnknownMember, FencedInstance, StaleGeneration, RebalanceInProgress (it

@@ -21,7 +21,7 @@ KEY_BYTES_MAX: Final = 4096
 METADATA_BYTES_MAX: Final = 4096
 """What a commit may say about itself."""
 OFFSET_BYTES_MAX: Final = METADATA_BYTES_MAX + 64
-GROUP_BYTES_MAX: Final = 1_000_000
+GROUP_BYTES_MAX: Final = 2_000_000
 INSTANCE_BYTES_MAX: Final = 65_536
 _ITEMS_MAX: Final = 10_000
 _KIND: Final = Struct(">h")

@@ -145,11 +145,10 @@ class Desk:
     def commit(self, member_id: str = "", generation: int = -1, instance_id: str | None = None) -> None:
         self.machine.check_commit(G, member_id, generation, instance_id, self.now)
 
-    def cancel(self, token: Token, *, is_told: bool = False) -> str | None:
+    def cancel(self, token: Token) -> None:
         self.cancelled.add(token)
-        found = self.machine.cancel(token, self.now, is_told=is_told)
+        self.machine.cancel(token, self.now)
         self.effects()
-        return found
 
     # what came of it
 

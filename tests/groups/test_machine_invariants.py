@@ -121,11 +121,11 @@ class Members(RuleBasedStateMachine):
         self.desk.leave(MemberToLeave(joined.member_id, instance))
 
     @precondition(lambda self: len(self.desk.answers) < self.desk.tokens)
-    @rule(is_told=st.booleans())
-    def gives_up(self, is_told: bool) -> None:
+    @rule()
+    def gives_up(self) -> None:
         for token in range(1, self.desk.tokens + 1):
             if token not in self.desk.answers and token not in self.desk.cancelled:
-                self.desk.cancel(token, is_told=is_told)
+                self.desk.cancel(token)
                 return
 
     # what happens to them
