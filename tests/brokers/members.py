@@ -1,0 +1,116 @@
+"""Members of groups, by hand: what their clients would ask of any broker."""
+
+from collections.abc import Mapping, Sequence
+
+from raftlog.assignors import Subscription, decode_assignment, encode_assignment, encode_subscription
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.partitions.groups.records import Protocol
+from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberToLeave, Sync
+from raftlog.partitions.groups.results import Left, MemberIdentity, OffsetCommit
+from raftlog.types import Offset, TopicPartition
+from tests.brokers.conftest import Brokers
+
+G = "readers"
+
+
+def soon() -> Deadline:
+    return deadline_in(20_000)
+
+
+def protocols(*topics: str) -> tuple[Protocol, ...]:
+    return (Protocol("range", encode_subscription(Subscription(topics or ("t",)))),)
+
+
+class Member:
+    """One that the coordinator assigns, unless it `leads`; talks to one broker at a time."""
+
+    def __init__(self, broker: Broker, group: str = G, *, leads: bool = False, instance_id: str | None = None) -> None:
+        self.broker, self.group, self._leads, self._instance_id = broker, group, leads, instance_id
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[TopicPartition] = []
+
+    @property
+    def identity(self) -> MemberIdentity:
+        return MemberIdentity(self.member_id, self.generation, self._instance_id)
+
+    async def join(self, *topics: str, session_ms: int = 10_000, deadline: Deadline | None = None) -> Joined:
+        joined = await self.broker.groups.join(
+            Join(
+                self.group,
+                self.member_id,
+                protocols(*topics),
+                instance_id=self._instance_id,
+                session_timeout_ms=session_ms,
+                can_lead=self._leads,
+            ),
+            deadline=deadline or soon(),
+        )
+        assert isinstance(joined, Joined)
+        self.member_id, self.generation = joined.member_id, joined.generation
+        return joined
+
+    async def sync(
+        self, assignments: Mapping[str, Sequence[TopicPartition]] | None = None, deadline: Deadline | None = None
+    ) -> list[TopicPartition]:
+        given = tuple((name, encode_assignment(partitions)) for name, partitions in (assignments or {}).items())
+        synced = await self.broker.groups.sync(
+            Sync(self.group, self.member_id, self.generation, self._instance_id, given), deadline=deadline or soon()
+        )
+        assert synced.generation == self.generation
+        self.owned = list(decode_assignment(synced.assignment).partitions)
+        return self.owned
+
+    async def begin(self, *topics: str) -> list[TopicPartition]:
+        await self.join(*topics)
+        return await self.sync()
+
+    async def heartbeat(self, wait_ms: int = 0) -> None:
+        beat = Heartbeat(self.group, self.member_id, self.generation, self._instance_id, wait_ms)
+        await self.broker.groups.heartbeat(beat, deadline=soon())
+
+    async def commit(self, offset: int, partition: int = 0, metadata: str = "") -> None:
+        await commit(self.broker, {partition: offset}, self.group, member=self.identity, metadata=metadata)
+
+    async def leave(self) -> Left:
+        leave = Leave(self.group, (MemberToLeave(self.member_id, self._instance_id),))
+        (left,) = await self.broker.groups.leave(leave, deadline=soon())
+        return left
+
+
+async def commit(
+    broker: Broker,
+    offsets: Mapping[int, int],
+    group: str = G,
+    *,
+    topic: str = "t",
+    member: MemberIdentity | None = None,
+    metadata: str = "",
+    deadline: Deadline | None = None,
+) -> None:
+    wanted = {TopicPartition(topic, number): OffsetCommit(Offset(at), metadata) for number, at in offsets.items()}
+    await broker.groups.commit(group, wanted, member=member, deadline=deadline or soon())
+
+
+async def committed(broker: Broker, group: str = G) -> dict[tuple[str, int], int]:
+    found = await broker.groups.committed(group, deadline=soon())
+    return {(place.topic, place.partition): int(each.offset) for place, each in found.items()}
+
+
+async def coordinator_node(brokers: Brokers, group: str = G) -> int:
+    """Which of the running brokers coordinates the group, once one does."""
+    asked = next(iter(brokers.running.values()))
+    await asked.groups.partition_for(group, soon())
+    await asked.groups.committed(group, deadline=soon())
+    for number, broker in brokers.running.items():
+        partition = await broker.groups.partition_for(group, soon())
+        if partition.replica is not None and partition.replica.is_leader:
+            return number
+    raise AssertionError("nobody coordinates it any more")
+
+
+async def others(brokers: Brokers, group: str = G) -> list[Broker]:
+    """Brokers that have to ask the coordinator."""
+    leader = await coordinator_node(brokers, group)
+    return [broker for number, broker in brokers.running.items() if number != leader]

@@ -1,0 +1,297 @@
+"""Groups through any broker: members share partitions, commits are fenced, and coordinators follow one another."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from raftlog.errors import (
+    GroupNotEmpty,
+    InvalidArgument,
+    OutcomeUnknown,
+    RaftlogError,
+    RebalanceInProgress,
+    StaleGeneration,
+    UnknownGroup,
+    UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
+from raftlog.records import NewRecord
+from raftlog.types import Offset, TopicPartition
+from tests.brokers.conftest import Brokers
+from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
+
+ALL_OF_T = [TopicPartition("t", number) for number in range(4)]
+
+
+@pytest.fixture
+async def topic(brokers: Brokers) -> Brokers:
+    await brokers[1].create_topic("t", 4, deadline=soon())
+    return brokers
+
+
+async def together(*members: Member) -> list[TopicPartition]:
+    await asyncio.gather(*(member.begin() for member in members))
+    return sorted(place for member in members for place in member.owned)
+
+
+async def test_members_at_three_brokers_share_what_there_is(topic):
+    members = [Member(topic[number]) for number in (1, 2, 3)]
+    assert await together(*members) == ALL_OF_T
+    assert {member.generation for member in members} == {1}
+    described = await topic[2].groups.describe(G, deadline=soon())
+    assert (described.state, described.protocol, described.generation) == ("Stable", "range", 1)
+    assert {each.member_id: each.assignment.get("t") for each in described.members} == {
+        member.member_id: [place.partition for place in member.owned] for member in members
+    }
+    assert described.coordinator == await coordinator_node(topic)
+
+
+async def test_the_leader_of_a_group_assigns_for_all(topic):
+    first, second = Member(topic[1], leads=True), Member(topic[2], leads=True)
+    joined = await asyncio.gather(first.join(), second.join())
+    leader, follower = (first, second) if joined[0].members else (second, first)
+    assert {each.leader for each in joined} == {leader.member_id}
+    given = {leader.member_id: ALL_OF_T[:1], follower.member_id: ALL_OF_T[1:]}
+    assert await asyncio.gather(leader.sync(given), follower.sync()) == [ALL_OF_T[:1], ALL_OF_T[1:]]
+
+
+async def test_a_waiting_heartbeat_says_at_once_that_somebody_joins(topic):
+    member = Member(topic[1])
+    await member.begin()
+    waiting = asyncio.ensure_future(member.heartbeat(wait_ms=5_000))
+    newcomer = asyncio.ensure_future(Member(topic[2]).begin())
+    with pytest.raises(RebalanceInProgress):
+        await waiting
+    assert len(await member.begin()) == len(await newcomer) == 2
+
+
+async def test_commits_of_members_are_taken_in_order_and_fenced(topic):
+    member = Member(topic[1])
+    await member.begin()
+    for offset in (7, 2):
+        await member.commit(offset, metadata="here")
+    found = (await topic[3].groups.committed(G, deadline=soon()))[TopicPartition("t", 0)]
+    assert (found.offset, found.metadata) == (2, "here")
+    with pytest.raises(StaleGeneration):
+        await commit(topic[2], {0: 9}, member=MemberIdentity(member.member_id, member.generation - 1))
+    with pytest.raises(UnknownMember):
+        await commit(topic[2], {0: 9}, member=MemberIdentity("nobody", member.generation))
+    with pytest.raises(UnknownMember):
+        await commit(topic[2], {0: 9})
+    assert await committed(topic[2]) == {("t", 0): 2}
+
+
+async def test_commits_without_a_member_only_rise(topic):
+    for number, offset in ((1, 3), (2, 9), (3, 5)):
+        await commit(topic[number], {0: offset})
+    assert await committed(topic[1]) == {("t", 0): 9}
+    await asyncio.gather(*(commit(topic[1 + offset % 3], {1: offset}) for offset in range(40)))
+    assert await committed(topic[3]) == {("t", 0): 9, ("t", 1): 39}
+
+
+async def test_what_cannot_be_committed_is_refused_as_a_whole(topic):
+    good = {TopicPartition("t", 0): OffsetCommit(Offset(1))}
+    bad: list[tuple[dict[TopicPartition, OffsetCommit], type[RaftlogError]]] = [
+        ({TopicPartition("x", 0): OffsetCommit(Offset(1))}, UnknownTopic),
+        ({TopicPartition("t", 4): OffsetCommit(Offset(1))}, UnknownPartition),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(-1))}, InvalidArgument),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(1 << 63))}, InvalidArgument),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(1), "x" * 4097)}, InvalidArgument),
+    ]
+    for more, error in bad:
+        with pytest.raises(error):
+            await topic[2].groups.commit(G, {**good, **more}, deadline=soon())
+    for name in ("", "a/b", "x" * 256, "\ud800"):
+        with pytest.raises(InvalidArgument):
+            await topic[2].groups.commit(name, good, deadline=soon())
+    assert await committed(topic[2]) == {}
+
+
+async def test_offsets_of_a_deleted_topic_never_show_for_a_later_one(topic):
+    await commit(topic[1], {0: 5})
+    await topic[1].delete_topic("t", deadline=soon())
+    await topic[2].create_topic("t", 4, deadline=soon())
+    await topic[3].metadata.barrier(soon())
+    assert await committed(topic[3]) == {}
+    await commit(topic[1], {0: 1})
+    assert await committed(topic[3]) == {("t", 0): 1}
+
+
+async def fail_over(brokers: Brokers, group: str = G) -> None:
+    """Let another broker coordinate the group from now on."""
+    await brokers.stop(await coordinator_node(brokers, group))
+
+
+async def test_a_new_coordinator_goes_on_with_members_and_offsets(topic):
+    first, second = (Member(broker) for broker in await others(topic))
+    await together(first, second)
+    await first.commit(5, first.owned[0].partition)
+    await fail_over(topic)
+    await asyncio.gather(first.heartbeat(), second.heartbeat())
+    assert await committed(first.broker) == {tuple(first.owned[0]): 5}
+    await second.commit(6, second.owned[0].partition)
+    assert (await second.broker.groups.describe(G, deadline=soon())).generation == 1
+    assert (await first.leave()).error is None
+    with pytest.raises(UnknownMember):
+        await first.commit(9)
+
+
+async def test_a_coordinator_that_ends_during_a_join_is_not_noticed(topic):
+    first, second = (Member(broker) for broker in await others(topic))
+    joining = asyncio.ensure_future(together(first, second))  # held back for more members by the first coordinator
+    await asyncio.sleep(0)
+    await fail_over(topic)
+    assert await joining == ALL_OF_T
+    assert first.generation == second.generation
+
+
+async def test_a_coordinator_that_ends_before_the_leader_assigned_keeps_the_generation(topic):
+    first, second = (Member(broker, leads=True) for broker in await others(topic))
+    joined = await asyncio.gather(first.join(), second.join())
+    leader, follower = (first, second) if joined[0].members else (second, first)
+    waiting = asyncio.ensure_future(follower.sync())
+    await asyncio.sleep(0)
+    await fail_over(topic)
+    given = {leader.member_id: ALL_OF_T[:1], follower.member_id: ALL_OF_T[1:]}
+    assert await leader.sync(given) == ALL_OF_T[:1]
+    assert await waiting == ALL_OF_T[1:]
+
+
+async def test_what_was_committed_while_coordinators_change_is_there_or_was_not_acknowledged(topic):
+    member = Member((await others(topic))[0])
+    await member.begin()
+    acknowledged = 0
+
+    async def commits() -> None:
+        nonlocal acknowledged
+        for offset in range(1, 200):
+            try:
+                await member.commit(offset)
+            except OutcomeUnknown:
+                continue
+            acknowledged = offset
+
+    committing = asyncio.ensure_future(commits())
+    while acknowledged < 20:
+        await asyncio.sleep(0)
+    await fail_over(topic)
+    await committing
+    assert acknowledged == 199
+    assert (await committed(member.broker))["t", 0] == 199
+
+
+async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
+    zombie, other = (Member(broker) for broker in await others(topic))
+    await zombie.begin()
+    await zombie.commit(3)
+    stale = zombie.identity
+    newcomer = asyncio.ensure_future(other.begin())
+    with pytest.raises(RebalanceInProgress):
+        await zombie.heartbeat(wait_ms=5_000)
+    await zombie.begin()
+    await newcomer
+    await fail_over(topic)
+    with pytest.raises(StaleGeneration):
+        await commit(other.broker, {0: 99}, member=stale)
+    assert await committed(other.broker) == {("t", 0): 3}
+
+
+async def test_operators_move_what_an_empty_group_committed(topic):
+    for number in range(2):
+        records = [NewRecord(b"x", timestamp=1_000 * at) for at in range(10)]
+        await topic[1].produce_records("t", number, records, deadline=soon())
+    await commit(topic[1], {0: 4, 1: 7})
+
+    async def reset(to: ResetTo, **where: Any) -> list[tuple[int, int, int, bool]]:
+        rows = await topic[2].groups.reset(G, to, **where, deadline=soon())
+        return [(row.partition, row.before, row.after, row.clamped) for row in rows]
+
+    assert await reset(ResetTo(edge="latest"), dry_run=True) == [(0, 4, 10, False), (1, 7, 10, False)]
+    assert await committed(topic[3]) == {("t", 0): 4, ("t", 1): 7}
+    assert await reset(ResetTo(shift=-5)) == [(0, 4, 0, True), (1, 7, 2, False)]
+    assert await reset(ResetTo(timestamp_ms=6_500)) == [(0, 0, 7, False), (1, 2, 7, False)]
+    assert await reset(ResetTo(offset=99), partitions=[TopicPartition("t", 1)]) == [(1, 7, 10, True)]
+    assert await reset(ResetTo(edge="earliest"), topics=["t"]) == [
+        (0, 7, 0, False),
+        (1, 10, 0, False),
+        (2, -1, 0, False),
+        (3, -1, 0, False),
+    ]
+    assert await committed(topic[3]) == {("t", number): 0 for number in range(4)}
+    with pytest.raises(InvalidArgument, match="say which topics"):
+        await topic[2].groups.reset("new", ResetTo(edge="latest"), deadline=soon())
+    member = Member(topic[1])
+    await member.begin()
+    for dry_run in (True, False):
+        with pytest.raises(GroupNotEmpty):
+            await topic[2].groups.reset(G, ResetTo(edge="latest"), dry_run=dry_run, deadline=soon())
+
+
+async def test_lag_is_what_is_left_to_read_and_who_reads_it(topic):
+    await topic[1].produce_records("t", 0, [NewRecord(b"x")] * 10, deadline=soon())
+    member = Member(topic[2])
+    await member.begin()
+    await member.commit(4)
+    rows = await topic[3].groups.lag(G, deadline=soon())
+    assert [(row.partition, row.current_offset, row.log_end_offset, row.lag) for row in rows] == [
+        (0, 4, 10, 6),
+        (1, -1, 0, 0),
+        (2, -1, 0, 0),
+        (3, -1, 0, 0),
+    ]
+    assert {row.member.member_id for row in rows if row.member} == {member.member_id}
+    with pytest.raises(UnknownGroup):
+        await topic[3].groups.lag("nobody", deadline=soon())
+
+
+async def test_groups_and_what_they_committed_can_be_deleted(topic):
+    member = Member(topic[2])
+    await member.begin()
+    await member.commit(4)
+    with pytest.raises(GroupNotEmpty):
+        await topic[3].groups.delete(G, deadline=soon())
+    with pytest.raises(GroupNotEmpty):
+        await topic[3].groups.delete_offsets(G, "t", deadline=soon())
+    await member.leave()
+    assert await topic[3].groups.delete_offsets(G, "t", deadline=soon()) == [0]
+    assert await committed(topic[1]) == {}
+    assert await topic[1].groups.names(deadline=soon()) == [G]
+    await topic[1].groups.delete(G, deadline=soon())
+    await commit(topic[1], {0: 1}, "simple")
+    assert [row[:6] for row in await topic[3].groups.listings(deadline=soon())] == [("simple", "Empty", "", "", 0, 0)]
+    await topic[2].groups.delete("simple", deadline=soon())
+    assert await topic[1].groups.names(deadline=soon()) == []
+    with pytest.raises(UnknownGroup):
+        await topic[2].groups.delete("simple", deadline=soon())
+
+
+async def test_a_join_is_over_at_its_deadline_and_leaves_nobody_behind(topic):
+    await Member(topic[1]).begin()  # it does not join again
+    late = Member(topic[2])
+    with pytest.raises(RebalanceInProgress):
+        await late.join(deadline=deadline_in(300))
+    described = await topic[3].groups.describe(G, deadline=soon())
+    assert len(described.members) == 1
+
+
+async def test_fifty_members_come_and_go_and_end_in_one_generation(topic):
+    await topic[1].create_topic("wide", 50, deadline=soon())
+    members = [Member(topic[1 + number % 3]) for number in range(50)]
+
+    async def settle(member: Member) -> None:
+        while True:
+            try:
+                await member.join("wide")
+                await member.sync()
+                await member.heartbeat()
+            except (RebalanceInProgress, StaleGeneration):
+                continue
+            return
+
+    await asyncio.gather(*map(settle, members))
+    assert len({member.generation for member in members}) == 1
+    assert sorted(place.partition for member in members for place in member.owned) == list(range(50))
