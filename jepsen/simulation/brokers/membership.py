@@ -154,7 +154,6 @@ class Member(Client):
         """Whoever is unknown or fenced begins anew, the others join again."""
         if isinstance(error, RebalanceInProgress):
             self.stands = Stands.OUT
-            self.member_id = error.member_id or self.member_id
         elif isinstance(error, UnknownMember | FencedInstance):
             self.stands, self.member_id, self.generation, self.owned = Stands.OUT, "", -1, ()
         elif isinstance(error, StaleGeneration):

@@ -182,7 +182,6 @@ class Member:
         if isinstance(error, UnknownMember | FencedInstance):
             self._forget()
         elif isinstance(error, RebalanceInProgress):
-            self._identity = self._identity._replace(member_id=error.member_id or self._identity.member_id)
             self._reader = None
         elif isinstance(error, StaleGeneration):
             self._identity = self._identity._replace(generation=-1)
