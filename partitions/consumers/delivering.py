@@ -46,6 +46,8 @@ class Deliveries:
         )
         standings = list(self._positions.standings())
         polled = await Poll(self._host.reader, limits, until, interrupted).run(standings)
+        for partition in polled.failed:
+            self._positions.ask_last(partition)
         if not is_wanted():
             return self.nothing
         moved = [

@@ -105,9 +105,11 @@ class Poll:
         left = list(reversed(standings))
         while left and not self._is_full and not self._interrupted.is_set() and self._loop.time() < honest:
             some = [left.pop() for _ in range(min(_ASKED_AT_ONCE, len(left)))]
-            for standing in some:
-                self._ask(standing, 0, honest, share=len(some))
-            await self._answers(Deadline(min(honest, self._loop.time() + _STRAGGLER_S)), all_of_them=True)
+            wave = {self._ask(standing, 0, honest, share=len(some)) for standing in some}
+            soon = Deadline(min(honest, self._loop.time() + _STRAGGLER_S))
+            while not wave.isdisjoint(self._asked) and not self._interrupted.is_set() and self._loop.time() < soon:
+                await self._answers(soon)
+        honest = Deadline(min(honest, self._loop.time() + _HONEST_S))
         while self._asked and not self._taken and not self._interrupted.is_set() and self._loop.time() < honest:
             await self._answers(honest)  # some leaders are looked for
         for partition, _ in self._asked.values():
@@ -117,8 +119,7 @@ class Poll:
     # what comes
 
     async def _wait(self, standings: Sequence[Standing]) -> None:
-        done = {partition for partition, _ in self._taken} | self._failed.keys()
-        quiet = [standing for standing in standings if standing.partition not in done]
+        quiet = [standing for standing in standings if self._may_come(standing.partition)]
         while not self._is_enough and not self._is_over:
             now = self._loop.time()
             slice_end = Deadline(min(self._until, now + _WAIT_S))
@@ -128,8 +129,13 @@ class Poll:
             while self._loop.time() < slice_end and not self._is_enough and not self._interrupted.is_set():
                 await self._answers(slice_end)
             self._drop()
-            done = {partition for partition, _ in self._taken} | self._failed.keys()
-            quiet = [standing for standing in quiet[len(some) :] + some if standing.partition not in done]
+            quiet = [standing for standing in quiet[len(some) :] + some if self._may_come(standing.partition)]
+
+    def _may_come(self, partition: TopicPartition) -> bool:
+        """Nothing is taken of it yet; where it could not be read, it may be possible soon."""
+        failed = self._failed.get(partition)
+        is_hopeless = failed is not None and not isinstance(failed, Unavailable)
+        return not is_hopeless and all(partition != taken for taken, _ in self._taken)
 
     # asking
 
@@ -139,28 +145,27 @@ class Poll:
         self._dropped += self._asked
         self._asked.clear()
 
-    def _ask(self, standing: Standing, min_bytes: int, deadline: Deadline, *, share: int) -> None:
+    def _ask(self, standing: Standing, min_bytes: int, deadline: Deadline, *, share: int) -> asyncio.Task[Fetched]:
         (topic, number), offset = standing
         room = max(1, min(self._limits.stored_bytes_max - self._stored, 2 * self._room + _FRAMING_BYTES) // share)
         fetching = self._reader.fetch(topic, number, offset, max_bytes=room, min_bytes=min_bytes, deadline=deadline)
-        self._asked[self._loop.create_task(fetching, name=f"poll {standing.partition}")] = standing
+        task = self._loop.create_task(fetching, name=f"poll {standing.partition}")
+        self._asked[task] = standing
+        return task
 
     @property
     def _room(self) -> int:
         return max(0, self._limits.max_bytes - self._size)
 
-    async def _answers(self, until: Deadline, *, all_of_them: bool = False) -> None:
-        """Take answers: of all, or of the first, until then or until the poll is interrupted."""
+    async def _answers(self, until: Deadline) -> None:
+        """Take the answers that come first, unless it is then, or the poll is interrupted, before."""
         interruption = self._loop.create_task(self._interrupted.wait())
         try:
-            while (left_s := until - self._loop.time()) > 0 and not self._interrupted.is_set():
-                waited = {*self._asked, interruption}
-                done, _ = await asyncio.wait(waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-                for task, standing in [(task, self._asked[task]) for task in self._asked if task in done]:
-                    del self._asked[task]
-                    await self._answered(standing, task)
-                if not all_of_them or not self._asked:
-                    return
+            left_s = until - self._loop.time()
+            await asyncio.wait((*self._asked, interruption), timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for task, standing in [(task, self._asked[task]) for task in self._asked if task.done()]:
+                del self._asked[task]
+                await self._answered(standing, task)
         finally:
             interruption.cancel()
 
@@ -177,6 +182,7 @@ class Poll:
             self._failed[standing.partition] = error
             return
         if taken.end > standing.offset:
+            self._failed.pop(standing.partition, None)
             self._taken.append((standing.partition, taken))
             self._size += taken.size
             self._stored += taken.stored_bytes

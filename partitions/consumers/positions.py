@@ -75,6 +75,12 @@ class Positions:
         assert partition in self.owned, f"{partition} is not owned"
         self._known[partition] = _Position(offset, self._topic_id_of(partition.topic))
 
+    def ask_last(self, partition: TopicPartition) -> None:
+        """It could not be read; the others shall not wait for it next time."""
+        position = self._known.pop(partition, None)
+        if position is not None:
+            self._known[partition] = position
+
     def forget(self, partition: TopicPartition) -> None:
         """It is to be decided again."""
         self._known.pop(partition, None)

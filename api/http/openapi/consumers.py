@@ -74,7 +74,7 @@ PATHS: Json = {
     },
     _PATH + "/assignments": {
         **_post("Assign partitions by hand.", "assignPartitions", "ConsumerPartitions", _DONE),
-        **_get("What it reads.", "consumerAssignments", ref("ConsumerPartitions")),
+        **_get("What it reads.", "assignedPartitions", ref("ConsumerPartitions")),
     },
     _PATH + "/positions": _post("Choose where to go on.", "seek", "Positions", _DONE),
     _PATH + "/positions/beginning": _post("Go on at the beginning.", "seekToBeginning", "ConsumerPartitions", _DONE),

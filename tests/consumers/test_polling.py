@@ -1,0 +1,214 @@
+"""One poll over several partitions: how much, in what order, how long; and what it does when some cannot be read."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import InvalidBatch, NoLeader, OffsetOutOfRange, UnknownTopic
+from raftlog.partitions.consumers.polling import Poll, PollLimits
+from raftlog.partitions.consumers.positions import Standing
+from raftlog.partitions.consumers.taking import take
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.records import Compression, ControlKind, NewRecord, build_batch, build_control_batch, read_records, stamp
+from raftlog.types import Offset, Term, TopicPartition
+
+P = [TopicPartition("t", number) for number in range(200)]
+
+
+def batch(base, *values, **options):
+    found = build_batch([NewRecord(value) for value in values], **options)
+    stamp(found, Offset(base), Term(3))
+    return memoryview(found)
+
+
+class FakeReader:
+    """Partitions are lists of batches, or errors; one that is empty waits."""
+
+    def __init__(self, **partitions):
+        self.logs = {int(name[1:]): log for name, log in partitions.items()}
+        self.came = asyncio.Event()
+        self.asked: list[tuple[int, int]] = []
+        self.waiting = 0
+
+    async def fetch(self, topic, partition, offset, *, max_bytes, min_bytes, deadline):
+        self.asked.append((partition, max_bytes))
+        log = self.logs.get(partition, [])
+        if isinstance(log, Exception):
+            raise log
+        if log == "nobody leads":
+            await asyncio.sleep(60)
+        if min_bytes and not log:
+            self.waiting += 1
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.came.wait()
+                    await asyncio.sleep(0)
+            except TimeoutError:
+                pass
+            finally:
+                self.waiting -= 1
+        found = self.logs.get(partition, [])
+        return Fetched(list(found), Offset(100), Offset(0), 3)
+
+    async def offsets(self, topic, partition, *, linearizable=False, deadline):
+        return OffsetRange(Offset(0), Offset(100))
+
+    async def offset_for_timestamp(self, topic, partition, timestamp_ms, *, deadline):
+        return None
+
+
+async def poll(reader, count, ms=50, *, min_bytes=1, max_bytes=1_000, interrupted=None, stored=1 << 20):
+    limits = PollLimits(min_bytes, max_bytes, stored, 1 << 20)
+    standings = [Standing(P[number], Offset(0)) for number in range(count)]
+    return await Poll(reader, limits, deadline_in(ms), interrupted or asyncio.Event()).run(standings)
+
+
+def values(taken):
+    return [
+        record.value
+        for piece in taken.batches
+        for record in read_records(piece)
+        if taken.offset <= record.offset < taken.end
+    ]
+
+
+def by_partition(polled):
+    return {partition.partition: values(taken) for partition, taken in polled.taken}
+
+
+async def test_all_partitions_are_asked_and_what_there_is_comes_at_once():
+    reader = FakeReader(p0=[batch(0, b"a")], p1=[], p5=[batch(0, b"b", b"c")])
+    polled = await poll(reader, 6, ms=60_000)
+    assert by_partition(polled) == {0: [b"a"], 5: [b"b", b"c"]}
+    assert not polled.failed
+
+
+async def test_without_anything_it_waits_for_whatever_comes_first():
+    reader = FakeReader()
+    polling = asyncio.ensure_future(poll(reader, 3, ms=60_000))
+    while reader.waiting < 3:
+        await asyncio.sleep(0)
+    reader.logs[1] = [batch(0, b"late")]
+    reader.came.set()
+    assert by_partition(await polling) == {1: [b"late"]}
+
+
+async def test_it_waits_until_there_are_enough_bytes():
+    reader = FakeReader(p0=[batch(0, b"abc")])
+    polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=5))
+    while reader.waiting < 2:
+        await asyncio.sleep(0)
+    reader.logs[2] = [batch(0, b"de")]
+    reader.came.set()
+    assert by_partition(await polling) == {0: [b"abc"], 2: [b"de"]}
+
+
+async def test_an_interruption_ends_it_with_what_there_is():
+    reader, interrupted = FakeReader(p0=[batch(0, b"abc")]), asyncio.Event()
+    polling = asyncio.ensure_future(poll(reader, 3, ms=60_000, min_bytes=500, interrupted=interrupted))
+    while reader.waiting < 2:
+        await asyncio.sleep(0)
+    interrupted.set()
+    assert by_partition(await polling) == {0: [b"abc"]}
+    assert reader.waiting == 0
+
+
+async def test_its_time_ends_it():
+    assert (await poll(FakeReader(), 3, ms=5)).taken == []
+    assert by_partition(await poll(FakeReader(p2=[batch(0, b"x")]), 3, ms=0)) == {2: [b"x"]}
+
+
+async def test_more_partitions_than_may_wait_at_once_take_turns():
+    reader = FakeReader()
+    polling = asyncio.ensure_future(poll(reader, 100, ms=60_000))
+    while not any(number == 99 for number, _ in reader.asked[100:]):
+        await asyncio.sleep(0.01)
+    reader.logs[99] = [batch(0, b"last")]
+    reader.came.set()
+    assert by_partition(await polling) == {99: [b"last"]}
+
+
+async def test_a_partition_that_cannot_be_read_holds_up_nobody():
+    reader = FakeReader(
+        p0="nobody leads", p1=NoLeader("no"), p2=UnknownTopic("no"), p3=[batch(0, b"x")], p9=[batch(0, b"y")]
+    )
+    polled = await poll(reader, 10, ms=60_000)
+    assert by_partition(polled) == {3: [b"x"], 9: [b"y"]}
+    assert {partition.partition: type(error).__name__ for partition, error in polled.failed.items()} == {
+        0: "Unavailable",
+        1: "NoLeader",
+        2: "UnknownTopic",
+    }
+
+
+async def test_a_partition_that_gets_a_leader_meanwhile_is_waited_for():
+    reader = FakeReader(p0=NoLeader("not yet"), p1=[])
+    polling = asyncio.ensure_future(poll(reader, 2, ms=60_000))
+    while not reader.waiting:
+        await asyncio.sleep(0)
+    reader.logs[0] = []
+    while reader.waiting < 2:
+        await asyncio.sleep(0.01)
+    reader.logs[0] = [batch(0, b"x")]
+    reader.came.set()
+    polled = await polling
+    assert by_partition(polled) == {0: [b"x"]}
+    assert not polled.failed
+
+
+async def test_a_position_that_is_not_in_the_log_is_told():
+    reader = FakeReader(p0=OffsetOutOfRange(0, Offset(5), Offset(9)))
+    polled = await poll(reader, 1, ms=5)
+    assert isinstance(polled.failed[P[0]], OffsetOutOfRange)
+
+
+async def test_an_answer_ends_inside_a_batch_where_it_has_to():
+    reader = FakeReader(p0=[batch(0, b"aaaa", b"bbbb"), batch(2, b"cccc")], p1=[batch(0, b"dddd")])
+    polled = await poll(reader, 2, max_bytes=9)
+    ((partition, taken),) = polled.taken
+    assert (partition.partition, taken.offset, taken.end, taken.records, taken.size) == (0, 0, 2, 2, 8)
+    polled = await poll(reader, 2, max_bytes=12)
+    assert by_partition(polled) == {0: [b"aaaa", b"bbbb", b"cccc"]}
+
+
+async def test_one_record_is_answered_however_large():
+    polled = await poll(FakeReader(p0=[batch(0, b"a" * 500, b"b")]), 1, max_bytes=1)
+    assert by_partition(polled) == {0: [b"a" * 500]}
+
+
+async def test_stored_bytes_are_bounded_too():
+    big = [batch(0, b"x" * 1000)]
+    polled = await poll(FakeReader(**{f"p{number}": big for number in range(50)}), 50, max_bytes=1 << 20, stored=5_000)
+    assert len(polled.taken) == 5
+
+
+# what is taken of batches
+
+
+async def test_records_before_the_position_are_left_out():
+    taken = await take([batch(10, b"a", b"b", b"c")], Offset(11), 100, 1000)
+    assert (values(taken), taken.end, taken.leader_epoch) == ([b"b", b"c"], 13, 3)
+    assert (await take([batch(10, b"a")], Offset(11), 100, 1000)).end == 11
+
+
+async def test_what_compaction_removed_is_stepped_over():
+    gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(0), offsets_spanned=4)
+    taken = await take([memoryview(gap), batch(4, b"x")], Offset(0), 100, 1000)
+    assert (values(taken), taken.end) == ([b"x"], 5)
+
+
+async def test_what_cannot_be_opened_ends_an_answer_and_is_the_next_error():
+    good, bad = batch(0, b"a"), batch(1, b"b" * 5_000, compression=Compression.GZIP)
+    taken = await take([good, bad], Offset(0), 100_000, 1_000)
+    assert (values(taken), taken.end) == ([b"a"], 1)
+    with pytest.raises(InvalidBatch, match="setting the position to 2"):
+        await take([bad, batch(2, b"c")], Offset(1), 100_000, 1_000)
+    # An answer of other partitions does not make it a smaller error.
+    with pytest.raises(InvalidBatch):
+        await take([bad], Offset(1), 100_000, 1_000, at_least_one=False)
+
+
+async def test_an_answer_that_is_full_takes_nothing_of_another_partition():
+    taken = await take([batch(0, b"abc")], Offset(0), 2, 1_000, at_least_one=False)
+    assert (taken.end, taken.records) == (0, 0)
