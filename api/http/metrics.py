@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from raftlog.api.http.measured import HttpMeasured
 from raftlog.api.http.metrics_broker import broker_families, figures_families
 from raftlog.api.http.metrics_gossip import gossip_families
+from raftlog.api.http.metrics_groups import group_families, group_totals
 from raftlog.api.http.metrics_http import http_families
 from raftlog.api.http.metrics_partitions import partition_families
 from raftlog.api.http.metrics_process import process_families
@@ -29,6 +30,7 @@ from raftlog.partitions.broker import Broker
 Source: TypeAlias = Callable[[Broker], Iterable[Metric]]
 SOURCES: Final[tuple[Source, ...]] = (
     broker_families,
+    group_totals,
     process_families,
     rpc_families,
     gossip_families,
@@ -83,6 +85,8 @@ class Metrics:
             yield family
         figures = await self._broker.measuring.look()
         for family in figures_families(figures):
+            yield family
+        for family in group_families(await self._broker.groups.look(self._partitions_max)):
             yield family
         for family in partition_families(figures.replicas, self._partitions_max):
             yield family

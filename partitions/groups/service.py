@@ -17,7 +17,9 @@ from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.groups.asking import Asking, AtCoordinator, partition_of
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators, Follower
+from raftlog.partitions.groups.folded import Place
 from raftlog.partitions.groups.lagging import Lagging, members_of, resets
+from raftlog.partitions.groups.measuring import GroupFigures, look_at_groups
 from raftlog.partitions.groups.mixed_release import MixedRelease
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
@@ -68,7 +70,7 @@ from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.topic_changes import TopicChanges
 from raftlog.runtime.rpc import Answer
-from raftlog.types import TopicPartition
+from raftlog.types import Offset, TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final[Mapping[str, str]] = {
@@ -249,6 +251,15 @@ class Groups:
         described = await self.describe(group, deadline=deadline)
         committed = await self.committed(group, deadline=deadline)
         return await self._lagging.lag(committed, described.members, deadline)
+
+    async def look(self, lags_max: int) -> GroupFigures:
+        """The groups that are coordinated here, in numbers."""
+        return await look_at_groups(self.coordinators, self._end_of, lags_max)
+
+    def _end_of(self, place: Place) -> tuple[str, Offset] | None:
+        topic = self._topics.by_id(place[0])
+        replica = None if topic is None else topic.partitions[place[1]].replica
+        return None if topic is None or replica is None else (topic.name, replica.group.high_watermark)
 
     # ---- what operators change
 

@@ -1,0 +1,46 @@
+"""Metrics of the groups that this broker coordinates, bounded like those of partitions.
+
+series of lag ≤ partitions_max
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.groups.measuring import GroupFigures
+
+_COUNTERS: Final = {
+    "group_commits": "Offsets of groups that were committed at coordinators here.",
+    "group_expired": "Committed offsets that were forgotten because their group was empty for so long.",
+    "group_rebalances": "Generations with members that coordinators here made.",
+}
+
+
+def group_totals(broker: Broker) -> Iterator[Metric]:
+    """What is counted as it happens."""
+    for name, text in _COUNTERS.items():
+        yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.counters, name))
+
+
+def group_families(figures: GroupFigures) -> Iterator[Metric]:
+    """What the groups are now."""
+    groups = GaugeMetricFamily("raftlog_groups", "Groups that are coordinated here, by state.", labels=["state"])
+    for state, count in figures.by_state.items():
+        groups.add_metric([state], count)
+    yield groups
+    yield GaugeMetricFamily("raftlog_group_members", "Their members.", value=figures.members)
+    lag = GaugeMetricFamily(
+        "raftlog_group_lag",
+        "Records that a group coordinated here has not committed yet, as this broker knows the partition.",
+        labels=["group", "topic", "partition"],
+    )
+    for each in figures.lags:
+        lag.add_metric([each.group, each.topic, str(each.partition)], each.records)
+    yield lag
+    yield GaugeMetricFamily(
+        "raftlog_metrics_group_lags_left_out",
+        "Groups' partitions without a series of lag (--metrics-partitions-max).",
+        value=figures.lags_left_out,
+    )

@@ -1,0 +1,68 @@
+"""What coordinators here have, in numbers, for metrics: looked at in slices when somebody asks, and nothing is kept.
+
+A group's lag is taken from replicas that are here, so it costs no request; it may be behind by what a follower has not
+heard of yet, and partitions without a replica here are left out. Called by the broker's measuring.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.coordinators import Coordinators
+from raftlog.partitions.groups.folded import Place
+from raftlog.partitions.groups.states import State
+from raftlog.types import Offset
+
+_SLICE: Final = 64
+"""Groups that are looked at in one turn of the loop."""
+
+
+class GroupLag(NamedTuple):
+    """How many records a group has not committed yet in a partition, as far as known here."""
+
+    group: str
+    topic: str
+    partition: int
+    records: int
+
+
+class GroupFigures(NamedTuple):
+    """Of the groups that are coordinated here."""
+
+    by_state: Mapping[str, int]
+    """How many are in each state, by Kafka's names."""
+    members: int
+    lags: list[GroupLag]
+    """By group, topic and partition; the first `lags_max` of them."""
+    lags_left_out: int
+
+
+EndOf = Callable[[Place], tuple[str, Offset] | None]
+"""Name of the topic, and the offset after the last committed record that is known here."""
+
+
+async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: int) -> GroupFigures:
+    """Look through all groups; others have the loop meanwhile."""
+    by_state = Counter({state.value: 0 for state in State if state is not State.DEAD})
+    members, lags = 0, []
+    for coordinator in coordinators:
+        names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
+        for number, group in enumerate(names, 1):
+            described = coordinator.machine.describe(group)
+            by_state[State.EMPTY.value if described is None else described.state] += 1
+            members += 0 if described is None else len(described.members)
+            lags += _lags(coordinator, group, end_of)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+    lags.sort()
+    return GroupFigures(by_state, members, lags[:lags_max], max(0, len(lags) - lags_max))
+
+
+def _lags(coordinator: Coordinator, group: str, end_of: EndOf) -> Iterator[GroupLag]:
+    for place, committed in coordinator.folded.offsets.get(group, {}).items():
+        known = end_of(place)
+        if known is not None:
+            topic, end = known
+            yield GroupLag(group, topic, place[1], max(0, end - committed.offset))

@@ -1,0 +1,206 @@
+"""What coordinators keep and give up: instances, expiry, shorter logs, and offsets below feature level 3."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from raftlog.errors import InvalidArgument, UnknownGroup
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.level_two import watermarks_in
+from raftlog.partitions.groups.service import OFFSETS_TOPIC
+from raftlog.partitions.metadata import first_start
+from raftlog.records import read_records
+from raftlog.runtime.rpc import Answer
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
+from tests.waiting import until, until_told
+
+
+@pytest.fixture
+async def brokers(tmp_path) -> AsyncIterator[Brokers]:
+    """One partition of groups; nothing is kept for long, and logs are kept short."""
+    settings: dict[str, Any] = {
+        "offsets_partitions": 1,
+        "metadata_growth_bytes_max": 16 * 1024,
+        "retention_interval_s": 3_600,
+    }
+    async with brokers_in(tmp_path, **settings) as three:
+        await three.start()
+        await three[1].create_topic("t", 4, deadline=soon())
+        yield three
+
+
+async def coordinator(brokers: Brokers) -> Coordinator:
+    broker = brokers[await coordinator_node(brokers)]
+    return broker.groups.coordinator_of(G)
+
+
+async def keep_house(brokers: Brokers) -> None:
+    """Let every broker do what it does now and then, to its end."""
+    for broker in brokers.running.values():
+        groups = broker._housekeeping._groups
+        await groups.keep()
+        if groups._task is not None:
+            await groups._task
+
+
+class Noting:
+    """Lives beside coordinators."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[Coordinator, Mapping[Any, Any]]] = []
+        self.ended: list[Coordinator] = []
+
+    def coordinator_began(self, coordinator: Coordinator) -> None:
+        self.began.append((coordinator, dict(coordinator.instances)))
+
+    def coordinator_ended(self, coordinator: Coordinator) -> None:
+        self.ended.append(coordinator)
+
+
+async def test_instances_are_there_for_whoever_coordinates_next(brokers):
+    followers = {number: Noting() for number in brokers.running}
+    for number, broker in brokers.running.items():
+        broker.groups.follow(followers[number])
+    await commit(brokers[1], {0: 1})
+    first = await coordinator(brokers)
+    await first.store_instance(G, "i", {"format": "binary", "raw": b"\0"}, deadline=soon())
+    await first.store_instance(G, "j", {}, deadline=soon())
+    await first.store_instance(G, "j", None, deadline=soon())
+    assert dict(first.instances) == {(G, "i"): {"format": "binary", "raw": b"\0"}}
+    with pytest.raises(InvalidArgument):
+        await first.store_instance(G, "large", {"x": "y" * 70_000}, deadline=soon())
+    gone = await coordinator_node(brokers)
+    await brokers.stop(gone)
+    await until_told(lambda: coordinator(brokers))
+    second = await coordinator_node(brokers)
+    assert followers[gone].ended == [first]
+    ((began, instances),) = followers[second].began
+    assert instances == {(G, "i"): {"format": "binary", "raw": b"\0"}}
+    assert began is brokers[second].groups.coordinator_of(G)
+
+
+async def test_requests_of_others_are_served_at_the_coordinator(brokers):
+    async def answers(coordinator: Coordinator, header: Any, deadline: float) -> Answer:
+        return Answer([header["group"], header["x"], coordinator.replica.is_leader], (b"large",))
+
+    for broker in brokers.running.values():
+        broker.groups.serve("consumers.test", answers)
+    with pytest.raises(UnknownGroup):
+        await brokers[1].groups.ask("consumers.test", G, {"x": 1}, deadline=soon(), is_repeatable=True)
+    for broker in brokers.running.values():
+        answer = await broker.groups.ask(
+            "consumers.test", G, {"x": 1}, deadline=soon(), is_repeatable=True, creates=True
+        )
+        assert answer.value == [G, 1, True]
+        assert [bytes(piece) for piece in answer.payload] == [b"large"]
+
+
+def set_clock(brokers: Brokers, wall_ms: int) -> None:
+    """Of commits and of housekeeping."""
+    for broker in brokers.running.values():
+        object.__setattr__(broker.groups._around, "wall_ms", lambda: wall_ms)
+
+
+async def test_what_an_empty_group_committed_long_ago_is_forgotten(brokers):
+    now_ms, week_ms = brokers[1].groups._around.wall_ms(), brokers[1].settings.offsets_retention_ms
+    member = Member(brokers[1])
+    await member.begin()
+    set_clock(brokers, now_ms - 2 * week_ms)
+    await member.commit(3)
+    await commit(brokers[2], {1: 4}, "simple")
+
+    async def groups_at(wall_ms: int) -> list[str]:
+        set_clock(brokers, wall_ms)
+        await keep_house(brokers)
+        return await brokers[3].groups.names(deadline=soon())
+
+    assert await groups_at(now_ms - 9 * week_ms) == [G, "simple"]  # the clock of this leader is behind
+    assert await groups_at(now_ms - week_ms - 60_000) == [G, "simple"]
+    assert await groups_at(now_ms - week_ms + 60_000) == [G]  # that one has a member
+    await member.leave()
+    assert await groups_at(now_ms + week_ms - 60_000) == [G]  # and had one until now
+    assert await committed(brokers[2]) == {("t", 0): 3}
+    assert await groups_at(now_ms + week_ms + 60_000) == []
+    assert await committed(brokers[2]) == {}
+    assert sum(broker.counters.group_expired for broker in brokers.running.values()) == 2
+
+
+async def test_offsets_of_deleted_topics_are_forgotten(brokers):
+    await brokers[1].create_topic("gone", 1, deadline=soon())
+    await commit(brokers[1], {0: 1}, topic="gone")
+    await commit(brokers[1], {0: 2})
+    await brokers[1].delete_topic("gone", deadline=soon())
+    for broker in brokers.running.values():
+        await broker.metadata.barrier(soon())
+    await keep_house(brokers)
+    assert len((await coordinator(brokers)).folded.offsets[G]) == 1
+
+
+async def start_of(brokers: Brokers) -> int:
+    partition = brokers[1]._topics.find(OFFSETS_TOPIC).partitions[0]
+    return int(partition.replica.group.log_start_offset)  # type: ignore[union-attr]
+
+
+async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
+    member = Member(brokers[1])
+    await member.begin()
+    for offset in range(150):
+        await member.commit(offset, offset % 4, "some words" * 10)
+    await commit(brokers[2], {0: 7}, "simple")
+    await (await coordinator(brokers)).store_instance(G, "i", {"x": 1}, deadline=soon())
+    before = await brokers[1].groups.committed(G, deadline=soon())
+    await keep_house(brokers)
+    await until_told(lambda: start_of(brokers))
+    assert await start_of(brokers) > 150
+    assert await brokers[2].groups.committed(G, deadline=soon()) == before
+    await brokers.stop(await coordinator_node(brokers))
+    survivor = next(iter(brokers.running.values()))
+    assert await survivor.groups.committed(G, deadline=soon()) == before
+    assert await committed(survivor, "simple") == {("t", 0): 7}
+    again = await coordinator(brokers)
+    assert dict(again.instances) == {(G, "i"): {"x": 1}}
+    member.broker = survivor
+    await member.heartbeat()
+    await member.commit(1_000)
+
+
+async def records(brokers: Brokers) -> list[tuple[bytes | None, bytes | None]]:
+    first, _ = await brokers[1].offsets(OFFSETS_TOPIC, 0, deadline=soon())
+    found = await brokers[1].fetch(OFFSETS_TOPIC, 0, first, max_bytes=1 << 20, min_bytes=0, deadline=soon())
+    return [(record.key, record.value) for batch in found.batches for record in read_records(batch)]
+
+
+async def test_below_level_three_offsets_are_written_as_the_former_release_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 2)
+    async with brokers_in(tmp_path, offsets_partitions=1, metadata_growth_bytes_max=16 * 1024) as brokers:
+        await brokers.start()
+        await brokers[1].create_topic("t", 4, deadline=soon())
+        for number, offset in ((1, 3), (2, 9), (3, 5)):
+            await commit(brokers[number], {0: offset})
+        assert await committed(brokers[2]) == {("t", 0): 9}
+        assert await brokers[3].groups.names(deadline=soon()) == [G]
+        assert [row.lag for row in await brokers[1].groups.lag(G, deadline=soon())] == [0]
+        written = await records(brokers)
+        assert [key for key, _ in written] == [G.encode()] * 3
+        assert [mark.offset for _, value in written for mark in watermarks_in(value)] == [3, 9, 5]
+        for refused in (Member(brokers[1]).join(), brokers[1].groups.delete(G, deadline=soon())):
+            with pytest.raises(InvalidArgument, match="finish the upgrade first"):
+                await refused
+        for offset in range(10, 160):
+            await commit(brokers[1], {0: offset})
+        await keep_house(brokers)
+        await until_told(lambda: start_of(brokers))
+        assert await committed(brokers[3]) == {("t", 0): 159}
+        assert all(key == G.encode() for key, _ in await records(brokers))
+        await brokers[2].operations.finish_upgrade(deadline=soon())
+        for broker in brokers.running.values():
+            await until(lambda broker=broker: broker.metadata.state.feature_level == 3)
+        await commit(brokers[3], {0: 100, 1: 8})
+        assert await committed(brokers[1]) == {("t", 0): 159, ("t", 1): 8}
+        member = Member((await others(brokers))[0])
+        await member.begin()
+        await member.commit(2)
+        await brokers.stop(await coordinator_node(brokers))
+        assert await committed(member.broker) == {("t", 0): 2, ("t", 1): 8}
