@@ -2,6 +2,7 @@
 
     entries up to the fold's `keep_to`: from the segments        behind it: from the journal, cuts applied
     first index ≤ what is compared ≤ the smallest commit that any of the replicas has persisted
+    below where any of them is compacted: the newest record of every key; from there on: bytes
 
 Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
 counts as committed up to its last sound entry. Called by `log verify --compare`; read while a process is at work, a
@@ -17,6 +18,7 @@ from raftlog.records import read_header
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import Mark
 from raftlog.runtime.journal.recovery import read_journal
+from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
 from raftlog.runtime.replay import journal_entries
 from raftlog.runtime.replica_directory import group_directories
 from raftlog.storage.directory import internal
@@ -25,7 +27,7 @@ from raftlog.storage.recovery import segment_bases
 from raftlog.storage.rows import unpack_row
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index, walk_segment
-from raftlog.types import Buffer, Index
+from raftlog.types import Buffer, Index, Offset
 
 
 class OfflineReplica(NamedTuple):
@@ -35,6 +37,10 @@ class OfflineReplica(NamedTuple):
     group_id: uuid.UUID
     folded: FoldedGroup | None
     fold: Fold | None
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self.folded.log_start_offset if self.folded is not None else Offset(0)
 
     def committed(self, disk: Disk) -> Index:
         """The last entry that is known to be committed here."""
@@ -47,7 +53,7 @@ class OfflineReplica(NamedTuple):
             last = found.index
         return last
 
-    def entries(self, disk: Disk) -> Iterator["FoundEntry"]:
+    def entries(self, disk: Disk) -> Iterator[FoundEntry]:
         """Its entries in order of index, sound or not. Raises `OSError`, `JournalDamaged` and `FormatError`."""
         base, last = -1, 0
         for base, found in self._in_segments(disk):  # noqa: B007 - the journal goes on in that segment
@@ -57,7 +63,7 @@ class OfflineReplica(NamedTuple):
         if self.folded is not None and self.fold is not None:
             yield from self._in_journal(disk, self.folded, self.fold, base)
 
-    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, "FoundEntry"]]:
+    def _in_segments(self, disk: Disk) -> Iterator[tuple[int, FoundEntry]]:
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
         for base, newer in zip(bases, [*bases[1:], None], strict=True):
@@ -65,14 +71,23 @@ class OfflineReplica(NamedTuple):
                 segment = open_with_index(disk, self.path, base)
                 closing.callback(segment.close)
                 for stored in walk_segment(segment, newer):
-                    index = segment.base_index + stored.number
+                    index = stored.index
                     if keep_to is not None and index > keep_to:
                         return
                     why = None if stored.row_only else stored.why
                     where = f"{segment.files.log.path} at position {stored.position}"
                     yield base, FoundEntry(Index(index), bytes(stored.batch), where, why)
 
-    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator["FoundEntry"]:
+    def whole_from(self, disk: Disk) -> Index:
+        """The entry from which on nothing was compacted."""
+        for base in segment_bases(disk, self.path):
+            segment = open_with_index(disk, self.path, base)
+            segment.close()
+            if not segment.is_compacted:
+                return Index(segment.base_index)
+        return Index(0)
+
+    def _in_journal(self, disk: Disk, folded: FoldedGroup, fold: Fold, base: int) -> Iterator[FoundEntry]:
         """The entries behind the segments' checkpoint; `base` is the segment that holds the last one before them."""
         for entry in journal_entries(folded, fold, folded.keep_to + 1):
             base = entry.offset if entry.is_roll else base
@@ -83,15 +98,6 @@ class OfflineReplica(NamedTuple):
                 yield _by_row(disk, name, entry.row)
             elif entry.offset >= folded.log_start_offset:
                 yield FoundEntry(entry.index, b"", name, "the file is missing")
-
-
-class FoundEntry(NamedTuple):
-    """A stored entry, where it stands, and what is wrong with it."""
-
-    index: Index  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
-    batch: bytes
-    where: str
-    why: str | None
 
 
 def _by_row(disk: Disk, name: str, packed: bytes) -> FoundEntry:
@@ -122,7 +128,8 @@ def replicas_of(disk: Disk, data_dir: str, disk_uuid: uuid.UUID) -> list[Offline
 class Comparison(NamedTuple):
     """Replicas of one group, compared from `first` to `last`, their smallest commit; `end_offset` follows that entry.
 
-    Nothing was compared when `last < first`. `difference` says where two of them differ first.
+    Nothing was compared when `last < first`. Where one is compacted, what lies below `first` was compared by its newest
+    records. `difference` says where two of them differ first.
     """
 
     group_id: uuid.UUID
@@ -134,15 +141,23 @@ class Comparison(NamedTuple):
 
 
 def compare_replicas(disk: Disk, replicas: Sequence[OfflineReplica]) -> Comparison:
-    """Whether replicas of one group hold the same bytes, entry by entry; raises as `OfflineReplica.entries`."""
+    """Whether replicas of one group hold the same, entry by entry; raises as `OfflineReplica.entries`."""
     assert len(replicas) > 1, "one replica has nothing to be compared with"
     last = min(replica.committed(disk) for replica in replicas)
     streams = [replica.entries(disk) for replica in replicas]
     heads = [next(stream, None) for stream in streams]
-    first = max((head.index for head in heads if head is not None), default=Index(1))
     paths = tuple(replica.path for replica in replicas)
     end_offset = 0
-    index = first
+    first = max((head.index for head in heads if head is not None), default=Index(1))
+    whole = max(replica.whole_from(disk) for replica in replicas)
+    if whole > first:
+        newest = [NewestRecords(whole, replica.log_start_offset) for replica in replicas]
+        for number, stream in enumerate(streams):
+            heads[number] = newest[number].take(heads[number], stream)
+        difference = difference_of(paths, newest)
+        if difference is not None:
+            return Comparison(replicas[0].group_id, paths, whole, last, end_offset, difference)
+    first = index = max(first, whole)
     while index <= last:
         for number, stream in enumerate(streams):
             heads[number] = _skip_to(index, heads[number], stream)

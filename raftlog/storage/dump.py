@@ -7,7 +7,7 @@ from typing import Any
 from raftlog.errors import FormatError, InvalidBatch
 from raftlog.records import Compression, ControlKind, read_control
 from raftlog.storage.disk import Disk
-from raftlog.storage.gap import decode_gap
+from raftlog.storage.gap import GAP_VERSION, decode_gap
 from raftlog.storage.roll import Member, decode_roll
 from raftlog.storage.verify import Stored, log_file_segment, walk_segment
 
@@ -23,14 +23,14 @@ def dump_file(disk: Disk, file: str) -> Iterator[tuple[dict[str, Any], memoryvie
     segment = log_file_segment(disk, file)
     try:
         for stored in walk_segment(segment):
-            yield _describe(stored, segment.base_index), stored.batch
+            yield _describe(stored), stored.batch
     finally:
         segment.close()
 
 
-def _describe(stored: Stored, base_index: int) -> dict[str, Any]:
+def _describe(stored: Stored) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "index": base_index + stored.number,
+        "index": stored.index,
         "position": stored.position,
         "size": len(stored.batch),
         "has_index_row": stored.row is not None,
@@ -61,7 +61,7 @@ def _describe_control(batch: memoryview) -> dict[str, Any]:
         if kind is ControlKind.ROLL:
             described |= {key: _plain(value) for key, value in decode_roll(payload)._asdict().items()}
         elif kind is ControlKind.GAP:
-            described |= decode_gap(payload)._asdict()
+            described |= {"version": GAP_VERSION, **decode_gap(payload)._asdict()}
         return described
     except (InvalidBatch, FormatError) as error:
         return {"problem": str(error)}

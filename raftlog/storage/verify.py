@@ -15,6 +15,7 @@ from raftlog.records.check import RECORD_BYTES_MIN
 from raftlog.records.header import MAGIC, TERM_MAX, header_bytes
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
@@ -50,6 +51,7 @@ class Stored(NamedTuple):
     """
 
     number: int
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
     offset: int
     position: int
     header: BatchHeader | None
@@ -93,7 +95,7 @@ def _verify_listed(disk: Disk, path: str) -> VerifyReport:
             if read_roll(segment) is None:
                 _report(report, segment, 0, base, "it does not begin with a roll entry")
             expected_offset = _verify_segment(segment, report, next((b for b in bases if b > base), None))
-            expected_index = segment.base_index + segment.rows
+            expected_index = segment.next_index
         finally:
             segment.close()
         report.segments += 1
@@ -110,8 +112,8 @@ def _has_rows_behind(segment: Segment, stored: Stored) -> bool:
     first = stored.number + 1
     packed = segment.files.index.read(first * ROW_SIZE, segment.files.index.size())
     return any(
-        row.index == segment.base_index + number and row.position > stored.position and row.offset >= stored.offset
-        for number, row in enumerate(unpack_rows(packed), first)
+        row.index > stored.index and row.position > stored.position and row.offset >= stored.offset
+        for row in unpack_rows(packed)
     )
 
 
@@ -120,7 +122,7 @@ def open_with_index(disk: Disk, path: str, base: int) -> Segment:
     segment = open_for_reading(disk, path, base)
     roll = read_roll(segment)
     if roll:
-        segment.base_index = roll.base_index
+        segment.base_index, segment.compacted_to = roll.base_index, roll.compacted_to
     elif len(packed := segment.files.index.read(0, ROW_SIZE)) == ROW_SIZE:
         segment.base_index = unpack_row(packed).index
     return segment
@@ -143,7 +145,7 @@ def _verify_segment(segment: Segment, report: VerifyReport, end_offset: int | No
         report.batches += 1
         report.bytes_read += len(stored.batch)
         if stored.header and not stored.header.is_control and (not stored.why or stored.row_only):
-            report.records += stored.header.last_offset_delta + 1
+            report.records += stored.header.record_count
     return segment.next_offset
 
 
@@ -157,13 +159,13 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
     log = _Window(segment.files.log)
     position = 0
     while position < log.size:
-        number = segment.rows
+        number, index = segment.rows, segment.next_index
         head = log.read(position, HEADER_SIZE)
         header = read_header(head) if len(head) == HEADER_SIZE else None
         row = rows.trusted(number, segment, position, head, log.size)
         length = row.length if row else header.size if header and header.size >= HEADER_SIZE else log.size
         batch = log.read(position, min(length, log.size - position))
-        why = _why_unsound(segment, header, batch)
+        why = _why_unsound(segment, header, batch) or _why_no_gap(segment, header, batch)
         row_only = False
         if not why and rows.has(number) and not row_matches(rows.packed(number), head):
             row_only = restored_header(rows.packed(number), head) is None
@@ -172,21 +174,39 @@ def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[St
         if header and (not why or row_only):
             segment.next_offset = header.next_offset
         elif row:
-            segment.next_offset = rows.offset_after(number, row, header, end_offset)
+            segment.next_offset = rows.offset_after(number, row, header, end_offset, segment.is_compacted)
         segment.rows += 1
+        segment.missing += _entries_beyond(segment, rows, index, position, None if why and not row_only else batch)
         restored = _restored(rows.packed(number), batch) if why and row else None
-        yield Stored(number, offset, position, header, batch, row, why, row_only, restored)
+        yield Stored(number, index, offset, position, header, batch, row, why, row_only, restored)
         if why and row is None and not row_only:
             segment.rows -= 1
             return
         position += length
     why = "the file ends before a batch that was synced"
-    while (row := rows.at(segment.rows, segment.next_index, position)) is not None:
-        number, offset = segment.rows, segment.next_offset
+    while (row := rows.at(segment.rows, segment.next_index, position, or_above=segment.is_compacted)) is not None:
+        segment.missing += row.index - segment.next_index
+        number, index, offset = segment.rows, segment.next_index, segment.next_offset
         segment.rows += 1
-        segment.next_offset = rows.offset_after(number, row, None, end_offset)
-        yield Stored(number, offset, position, None, memoryview(b""), row, why)
+        segment.next_offset = rows.offset_after(number, row, None, end_offset, segment.is_compacted)
+        yield Stored(number, index, offset, position, None, memoryview(b""), row, why)
         position = row.end
+
+
+def _why_no_gap(segment: Segment, header: BatchHeader | None, batch: memoryview) -> str | None:
+    if header is None or not segment.is_compacted:
+        return None
+    return why_no_gap(batch, header, segment.next_index, segment.compacted_to)
+
+
+def _entries_beyond(segment: Segment, rows: "_Rows", index: int, position: int, batch: memoryview | None) -> int:
+    """How many entries the batch at `index` stands for beyond that one; where it is damaged the next row says it."""
+    if not segment.is_compacted:
+        return 0
+    if batch is not None:
+        return last_index_of(batch, read_header(batch), index) - index
+    after = rows.any(segment.rows)
+    return after.index - 1 - index if after and after.index > index and after.position > position else 0
 
 
 def _restored(packed: bytes, batch: memoryview) -> bytes | None:
@@ -244,17 +264,19 @@ class _Rows:
     def has(self, number: int) -> bool:
         return len(self.packed(number)) == ROW_SIZE
 
-    def at(self, number: int, index: int, position: int) -> Row | None:
-        """Row `number` when it speaks of entry `index` at `position`."""
-        packed = self.packed(number)
-        if len(packed) < ROW_SIZE:
-            return None
-        row = unpack_row(packed)
-        return row if row.index == index and row.position == position and row.length >= HEADER_SIZE else None
+    def any(self, number: int) -> Row | None:
+        """Row `number`, whatever it says."""
+        return unpack_row(self.packed(number)) if self.has(number) else None
+
+    def at(self, number: int, index: int, position: int, *, or_above: bool = False) -> Row | None:
+        """Row `number` when it speaks of entry `index` at `position`; behind what may be a gap, also of one above."""
+        row = self.any(number)
+        is_there = row is not None and (row.index == index or (or_above and row.index > index))
+        return row if row and is_there and row.position == position and row.length >= HEADER_SIZE else None
 
     def trusted(self, number: int, segment: Segment, position: int, head: memoryview, log_size: int) -> Row | None:
         """The next row of `segment`, when header, following row or end of file confirm what it says."""
-        index = segment.base_index + number
+        index = segment.next_index
         row = self.at(number, index, position)
         if row is None or row.offset != segment.next_offset or row.term > TERM_MAX:
             return None
@@ -262,15 +284,19 @@ class _Rows:
         is_confirmed = len(head) == HEADER_SIZE and (
             row_matches(packed, head) or restored_header(packed, head) is not None
         )
-        is_confirmed = is_confirmed or self.at(number + 1, index + 1, row.end) is not None
+        is_confirmed = is_confirmed or (
+            self.at(number + 1, index + 1, row.end, or_above=segment.is_compacted) is not None
+        )
         return row if is_confirmed or row.end == log_size else None
 
-    def offset_after(self, number: int, row: Row, header: BatchHeader | None, end_offset: int | None) -> int:
+    def offset_after(
+        self, number: int, row: Row, header: BatchHeader | None, end_offset: int | None, is_compacted: bool
+    ) -> int:
         """The offset that follows a damaged batch; never too low, so that no offset is given out twice."""
         packed = self.packed(number)
         if header and (head := restored_header(packed, header_bytes(header))):
             return read_header(head).next_offset
-        after = self.at(number + 1, row.index + 1, row.end)
+        after = self.at(number + 1, row.index + 1, row.end, or_above=is_compacted)
         if after:
             return after.offset
         if end_offset is not None:
