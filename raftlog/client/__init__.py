@@ -15,6 +15,8 @@ from raftlog.client.answers import (
     TopicDescription,
 )
 from raftlog.client.broker import BrokerClient
+from raftlog.client.consumer import Consumer
+from raftlog.client.consumer_settings import ConsumerRecord, RebalanceListener
 from raftlog.client.delivery import Delivered, Delivery
 from raftlog.client.failures import NotListening
 from raftlog.client.group_answers import (
@@ -37,7 +39,9 @@ __all__ = [
     "BrokerDescription",
     "ClusterHealth",
     "CommittedOffset",
+    "Consumer",
     "ConsumerDescription",
+    "ConsumerRecord",
     "Delivered",
     "Delivery",
     "Fetched",
@@ -55,6 +59,7 @@ __all__ = [
     "Produced",
     "Producer",
     "ProducerIdentity",
+    "RebalanceListener",
     "Synced",
     "TopicDescription",
 ]

@@ -7,6 +7,7 @@ again stays as it was known.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -30,11 +31,16 @@ class TopicMetadata(NamedTuple):
 class Metadata:
     """Topics by name, refreshed in the background from the first question to `close`."""
 
-    def __init__(self, client: BrokerClient, refresh_s: float, changed: Callable[[], None]) -> None:
-        """`changed` is called after each refresh."""
-        self._client, self._refresh_s, self._changed = client, refresh_s, changed
+    def __init__(self, client: BrokerClient, refresh_s: float) -> None:
+        self._client, self._refresh_s = client, refresh_s
+        self.changed: Callable[[], None] = lambda: None
+        """Called after each refresh."""
         self._topics: dict[str, TopicMetadata] = {}
         self._addresses: dict[int, str] = {}
+        self._watched: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        self.matching: frozenset[str] = frozenset()
+        """Topics whose whole names match the pattern, as of the last refresh."""
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -47,10 +53,18 @@ class Metadata:
         known = self._topics.get(name)
         if known is not None:
             return known
-        if self._task is None:
-            self._task = asyncio.create_task(self._refresh_on_time())
-            await self._find_brokers()
+        await self._begin()
         return await self._ask(name)
+
+    def watch(self, name: str) -> None:
+        """Ask for this one too, although it may not be there yet."""
+        self._watched.add(name)
+
+    async def match(self, pattern: re.Pattern[str]) -> None:
+        """Topics are `matching` from now on; raises `Unavailable`."""
+        await self._begin()
+        self._pattern = pattern
+        await self._find_matching()
 
     def refresh_soon(self) -> None:
         """Something that was believed is not so."""
@@ -60,6 +74,16 @@ class Metadata:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._refresh_on_time())
+            await self._find_brokers()
+
+    async def _find_matching(self) -> None:
+        if self._pattern is not None:
+            names = await self._client.topics()
+            self.matching = frozenset(name for name in names if self._pattern.fullmatch(name))
 
     async def _ask(self, name: str) -> TopicMetadata:
         try:
@@ -86,8 +110,10 @@ class Metadata:
                     await self._wanted.wait()
             self._wanted.clear()
             await self._find_brokers()
-            for name in list(self._topics):
+            with contextlib.suppress(RaftlogError):
+                await self._find_matching()
+            for name in {*self._topics, *self._watched}:
                 with contextlib.suppress(RaftlogError):
                     await self._ask(name)
-            self._changed()
+            self.changed()
             await asyncio.sleep(REFRESH_S_MIN)

@@ -75,7 +75,8 @@ class Producer:
             metadata_refresh_s=metadata_refresh_s,
         )
         self._client = BrokerClient(bootstrap)
-        self._metadata = Metadata(self._client, self.settings.metadata_refresh_s, self._note_metadata)
+        self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
+        self._metadata.changed = self._note_metadata
         self._identities = Identities(self._client) if self.settings.idempotent else None
         self._spreadings: dict[str, Spreading] = {}
         self._lanes: dict[TopicPartition, Lane] = {}
@@ -177,7 +178,7 @@ class Producer:
                 if self._identities is not None:
                     await self._identities.have()
                 described = await self._metadata.topic(topic)
-            except Unavailable:
+            except (Unavailable, OutcomeUnknown):  # an id that nobody heard of costs nothing
                 if self._is_closed or time.monotonic() >= ends_at:
                     raise
                 await asyncio.sleep(back_off.next_s())

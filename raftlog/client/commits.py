@@ -1,0 +1,80 @@
+"""The offsets that a `Consumer` commits: one commit at a time, so that they are taken in order; by itself once enough
+records are processed, or time has passed.
+
+Of an error that nobody waits for the member is told; what passes is committed with the next.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from raftlog.client.broker import BrokerClient
+from raftlog.client.membership import Assigned, GroupMember
+from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.types import Offset, TopicPartition
+
+Positions = Mapping[TopicPartition, Offset]
+_log = logging.getLogger("raftlog.client")
+
+
+class Commits:
+    """`processed()` gives offsets behind what is processed; without a `member` they are a watermark that only rises."""
+
+    def __init__(self, client: BrokerClient, group: str, processed: Callable[[], Positions]) -> None:
+        self._client, self._group, self._processed = client, group, processed
+        self.member: GroupMember | None = None
+        self._committed: dict[TopicPartition, Offset] = {}
+        self._order = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._count = 0
+
+    def begin(self, assigned: Assigned) -> None:
+        """A new assignment, with what is committed for it."""
+        self._committed = {place: offset for place, offset in assigned.items() if offset is not None}
+        self._count = 0
+
+    def note(self, records: int, records_max: int, interval_s: float) -> None:
+        """So many records more are processed; commit at `records_max`, and `interval_s` after the first."""
+        if not records:
+            return
+        self._count += records
+        if self._count >= records_max:
+            self._start()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(interval_s, self._start)
+
+    async def commit(self, positions: Positions) -> None:
+        """Commit now what is not; raises what a broker answers."""
+        async with self._order:
+            new = {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}
+            if new:
+                member = None if self.member is None else self.member.required()
+                await self._client.groups.commit(self._group, new, member)
+                self._committed.update(new)
+
+    async def commit_quietly(self, positions: Positions) -> None:
+        """The same, where nobody waits for an error."""
+        try:
+            await self.commit(positions)
+        except (Unavailable, OutcomeUnknown) as error:
+            _log.info("offsets of group %s are not committed for now: %s", self._group, error)
+        except RaftlogError as error:
+            _log.warning("offsets of group %s are not committed: %s", self._group, error)
+            if self.member is not None:
+                self.member.note(error)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is None or self._task.done():
+            self._count = 0
+            self._task = asyncio.create_task(self.commit_quietly(self._processed()))

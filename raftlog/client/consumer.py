@@ -1,0 +1,262 @@
+"""`Consumer`: records of topics, alone or sharing the partitions with the other members of a group.
+
+    async with Consumer(["127.0.0.1:8082"], "orders", group="billing") as consumer:
+        async for record in consumer:
+            bill(record.value)
+
+Partitions are read from their leaders ahead of time. Whoever asks for the next records has processed those before, and
+they are committed from then on (at least once): after 100 of them, or 500 ms. The group is joined, left and joined
+again inside `poll` and iteration only, so that nobody works on a partition while it changes hands; for that one has to
+come back to it within `rebalance_timeout_ms`.
+
+Not thread-safe, and one task polls at a time. Everything else may be called beside it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from raftlog.client.assigning import Assigning
+from raftlog.client.broker import BrokerClient
+from raftlog.client.commits import Commits
+from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings, RebalanceListener, Reset
+from raftlog.client.fetching import Fetching
+from raftlog.client.group_answers import CommittedOffset
+from raftlog.client.handing import Handing
+from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
+from raftlog.types import Offset, TopicPartition
+
+POLL_MS = 1_000
+
+
+class Consumer:
+    """Made inside a running event loop."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        *topics: str,
+        group: str | None = None,
+        instance_id: str | None = None,
+        client_id: str = "raftlog",
+        auto_offset_reset: Reset = "earliest",
+        auto_commit: bool = True,
+        auto_commit_records: int = 100,
+        auto_commit_interval_ms: int = 500,
+        max_poll_records: int = 100,
+        max_poll_interval_ms: int = 300_000,
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        assignors: Sequence[str] = ("range",),
+        fetch_bytes: int = 1024 * 1024,
+        fetch_wait_ms: int = 5_000,
+        prefetch_bytes: int = 32 * 1024 * 1024,
+        metadata_refresh_s: float = REFRESH_S,
+    ) -> None:
+        """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
+        good for."""
+        settings = self.settings = ConsumerSettings(
+            group=group,
+            instance_id=instance_id,
+            client_id=client_id,
+            auto_offset_reset=auto_offset_reset,
+            auto_commit=auto_commit,
+            auto_commit_records=auto_commit_records,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            max_poll_records=max_poll_records,
+            max_poll_interval_ms=max_poll_interval_ms,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            assignors=tuple(assignors),
+            fetch_bytes=fetch_bytes,
+            fetch_wait_ms=fetch_wait_ms,
+            prefetch_bytes=prefetch_bytes,
+            metadata_refresh_s=metadata_refresh_s,
+        )
+        self._client = BrokerClient(bootstrap)
+        self._metadata = Metadata(self._client, metadata_refresh_s)
+        self._fetching = Fetching(self._client, settings, self._metadata.refresh_soon)
+        self._handing = Handing(self._fetching.readings)
+        self._commits: Commits | None = None
+        if group is not None:
+            self._commits = Commits(self._client, group, self._handing.processed)
+        self._assigning = Assigning(
+            self._client, self._metadata, settings, self._fetching, self._handing, self._commits
+        )
+        self._is_closed = False
+        if topics:
+            self.subscribe(topics)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._handing.in_hands = ()  # the block is through with them
+        await self.close()
+
+    # what is read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose whole names match `pattern`: in a group the share that it gives, otherwise
+        every partition. Raises `InvalidArgument`."""
+        self._assigning.subscribe(tuple(dict.fromkeys(topics)), pattern, listener)
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; with a group its committed offsets are where they begin, and it has no member. Raises
+        `InvalidArgument`."""
+        await self._assigning.assign(tuple(dict.fromkeys(partitions)))
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._fetching.readings)
+
+    # records
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        handing = self._handing
+        while not handing.ahead:
+            handing.ahead.extend(await self._take(self.settings.max_poll_records, POLL_MS))
+        record = handing.ahead.popleft()
+        handing.in_hands = (record,)
+        return record
+
+    async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord]:
+        """Up to `max_records` records (100), those of a partition in order; empty when none came within `timeout_ms`.
+
+        Raises `OffsetOutOfRange` where `auto_offset_reset` is error, `FencedInstance`, and what makes reading
+        impossible; after an error it can be called again.
+        """
+        count = max_records or self.settings.max_poll_records
+        records = self._handing.from_ahead(count) or await self._take(count, timeout_ms)
+        self._handing.in_hands = records
+        return records
+
+    async def _take(self, count: int, timeout_ms: int) -> list[ConsumerRecord]:
+        self._note_processed()
+        ends_at = time.monotonic() + timeout_ms / 1000
+        await asyncio.sleep(0)  # whoever polls without pause still lets the fetches go on
+        arrived = self._fetching.arrived
+        while True:
+            if self._is_closed:
+                raise LogClosed("the consumer is closed")
+            arrived.clear()
+            if await self._assigning.is_settled(ends_at):
+                records = self._fetching.take(count)
+                await self._assigning.tell_resets()
+                if records:
+                    return records
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                return []
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await arrived.wait()
+
+    def _note_processed(self) -> None:
+        done, self._handing.in_hands = len(self._handing.in_hands), ()
+        if self._commits is not None and self.settings.auto_commit:
+            interval_s = self.settings.auto_commit_interval_ms / 1000
+            self._commits.note(done, self.settings.auto_commit_records, interval_s)
+
+    # positions
+
+    async def position(self, place: TopicPartition) -> Offset:
+        """The offset of the next record that is handed out."""
+        self._require_assigned(place)
+        await self._fetching.readings[place].located.wait()
+        return self._handing.handed_out()[place]
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Go on at an offset."""
+        self._require_assigned(place)
+        self._handing.forget(place)
+        self._fetching.seek(place, Offset(offset))
+
+    async def seek_to_beginning(self, *places: TopicPartition) -> None:
+        """Go on at the first record of these partitions, or of all."""
+        for place in places or self.assignment:
+            self.seek(place, (await self._client.offsets(*place)).beginning)
+
+    async def seek_to_end(self, *places: TopicPartition) -> None:
+        """Go on with what comes from now on."""
+        await self.seek_from_end(0, *places)
+
+    async def seek_from_end(self, count: int, *places: TopicPartition) -> None:
+        """Go on so many offsets before the end, or at the first record."""
+        for place in places or self.assignment:
+            first, end = await self._client.offsets(*place)
+            self.seek(place, max(first, end - count))
+
+    async def seek_to_timestamp(self, timestamp_ms: int, *places: TopicPartition) -> None:
+        """Go on at the first record with this timestamp or a later one; at the end where there is none."""
+        for place in places or self.assignment:
+            found = await self._client.offset_for_timestamp(*place, timestamp_ms)
+            self.seek(place, (await self._client.offsets(*place)).end if found is None else found[0])
+
+    def pause(self, *places: TopicPartition) -> None:
+        """Hand out nothing of these partitions, or of all, until `resume`; the membership goes on."""
+        self._pause(places, True)
+
+    def resume(self, *places: TopicPartition) -> None:
+        self._pause(places, False)
+
+    # offsets
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit what was handed out, or these offsets. Raises `UnknownMember`, `StaleGeneration` and
+        `RebalanceInProgress` when the group went on without; a lost answer is `OutcomeUnknown`."""
+        commits = self._require_commits()
+        given = self._handing.handed_out() if offsets is None else offsets
+        await commits.commit({place: Offset(offset) for place, offset in given.items()})
+
+    async def committed(self) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, by all its members."""
+        self._require_commits()
+        assert self.settings.group is not None, "there is a group"
+        return await self._client.groups.committed(self.settings.group)
+
+    async def close(self) -> None:
+        """Commit what is processed (with `auto_commit`), leave the group, and end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._fetching.arrived.set()
+        try:
+            await self._assigning.close()
+        finally:
+            await self._fetching.end(list(self._fetching.readings))
+            if self._commits is not None:
+                await self._commits.close()
+            await self._metadata.close()
+            await self._client.close()
+
+    def _require_commits(self) -> Commits:
+        if self._commits is None:
+            raise InvalidArgument("without a group nothing is committed: make the consumer with group=…")
+        return self._commits
+
+    def _pause(self, places: Collection[TopicPartition], is_paused: bool) -> None:
+        for place in places or self.assignment:
+            self._require_assigned(place)
+            self._fetching.pause(place, is_paused)
+
+    def _require_assigned(self, place: TopicPartition) -> None:
+        if place not in self._fetching.readings:
+            raise UnknownPartition(f"{place} is not assigned to this consumer")

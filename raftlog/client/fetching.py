@@ -1,0 +1,157 @@
+"""Fetching for a `Consumer`: each partition that is read has a task that asks its leader for what comes next.
+
+While records of an answer are handed out the next one is fetched; no partition holds more than one answer besides the
+one under way, and together they are bounded by `prefetch_bytes` (a broker gives a single batch whatever its size). What
+passes is tried again, at 50 ms and then ever more rarely, up to 5 s. An offset outside the log is dealt with as
+`auto_offset_reset` says, and never passed over in silence.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from raftlog.client.backoff import BackOff
+from raftlog.client.broker import BrokerClient
+from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings, Reset
+from raftlog.client.reading import Reading
+from raftlog.errors import (
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    RaftlogError,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.types import Offset, TopicPartition
+
+FETCH_BYTES_MIN: Final = 16 * 1024
+_log = logging.getLogger("raftlog.client")
+
+ResetNote = tuple[TopicPartition, OffsetOutOfRange, Offset]
+
+
+class Fetching:
+    """The partitions that are read. `arrived` is set when there may be something to take."""
+
+    def __init__(self, client: BrokerClient, settings: ConsumerSettings, out_of_date: Callable[[], None]) -> None:
+        self._client, self._settings, self._out_of_date = client, settings, out_of_date
+        self.readings: dict[TopicPartition, Reading] = {}
+        self.arrived = asyncio.Event()
+        self.resets: deque[ResetNote] = deque()
+        """Resets that the listener has not been told of."""
+        self._waits_for_topics = settings.group is not None
+
+    # which partitions
+
+    def begin(self, positions: Mapping[TopicPartition, Offset | None], reset: Reset | None = None) -> None:
+        """Read these as well, from the positions that are known; `reset` stands in for `auto_offset_reset`."""
+        for place, position in positions.items():
+            reading = self.readings[place] = Reading(place, position)
+            self._start(reading, reset)
+
+    async def end(self, places: Collection[TopicPartition]) -> None:
+        """Read these no more; what is held of them is thrown away."""
+        tasks = [reading.task for place in places if (reading := self.readings.pop(place, None)) and reading.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def seek(self, place: TopicPartition, offset: Offset) -> None:
+        """Go on there."""
+        reading = self.readings[place]
+        if reading.task is not None:
+            reading.task.cancel()
+        reading.begin_at(offset)
+        self._start(reading, None)
+
+    def pause(self, place: TopicPartition, is_paused: bool) -> None:
+        self.readings[place].is_paused = is_paused
+        self._make_room(self.readings[place])
+        self.arrived.set()
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Records of whoever has some, each partition's in order; raises an error that is due."""
+        taken: list[ConsumerRecord] = []
+        for place, reading in list(self.readings.items()):
+            if reading.has_records:
+                taken += reading.take(count - len(taken))
+                self._make_room(reading)
+            elif reading.error is not None and not taken and not reading.is_paused:
+                raise reading.error
+            if len(taken) >= count:
+                self.readings[place] = self.readings.pop(place)  # the others are first next time
+                break
+        return taken
+
+    # below
+
+    def _start(self, reading: Reading, reset: Reset | None) -> None:
+        reading.task = asyncio.create_task(self._read(reading, reset or self._settings.auto_offset_reset))
+
+    def _make_room(self, reading: Reading) -> None:
+        if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
+            reading.room.clear()
+        else:
+            reading.room.set()
+
+    def _fetch_bytes(self) -> int:
+        share = self._settings.prefetch_bytes // (2 * max(1, len(self.readings)))
+        return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
+
+    async def _read(self, reading: Reading, reset: Reset) -> None:
+        back_off = BackOff()
+        while reading.error is None:
+            try:
+                if reading.position is None:
+                    reading.begin_at(await self._beginning(reading.place, reset))
+                await reading.room.wait()
+                await self._fetch(reading)
+                back_off.reset()
+            except OffsetOutOfRange as error:
+                self._out_of_range(reading, error)
+            except RaftlogError as error:
+                if not self._is_passing(error):
+                    reading.error = error
+                    self.arrived.set()
+                    return
+                self._out_of_date()
+                await asyncio.sleep(back_off.next_s())
+
+    async def _fetch(self, reading: Reading) -> None:
+        offset = reading.next_fetch
+        assert offset is not None, "it is known where to read"
+        topic, partition = reading.place
+        fetched = await self._client.fetch_batches(
+            topic, partition, offset, timeout_ms=self._settings.fetch_wait_ms, max_bytes=self._fetch_bytes()
+        )
+        reading.accept(fetched)
+        self._make_room(reading)
+        if fetched.body:
+            self.arrived.set()
+
+    async def _beginning(self, place: TopicPartition, reset: Reset) -> Offset:
+        first, end = await self._client.offsets(*place)
+        if reset == "error":
+            error = OffsetOutOfRange(-1, first, end)
+            error.args = (f"nothing is committed for {place}, and auto_offset_reset is error: seek to an offset",)
+            raise error
+        return first if reset == "earliest" else end
+
+    def _out_of_range(self, reading: Reading, error: OffsetOutOfRange) -> None:
+        error.args = (f"{reading.place}: {error}",)
+        if self._settings.auto_offset_reset == "error":
+            reading.error = error
+        else:
+            to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
+            _log.warning("%s; reading goes on at offset %d", error, to)
+            reading.go_on_at(to)
+            self.resets.append((reading.place, error, to))
+        self.arrived.set()
+
+    def _is_passing(self, error: RaftlogError) -> bool:
+        """A group's topic that is gone is waited for until the group is told; one that was named is an error."""
+        if isinstance(error, UnknownTopic | UnknownPartition):
+            return self._waits_for_topics
+        return isinstance(error, Unavailable | OutcomeUnknown)
