@@ -35,6 +35,7 @@ from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
+from raftlog.partitions.producers import Producers
 from raftlog.partitions.recovering import Recovered, Recovering
 from raftlog.partitions.results import (
     ALL,
@@ -44,6 +45,7 @@ from raftlog.partitions.results import (
     Health,
     OffsetRange,
     Produced,
+    ProducerSequence,
     RecordResult,
     TopicDescription,
 )
@@ -52,7 +54,7 @@ from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.partitions.routing.reading import Reader
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.routing.serving import DataRequests
-from raftlog.partitions.routing.spreading import PartitionChoice, produce_records
+from raftlog.partitions.routing.spreading import PartitionChoice, produce_records, produce_sequenced
 from raftlog.partitions.routing.streams import ProduceStream
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.partitions.settings import BrokerSettings
@@ -112,6 +114,7 @@ class Broker:
             around,
             self._check_ready,
         )
+        self.producers = Producers(node, metadata)
         self.consumers = Consumers(settings, self.groups, self, self._topics, self._finder)
         self._housekeeping = Housekeeping(
             node,
@@ -251,14 +254,19 @@ class Broker:
         *,
         acks: Acks = ALL,
         deadline: Deadline,
+        producer: ProducerSequence | None = None,
     ) -> list[RecordResult]:
         """Append records; one result each, in their order.
 
         `partition` is a number for all of them, or `None` to choose by key and in turn without one, or a list that
-        says so for each. Raises only what concerns the whole call (`UnknownTopic`); what concerns a record or a
-        partition is in the results.
+        says so for each. Records of an idempotent `producer` all go to one partition that is named, as one batch.
+        Raises only what concerns the whole call (`UnknownTopic`); what concerns a record or a partition is in the
+        results.
         """
-        return await produce_records(await self._writable(topic, deadline), partition, records, acks, deadline)
+        target = await self._writable(topic, deadline)
+        if producer is not None:
+            return await produce_sequenced(target, partition, records, producer, acks, deadline)
+        return await produce_records(target, partition, records, acks, deadline)
 
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
@@ -309,6 +317,15 @@ class Broker:
         """The first record whose timestamp is at least this: its offset and timestamp."""
         target = await self._partition(topic, partition, deadline)
         return await self._reader.offset_for_timestamp(target, timestamp_ms, deadline)
+
+    async def delete_records(self, topic: str, partition: int, before_offset: int, *, deadline: Deadline) -> Offset:
+        """Delete the records below an offset, on every replica; where the log begins then.
+
+        Raises `OffsetOutOfRange` above what is committed, and `InvalidArgument` for an internal topic. Can be asked
+        again.
+        """
+        target = (await self._writable(topic, deadline)).partition(partition)
+        return await self._reader.delete_before(target, before_offset, deadline)
 
     # ---- topics
 

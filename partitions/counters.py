@@ -12,6 +12,7 @@ class Counters:
         "batches_in",
         "bytes_in",
         "bytes_out",
+        "duplicates",
         "fetches",
         "group_commits",
         "group_expired",
@@ -39,6 +40,8 @@ class Counters:
         """Produce calls that definitely failed after they were queued."""
         self.produce_unknown = 0
         """Produce calls whose outcome is unknown."""
+        self.duplicates = 0
+        """Produce calls of idempotent producers that were appended before."""
         self.throttled = 0
         """Produce calls that had to wait for room."""
         self.append_times = Histogram()

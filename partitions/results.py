@@ -17,6 +17,8 @@ class RecordResult(NamedTuple):
     partition: int | None
     offset: int | None
     error: RaftlogError | None
+    is_duplicate: bool = False
+    """It was appended before: an idempotent producer asked again."""
 
 
 class Produced(NamedTuple):
@@ -26,6 +28,16 @@ class Produced(NamedTuple):
     next_offset: Offset
     leader_epoch: int
     high_watermark: Offset
+    is_duplicate: bool = False
+    """All of it was appended before, and the answer is that of then: an idempotent producer asked again."""
+
+
+class ProducerSequence(NamedTuple):
+    """What an idempotent producer says of the records of a call; `sequence` is that of the first one."""
+
+    producer_id: int
+    producer_epoch: int
+    sequence: int
 
 
 class Fetched(NamedTuple):

@@ -20,6 +20,7 @@ _COUNTERS: Final = {
     "appends": "Appends to a log, each of which shares one sync.",
     "produce_failures": "Produce calls that failed after they were queued.",
     "produce_unknown": "Produce calls whose outcome is unknown.",
+    "duplicates": "Produce calls of idempotent producers that were appended before.",
     "throttled": "Produce calls that had to wait for room.",
     "fetches": "Fetches.",
     "bytes_out": "Bytes of the record batches fetched.",

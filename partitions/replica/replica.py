@@ -27,6 +27,7 @@ from raftlog.errors import (
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.deleting import Deleting
 from raftlog.partitions.replica.describing import ReplicaDescription, describe
 from raftlog.partitions.replica.expiry import ProducerExpiry
 from raftlog.partitions.replica.loading import Loading
@@ -65,6 +66,7 @@ class Replica:
         self._sequencing = Sequencing(name, group, self._producers, self._appending)
         self._expiry = ProducerExpiry(name, group, self._producers, self._sequencing)
         self._retention = Retention(name, group, self._producers, counters)
+        self._deleting = Deleting(name, group, self._producers)
         self._waits = Waits()
         self._is_closed = False
         self.reconfigure(config)
@@ -272,6 +274,13 @@ class Replica:
         except CorruptBatch as error:
             raise self._unreadable(error) from None
         return found if found is not None and found[0] < end else None
+
+    async def delete_before(self, offset: int, deadline: Deadline) -> Offset:
+        """Delete the records below `offset`, on every replica; where the log begins then. Raises like `fetch`, and
+        `DeadlineExceeded`."""
+        self._readable_end()
+        await self._know_the_end(deadline)
+        return await self._deleting.delete_before(offset, deadline)
 
     # what happens
 

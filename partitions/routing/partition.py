@@ -5,7 +5,7 @@ partition of every topic; the queue comes with the first record. Called by the b
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from raftlog.config import TopicConfig
@@ -14,8 +14,9 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Appended, Replica
-from raftlog.partitions.results import Acks, Produced
-from raftlog.partitions.routing.pending import Pending, as_raised_again, record_size
+from raftlog.partitions.results import Acks, Produced, ProducerSequence
+from raftlog.partitions.routing.compacted import check_stored_keys, no_key
+from raftlog.partitions.routing.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
 from raftlog.partitions.routing.produce_queue import ProduceQueue
 from raftlog.partitions.routing.router import Router
 from raftlog.partitions.settings import BrokerSettings
@@ -85,6 +86,7 @@ class Partition:
         self, records: Sequence[NewRecord], acks: Acks, deadline: Deadline
     ) -> "asyncio.Future[int] | None":
         """Queue the records; the future gets their first offset. Raises what definitely fails."""
+        self.check_keys(records)
         total = 0
         for record in records:
             size = record_size(record)
@@ -101,16 +103,45 @@ class Partition:
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes)
+        if self.config.is_compacted:
+            check_stored_keys(self.name, checked)
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
         count = sum(header.record_count for header, _ in checked)
-        pending = await self._enqueue((), batches, count, len(body), acks, deadline)
+        producers = frozenset(header.producer_id for header, _ in checked if header.producer_id >= 0)
+        return await self._produced(await self._enqueue((), batches, count, len(body), acks, deadline, producers))
+
+    async def produce_sequenced(
+        self, records: Sequence[NewRecord], producer: ProducerSequence, acks: Acks, deadline: Deadline
+    ) -> Produced:
+        """Append records of an idempotent producer, as one batch."""
+        self.check_keys(records)
+        batch = build_sequenced(records, producer, self._shared.wall_ms())
+        if len(batch) > self.config.max_message_bytes:
+            raise RecordTooLarge(
+                f"{self.name}: the records of an idempotent producer's call are one batch, of {len(batch)} bytes here; "
+                f"max.message.bytes is {self.config.max_message_bytes}: send fewer at once"
+            )
+        producers = frozenset((producer.producer_id,))
+        return await self._produced(
+            await self._enqueue((), [batch], len(records), len(batch), acks, deadline, producers)
+        )
+
+    async def _produced(self, pending: Pending) -> Produced:
         if pending.future is None:
             return Produced(Offset(-1), Offset(-1), 0, Offset(-1))
         base = await pending.future
         # Of its own append: another one may have landed since.
         appended = pending.appended
         assert appended is not None, f"{self.name}: an answer without an append"
-        return Produced(Offset(base), Offset(base + count), appended.leader_epoch, appended.high_watermark)
+        after = appended.next_offset if pending.producers else base + pending.count
+        return Produced(
+            Offset(base), Offset(after), appended.leader_epoch, appended.high_watermark, appended.is_duplicate
+        )
+
+    def check_keys(self, records: Iterable[NewRecord]) -> None:
+        """Raises `InvalidArgument` for a record without a key, where the topic is compacted."""
+        if self.config.is_compacted and any(record.key is None for record in records):
+            raise no_key(self.name)
 
     def check_size(self, size: int) -> None:
         """Raises `RecordTooLarge` for a record of this size (`record_size`)."""
@@ -129,6 +160,7 @@ class Partition:
         size: int,
         acks: Acks,
         deadline: Deadline,
+        producers: frozenset[int] = NOBODY,
     ) -> Pending:
         if size > CALL_BYTES_MAX:
             raise RecordTooLarge(
@@ -137,7 +169,7 @@ class Partition:
         if self._closed_because is not None:
             raise as_raised_again(self._closed_because)
         future = asyncio.get_running_loop().create_future() if acks else None
-        pending = Pending(records, batches, count, size, acks, deadline, future)
+        pending = Pending(records, batches, count, size, acks, deadline, future, producers)
         queue = self.queue
         if not queue.maybe_add(pending):
             await queue.add_when_room(pending)

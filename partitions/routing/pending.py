@@ -10,17 +10,33 @@ from raftlog import errors
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Appended
-from raftlog.partitions.results import Acks
+from raftlog.partitions.results import Acks, ProducerSequence
 from raftlog.records import BatchBuilder, NewRecord
 
 RECORD_OVERHEAD_BYTES = 64
 """What a waiting record costs in memory and in its batch besides its key, value and headers; an upper bound."""
 
 
+NOBODY: frozenset[int] = frozenset()
+
+
 class Pending:
     """One produce call to one partition. `future` gets the offset of its first record; `None` with `acks=0`."""
 
-    __slots__ = ("acks", "appended", "arrived", "batches", "count", "deadline", "future", "number", "records", "size")
+    __slots__ = (
+        "acks",
+        "appended",
+        "arrived",
+        "batches",
+        "count",
+        "deadline",
+        "future",
+        "maybe_appended",
+        "number",
+        "producers",
+        "records",
+        "size",
+    )
 
     def __init__(
         self,
@@ -31,6 +47,7 @@ class Pending:
         acks: Acks,
         deadline: Deadline,
         future: "asyncio.Future[int] | None",
+        producers: frozenset[int] = NOBODY,
     ) -> None:
         self.records = records
         self.batches = batches
@@ -39,6 +56,10 @@ class Pending:
         self.acks = acks
         self.deadline = deadline
         self.future = future
+        self.producers = producers
+        """The idempotent ones whose batches these are."""
+        self.maybe_appended: RaftlogError | None = None
+        """Why an earlier attempt may have appended it; only an idempotent producer's call is tried again then."""
         self.appended: Appended | None = None
         """Of the append that it was part of, before `future` is done."""
         self.number = -1
@@ -125,6 +146,16 @@ def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: li
     if builder is not None:
         batches.append(builder.build())
     return None
+
+
+def build_sequenced(records: Sequence[NewRecord], producer: ProducerSequence, now_ms: int) -> bytearray:
+    """One batch of an idempotent producer. Raises `InvalidArgument` for records that cannot be encoded."""
+    builder = BatchBuilder(
+        producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.sequence
+    )
+    for record in records:
+        builder.append(record, now_ms)
+    return builder.build()
 
 
 def as_raised_again(error: BaseException) -> RaftlogError:

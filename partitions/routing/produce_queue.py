@@ -5,7 +5,9 @@
 Calls that arrive while appends are in flight are appended together. What a leader definitely refused, because it does
 not lead any more, cannot be reached or has no room, goes back to its place in the queue and is tried again until the
 deadlines of its calls; what may have been appended never is. A call whose deadline passes while it is queued did not
-happen; one in flight is unknown. Owned by `Partition`.
+happen; one in flight is unknown. Calls of idempotent producers fly alone, in their order. They are tried again also
+when they may have been appended, and when one that was sent before has to come first; whatever comes of that, what may
+have been appended once stays unknown until a leader says where it is. Owned by `Partition`.
 """
 
 import asyncio
@@ -15,10 +17,12 @@ from typing import Protocol
 
 from raftlog.errors import (
     DeadlineExceeded,
+    DuplicateSequence,
     LogDamaged,
     NoLeader,
     NotLeader,
     OutcomeUnknown,
+    OutOfOrderSequence,
     Overloaded,
     RaftlogError,
     StorageFull,
@@ -35,6 +39,8 @@ from raftlog.runtime.histogram import stopwatch
 
 _FLIGHTS_MAX = 4
 """Appends on their way at the same time: more of them would only be smaller."""
+_SEQUENCED_FLIGHTS_MAX = 32
+"""Appends of idempotent producers on their way at the same time."""
 _ALL_FLIGHTS_MAX = 64
 """Those included that were sent to earlier leaders, and may hang until their deadlines."""
 _LOOK_S = 0.25
@@ -79,13 +85,15 @@ _SILENCE_S = 0.5
 class _Flight:
     """Calls that were appended together; `began` is by the loop's clock."""
 
-    __slots__ = ("arrived", "began", "count", "leader", "pendings", "size")
+    __slots__ = ("arrived", "began", "count", "is_sequenced", "leader", "pendings", "size")
 
     def __init__(self, pendings: list[Pending], began: float, leader: object) -> None:
         self.pendings, self.began, self.leader = pendings, began, leader
         self.count = sum(pending.count for pending in pendings)
         self.size = sum(pending.size for pending in pendings)
         self.arrived = pendings[0].arrived if pendings else 0.0
+        self.is_sequenced = bool(pendings and pendings[0].producers)
+        """It is one call of idempotent producers."""
 
 
 class ProduceQueue:
@@ -173,11 +181,15 @@ class ProduceQueue:
         """One append at a time tries whether what was refused is possible again."""
         if not self._queue or self._pause is not None:
             return False
-        flights_max = _FLIGHTS_MAX if self._refusal is None else 1
+        is_sequenced = bool(self._queue[0].producers)
+        flights_max = _SEQUENCED_FLIGHTS_MAX if is_sequenced else _FLIGHTS_MAX
+        if self._refusal is not None:
+            flights_max = 1
         if len(self._flights) < flights_max:
             return True
         leader = self._destination.leader
-        if sum(flight.leader == leader for flight in self._flights) < flights_max:
+        alike = (flight for flight in self._flights if flight.is_sequenced == is_sequenced)
+        if sum(flight.leader == leader for flight in alike) < flights_max:
             return len(self._flights) < _ALL_FLIGHTS_MAX
         if self._look_timer is None:
             self._look_timer = self._loop.call_later(_LOOK_S, self._look_again)
@@ -207,13 +219,14 @@ class ProduceQueue:
             self._pause = self._loop.create_task(self._wait())
 
     def _take(self) -> list[Pending]:
-        """What goes into the next append: calls with the same acknowledgement whom somebody waits for."""
+        """What goes into the next append: calls with the same acknowledgement whom somebody waits for, or a single one
+        of idempotent producers."""
         now = self._loop.time()
         taken: list[Pending] = []
         size = count = dropped = 0
         queue = self._queue
         while queue and size < _DRAIN_BYTES_MAX and count < _DRAIN_RECORDS_MAX:
-            if taken and (queue[0].acks == ALL) != (taken[0].acks == ALL):
+            if taken and ((queue[0].acks == ALL) != (taken[0].acks == ALL) or queue[0].producers or taken[0].producers):
                 break
             pending = queue.popleft()
             if pending.deadline <= now:
@@ -246,13 +259,13 @@ class ProduceQueue:
     def _landed(self, flight: _Flight, done: "asyncio.Future[Appended]", batches: Sequence[bytearray]) -> None:
         del self._flights[flight]
         error = OutcomeUnknown("the process stops") if done.cancelled() else done.exception()
-        if error is None and done.result().next_offset - done.result().base_offset != flight.count:
+        if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:
             error = OutcomeUnknown(
                 f"{self._destination.name}: an answer for another number of records: {done.result()}"
             )
         if error is None:
             self._resolve(flight, done.result(), batches)
-        elif isinstance(error, RaftlogError) and _may_try_again(error) and self._closed_because is None:
+        elif isinstance(error, RaftlogError) and self._may_try_again(flight, error):
             self._take_back(flight, error)
         else:
             self._fail(flight, error)
@@ -269,14 +282,41 @@ class ProduceQueue:
             pending.resolve(offset)
             offset += pending.count
         counters = self._counters
+        if appended.is_duplicate:
+            counters.duplicates += 1
+            self._release(flight.size)
+            return
         counters.batches_in += len(batches)
         counters.records_in += flight.count
         counters.bytes_in += sum(map(len, batches))
         self._release(flight.size)
 
+    def _may_try_again(self, flight: _Flight, error: RaftlogError) -> bool:
+        """Definite, and perhaps not so at the next leader or a little later; or safe to repeat."""
+        if self._closed_because is not None:
+            return False
+        if flight.is_sequenced:
+            [pending] = flight.pendings
+            if isinstance(error, OutOfOrderSequence):
+                return self._is_behind(pending)
+            if error.outcome == "unknown":
+                return not isinstance(error, DuplicateSequence)
+        return isinstance(error, Unavailable) and not isinstance(error, StorageFull | LogDamaged)
+
+    def _is_behind(self, later: Pending) -> bool:
+        """Whether a call that came before, of the same producer, has no outcome yet."""
+        flying = (pending for flight in self._flights for pending in flight.pendings)
+        return any(
+            pending.number < later.number and not pending.producers.isdisjoint(later.producers)
+            for pending in (*flying, *self._queue)
+        )
+
     def _take_back(self, flight: _Flight, error: RaftlogError) -> None:
         """Nothing of it was appended: it waits in its old place until the leader may be another one."""
         back = [pending for pending in flight.pendings if not pending.is_abandoned]
+        if error.outcome == "unknown":
+            for pending in back:
+                pending.maybe_appended = error
         for pending in back:
             pending.renew_batches()
             self._sweep.note(pending.deadline)
@@ -301,6 +341,8 @@ class ProduceQueue:
         self._release(flight.size)
 
     def _fail_one(self, pending: Pending, error: RaftlogError) -> None:
+        if pending.maybe_appended is not None and error.outcome != "unknown":
+            error = OutcomeUnknown(f"{pending.maybe_appended}; and when it was tried again: {error}")
         if pending.fail(error):
             if error.outcome == "unknown":
                 self._counters.produce_unknown += 1
@@ -373,6 +415,5 @@ class ProduceQueue:
         )
 
 
-def _may_try_again(error: RaftlogError) -> bool:
-    """Definite, and perhaps not so at the next leader or a little later."""
-    return isinstance(error, Unavailable) and not isinstance(error, StorageFull | LogDamaged)
+def _length(appended: Appended) -> int:
+    return appended.next_offset - appended.base_offset

@@ -1,4 +1,5 @@
-"""Reads of a partition from its leader, wherever that is: records with long poll, bounds, offsets by time.
+"""What is asked of a partition's leader, wherever that is: records with long poll, bounds, offsets by time; and to
+delete what is old, which can be asked again like a read.
 
 A long poll is asked in pieces, so that it follows a change of leader. Called by the broker.
 """
@@ -10,7 +11,7 @@ from raftlog.partitions.multiraft import Node
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched, OffsetRange
 from raftlog.partitions.routing.partition import Partition
-from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, Router, numbers_of
+from raftlog.partitions.routing.router import FETCH, OFFSETS, TIMESTAMP, TRIM, Router, numbers_of
 from raftlog.types import NodeId, Offset
 
 _POLL_MS = 2_000
@@ -90,5 +91,17 @@ class Reader:
                 return None
             offset, timestamp = numbers_of(answer, 2)
             return Offset(offset), timestamp
+
+        return await self._router.call(target, deadline, here, there)
+
+    async def delete_before(self, target: Partition, offset: int, deadline: Deadline) -> Offset:
+        """See `Broker.delete_records`."""
+
+        async def here(replica: Replica) -> Offset:
+            return await replica.delete_before(offset, deadline)
+
+        async def there(node: NodeId) -> Offset:
+            [start] = numbers_of(await self._router.read(node, TRIM, target, {"before": offset}, deadline), 1)
+            return Offset(start)
 
         return await self._router.call(target, deadline, here, there)

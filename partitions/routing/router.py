@@ -28,6 +28,9 @@ PRODUCE = "data.produce"
 FETCH = "data.fetch"
 OFFSETS = "data.offsets"
 TIMESTAMP = "data.timestamp"
+TRIM = "data.trim"
+APPENDED, APPENDED_BEFORE = 4, 5
+"""Numbers in the answer to a produce; one more, which says nothing, when all of it was appended before."""
 _PAUSE_S = 0.05
 """Between two looks at a partition whose leader cannot be reached."""
 _GRACE_S = 1.0
@@ -139,8 +142,9 @@ class Router:
             partition.failed, partition.hint = leader, None
             raise
         partition.failed = None
-        base, after, epoch, high_watermark = numbers_of(answer, 4)
-        return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark))
+        is_duplicate = type(answer.value) is list and len(answer.value) == APPENDED_BEFORE
+        base, after, epoch, high_watermark, *_ = numbers_of(answer, APPENDED_BEFORE if is_duplicate else APPENDED)
+        return Appended(Offset(base), Offset(after), epoch, Offset(high_watermark), is_duplicate)
 
     async def read(
         self, node: NodeId, name: str, partition: "Partition", header: Mapping[str, Any], deadline: Deadline

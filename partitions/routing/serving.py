@@ -15,7 +15,14 @@ from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.requests import Request
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import Fetched
-from raftlog.partitions.routing.router import FETCH, OFFSETS, PRODUCE, TIMESTAMP
+from raftlog.partitions.routing.router import (
+    APPENDED,
+    FETCH,
+    OFFSETS,
+    PRODUCE,
+    TIMESTAMP,
+    TRIM,
+)
 from raftlog.records import validate_client_batches
 from raftlog.runtime.rpc import Answer
 
@@ -37,6 +44,7 @@ class DataRequests:
         node.on_request(FETCH, self._fetch)
         node.on_request(OFFSETS, self._offsets)
         node.on_request(TIMESTAMP, self._timestamp)
+        node.on_request(TRIM, self._trim)
 
     async def _produce(self, request: Request) -> Answer:
         match request.header:
@@ -54,7 +62,9 @@ class DataRequests:
             raise _malformed(PRODUCE)
         try:
             async with asyncio.timeout_at(request.deadline):
-                return Answer(list(await replica.append(batches, acks)))
+                appended = await replica.append(batches, acks)
+                numbers = list(appended[:APPENDED])
+                return Answer([*numbers, 1] if appended.is_duplicate else numbers)
         except TimeoutError:
             raise DeadlineExceeded(f"{replica.name}: appended, and not committed before the deadline") from None
 
@@ -90,6 +100,13 @@ class DataRequests:
                 found = await replica.offset_for_timestamp(timestamp, deadline)
                 return Answer(None if found is None else list(found))
         raise _malformed(TIMESTAMP)
+
+    async def _trim(self, request: Request) -> Answer:
+        replica, deadline, header = self._asked(request, TRIM)
+        match header:
+            case {"before": int(before)}:
+                return Answer([await replica.delete_before(before, deadline)])
+        raise _malformed(TRIM)
 
     def _asked(self, request: Request, name: str) -> tuple[Replica, Deadline, dict[str, Any]]:
         match request.header:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.results import Acks, RecordResult
+from raftlog.partitions.results import Acks, ProducerSequence, RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.pending import record_size
 from raftlog.partitions.routing.topics import Topic
@@ -36,6 +36,37 @@ async def produce_records(
     for share in queued:
         await share.collect(results)
     return [result for result in results if result is not None]
+
+
+async def produce_sequenced(
+    topic: Topic,
+    choice: PartitionChoice,
+    records: Sequence[NewRecord],
+    producer: ProducerSequence,
+    acks: Acks,
+    deadline: Deadline,
+) -> list[RecordResult]:
+    """The same for an idempotent producer, whose records all go to one partition, as one batch.
+
+    Sequences count in a partition, so a retry has to meet the same one: it has to be named. Raises `InvalidArgument`
+    when it is not.
+    """
+    named = {choice} if choice is None or type(choice) is int else set(choice)  # type: ignore[arg-type]
+    number = next(iter(named)) if len(named) == 1 else None
+    if number is None and len(topic.partitions) == 1 and named == {None}:
+        number = 0
+    if number is None:
+        raise InvalidArgument(
+            f"topic {topic.name}: the records of an idempotent producer's call all go to one partition, which the call "
+            "has to name: its sequence is that partition's"
+        )
+    try:
+        done = await topic.partition(number).produce_sequenced(records, producer, acks, deadline)
+    except RaftlogError as error:
+        return [RecordResult(number, None, error) for _ in records]
+    if done.base_offset < 0:
+        return [RecordResult(number, None, None) for _ in records]
+    return [RecordResult(number, done.base_offset + at, None, done.is_duplicate) for at in range(len(records))]
 
 
 def _spread(topic: Topic, choice: PartitionChoice, records: Sequence[NewRecord]) -> dict[int, Sequence[int]]:
@@ -112,6 +143,7 @@ def _without_unstorable(
     for place in places:
         try:
             partition.check_size(record_size(records[place]))
+            partition.check_keys(records[place : place + 1])
         except RaftlogError as error:
             results[place] = RecordResult(number, None, error)
             refused.add(place)
