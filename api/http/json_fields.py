@@ -7,11 +7,16 @@ looked at. Used by the handlers of groups and producers.
 import base64
 import binascii
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.problems import HttpProblem
 
+TEXT_LENGTH_MAX: Final = 32_767
+"""Of a string, as of Kafka's."""
+ROWS_MAX: Final = 10_000
+"""Of a list of objects."""
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -40,6 +45,8 @@ class JsonFields:
             return default
         if type(value) is not str:
             raise self._other(name, "a string", value)
+        if len(value) > TEXT_LENGTH_MAX:
+            raise self._too_long(name, len(value), TEXT_LENGTH_MAX, "characters")
         return value
 
     def maybe_text(self, name: str) -> str | None:
@@ -68,11 +75,11 @@ class JsonFields:
 
     def data(self, name: str) -> bytes:
         """Bytes, as base64."""
-        text = self.text(name)
-        try:
-            return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise self._other(name, "base64", text) from None
+        text = self._values.get(name)
+        if type(text) is str:
+            with suppress(binascii.Error, ValueError):
+                return base64.b64decode(text, validate=True)
+        raise self._other(name, "base64", text)
 
     def choice(self, name: str, *choices: str) -> str:
         """One of these; the first, where nothing is said."""
@@ -99,6 +106,8 @@ class JsonFields:
             raise self._other(name, "a list of objects", values)
         if not values and not can_be_empty:
             raise HttpProblem(EMPTY_REQUEST, f"the list {name!r} of {self._place} is empty")
+        if len(values) > ROWS_MAX:
+            raise self._too_long(name, len(values), ROWS_MAX, "entries")
         return [type(self)(value, f"{name!r}[{number}]") for number, value in enumerate(values)]
 
     def only(self, *names: str) -> None:
@@ -106,6 +115,9 @@ class JsonFields:
         unknown = sorted(self._values.keys() - {*names})
         if unknown:
             raise HttpProblem(BAD_REQUEST, f"{self._place} has {unknown[0]!r}; it can have {', '.join(names)}")
+
+    def _too_long(self, name: str, length: int, most: int, what: str) -> HttpProblem:
+        return HttpProblem(BAD_REQUEST, f"{name!r} of {self._place} has {length:,} {what}; it can have {most:,}")
 
     def _other(self, name: str, wanted: str, value: object) -> HttpProblem:
         is_there = "is not there" if value is None else f"is {_shown(value)}"

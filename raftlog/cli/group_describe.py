@@ -9,7 +9,7 @@ from rich.table import Table
 
 from raftlog.cli.operating import operate, until_ctrl_c, watch
 from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import or_dash, properties, show, times
+from raftlog.cli.tables import foreign, or_dash, properties, show, times
 from raftlog.client import BrokerClient, ConsumerDescription, GroupDescription, PartitionLag
 from raftlog.errors import UnknownGroup
 
@@ -27,7 +27,8 @@ def list_groups(as_json: bool, bootstrap: list[str]) -> None:
     elif groups:
         table = Table("group", "state", "assignor", "coordinator", box=None, header_style="bold")
         for found in groups:
-            table.add_row(found.group, _state(found), found.partition_assignor or "-", or_dash(found.coordinator))
+            row = (foreign(found.group), _state(found), foreign(found.partition_assignor), or_dash(found.coordinator))
+            table.add_row(*row)
         show(table)
 
 
@@ -86,9 +87,9 @@ def _show(found: _Looked, as_json: bool) -> None:
         click.echo(orjson.dumps({**group._asdict(), "members": members, **_lags_as_json(lags)}))
         return
     rows = (
-        ("group", group.group),
+        ("group", foreign(group.group)),
         ("state", _state(group)),
-        ("assignor", group.partition_assignor or "-"),
+        ("assignor", foreign(group.partition_assignor)),
         ("generation", group.generation),
         ("coordinator", group.coordinator),
         ("members", len(consumers)),
@@ -107,10 +108,10 @@ def _members(consumers: Sequence[ConsumerDescription]) -> Table:
     table = Table("member", "instance", "client", "host", "partitions", box=None, header_style="bold")
     for consumer in consumers:
         table.add_row(
-            consumer.member_id,
-            or_dash(consumer.instance_id),
-            consumer.client_id or "-",
-            consumer.client_host or "-",
+            foreign(consumer.member_id),
+            foreign(consumer.instance_id),
+            foreign(consumer.client_id),
+            foreign(consumer.client_host),
             ", ".join(map(str, consumer.partitions)) or "-",
         )
     return table
@@ -120,7 +121,7 @@ def _partitions(lags: Sequence[PartitionLag]) -> Table:
     table = Table("partition", "committed", "end", "lag", "member", box=None, header_style="bold")
     for found in lags:
         numbers = (found.current_offset, found.log_end_offset, found.lag)
-        table.add_row(str(found.place), *map(or_dash, numbers), found.member_id or "-")
+        table.add_row(str(found.place), *map(or_dash, numbers), foreign(found.member_id))
     return table
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -24,6 +25,14 @@ def times(number: int, noun: str) -> str:
 def or_dash(value: object) -> str:
     """What is not known is a dash."""
     return "-" if value is None else str(value)
+
+
+def foreign(text: str | None) -> str:
+    """What strangers called something, such as a client id: neither markup nor orders to the terminal; none is a
+    dash."""
+    if not text:
+        return "-"
+    return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text))
 
 
 def age(seconds: float) -> str:

@@ -285,6 +285,8 @@ ME = {"member_id": "m", "generation": 1}
         (BEAT, {**ME, "generation": -1}, 400),
         (BEAT, {**ME, "instance_id": 5}, 422),
         (BEAT, ME, 404),
+        (BEAT, {**ME, "member_id": "m" * 40_000}, 400),
+        (LEAVE, {"members": [{"member_id": "m"}] * 10_001}, 400),
         (LEAVE, {"members": []}, 422),
         (LEAVE, {"members": ["m"]}, 422),
         (OFFSETS, {"offsets": [offset(1)], "member_id": "m"}, 422),
@@ -339,6 +341,20 @@ async def test_who_waits_is_answered_when_the_server_stops(api: Any, member: Mem
     status, body = await waiting
     assert (status, body["outcome"]) == (503, "failed")
     assert "another" in body["message"]
+
+
+async def test_answers_name_the_coordinator(api: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(api.broker.groups, "leader_address", lambda group: f"{group}:1")
+    await api.post("/groups/g/offsets", {"offsets": [offset(0)]})
+    for method, path, body in (
+        ("GET", "/groups/g/offsets", None),
+        ("POST", "/groups/g/offsets", {"offsets": [offset(0)]}),
+        ("GET", f"{GROUPS}/g", None),
+        ("GET", f"{GROUPS}/g/lags", None),
+        ("POST", "/groups/g/join", joining()),
+    ):
+        async with api.session.request(method, api.url + path, json=body) as response:
+            assert (response.status, response.headers["X-Raftlog-Leader"]) == (200, "g:1"), path
 
 
 async def test_ids_of_producers_are_never_given_twice(api: Any) -> None:

@@ -75,6 +75,14 @@ def test_describe(groups: Told, ask: Any) -> None:
     assert (told["total_lag"], told["partitions"][2]["lag"]) == (1_207, None)
 
 
+def test_names_of_strangers_are_shown_as_they_are(groups: Told, ask: Any) -> None:
+    name = "a[/]b\x1b[31m"
+    groups.answers[f"{GROUPS}/billing/consumers"] = (200, {"data": [CONSUMER | {"client_id": name}]})
+    groups.answers[GROUPS] = (200, {"data": [GROUP | {"consumer_group_id": "[red]"}]})
+    assert "a[/]b\\x1b[31m" in ask("group", "describe", "billing").out
+    assert "[red]" in ask("group", "list").out
+
+
 def test_lag(groups: Told, ask: Any) -> None:
     assert "1,207 records behind" in ask("group", "lag", "billing").out
     told = json.loads(ask("group", "lag", "billing", "--json").out)
