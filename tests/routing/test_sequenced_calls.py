@@ -1,0 +1,116 @@
+"""Calls of idempotent producers in a produce queue: alone, in order, and asked again when an answer was lost."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import (
+    DeadlineExceeded,
+    DuplicateSequence,
+    NotLeader,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    ProducerFenced,
+    StorageFull,
+)
+from raftlog.partitions.budget import Budget
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.replica import Appended
+from raftlog.partitions.routing.pending import Pending
+from raftlog.partitions.routing.produce_queue import ProduceQueue
+from raftlog.records import BatchBuilder, NewRecord
+from raftlog.types import Offset
+from tests.routing.test_produce_queue import Leader, call, turns
+
+
+@pytest.fixture
+async def leader():
+    return Leader()
+
+
+@pytest.fixture
+async def queue(leader):
+    return ProduceQueue(leader, (Budget(100_000, "t/0"), Budget(100_000, "all")), Counters(), lambda: 5)
+
+
+def sequenced(queue, sequence, producer=7, ms=60_000):
+    builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
+    builder.append(NewRecord(b"%d" % sequence), 5)
+    batch = builder.build()
+    future = asyncio.get_running_loop().create_future()
+    pending = Pending((), [batch], 1, len(batch), -1, deadline_in(ms), future, frozenset((producer,)))
+    assert queue.maybe_add(pending)
+    return future
+
+
+async def test_each_flies_alone_and_they_do_not_wait_for_each_other_nor_others_for_them(queue, leader):
+    futures = [sequenced(queue, number) for number in range(6)]
+    plain = [call(queue, b"x"), call(queue, b"y")]
+    last = sequenced(queue, 6)
+    await turns(20)
+    assert [leader.values(number) for number in range(8)] == [*([b"%d" % n] for n in range(6)), [b"x", b"y"], [b"6"]]
+    for number in reversed(range(8)):
+        leader.answer(number)
+    assert [await future for future in (*futures, *plain, last)] == [8, 7, 6, 5, 4, 3, 1, 2, 0]
+
+
+async def test_one_that_may_have_been_appended_is_asked_again_until_a_leader_says_where_it_is(queue, leader):
+    first, second = sequenced(queue, 0), sequenced(queue, 1)
+    await turns()
+    leader.refuse(0, OutcomeUnknown("the connection broke"))
+    leader.refuse(1, OutOfOrderSequence("0 is missing"))
+    await turns()
+    leader.changed.set()
+    await turns(20)
+    assert leader.values(2) == [b"0"]
+    leader.appends[2][1].set_result(Appended(Offset(40), Offset(41), 1, Offset(50), True))
+    await turns(20)
+    assert leader.values(3) == [b"1"]
+    leader.appends[3][1].set_result(Appended(Offset(41), Offset(42), 1, Offset(50)))
+    assert (await first, await second) == (40, 41)
+    assert queue._counters.duplicates == 1
+    assert queue._counters.records_in == 1
+
+
+async def test_a_jump_is_an_error_where_nothing_came_before(queue, leader):
+    future, other = sequenced(queue, 5), sequenced(queue, 0, producer=8)
+    await turns()
+    leader.refuse(0, OutOfOrderSequence("a jump"))
+    with pytest.raises(OutOfOrderSequence):
+        await future
+    leader.answer(1)
+    await other
+
+
+async def test_what_was_unknown_once_stays_so_whatever_refuses_it_later(queue, leader):
+    for refusal in (ProducerFenced("a newer epoch"), StorageFull("full"), DuplicateSequence("long ago")):
+        future = sequenced(queue, 0)
+        await turns()
+        leader.refuse(-1, OutcomeUnknown("the connection broke"))
+        await turns()
+        leader.changed.set()
+        await turns(20)
+        leader.refuse(-1, refusal)
+        with pytest.raises(OutcomeUnknown):
+            await future
+
+
+async def test_one_that_ran_out_of_time_before_it_could_be_asked_again_is_unknown(queue, leader):
+    future, definite = sequenced(queue, 0, ms=50), sequenced(queue, 0, producer=8, ms=50)
+    await turns()
+    leader.refuse(0, OutcomeUnknown("the connection broke"))
+    leader.refuse(1, NotLeader("it moved"))
+    with pytest.raises(OutcomeUnknown):
+        await future
+    with pytest.raises(Exception, match="nothing was appended") as caught:
+        await definite
+    assert caught.value.outcome == "failed"
+    assert not isinstance(caught.value, DeadlineExceeded)
+
+
+async def test_duplicates_need_not_stand_one_after_another(queue, leader):
+    future = sequenced(queue, 0)
+    await turns()
+    leader.appends[0][1].set_result(Appended(Offset(3), Offset(9), 1, Offset(9), True))
+    assert await future == 3
