@@ -32,7 +32,7 @@ from raftlog.runtime.opening import open_installed, take_installed_place
 from raftlog.runtime.replica_directory import delete_tree, installing_path, make_replica_directory
 from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.directory import DAMAGED, internal, make_directory
-from raftlog.storage.gap import REASON_LOST, Gap, gap_batch
+from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
 from raftlog.storage.healing import heal_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
@@ -55,10 +55,11 @@ class Rebuilt(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A row of the old log: its bytes, or `None` where they are damaged; the offset that follows it."""
+    """A row of the old log: its bytes, or `None` where they are damaged; the index and offset that follow it."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     batch: Buffer | None
+    next_index: int
     end: Offset
 
 
@@ -126,23 +127,30 @@ class Rebuild:
 
     def _entries(self, segment: Segment) -> Iterator[_Found]:
         for number, batch, error, is_placed in walk_rows(self._old, segment):
-            index = Index(segment.base_index + number)
+            index = Index(segment.index_of(number))
             if error is None:
-                yield _Found(index, batch, Offset(read_header(batch).next_offset))
+                yield self._sound(segment, index, batch)
             elif is_placed and heal_row(segment, number):
                 ((_, healed),) = self._old.read_entries(index, index, 1)
-                yield _Found(index, healed, Offset(read_header(healed).next_offset))
+                yield self._sound(segment, index, healed)
             else:
                 self._keep(segment, number, batch)
-                yield _Found(index, None, self._end_of(segment, number))
+                yield _Found(index, None, *self._behind(segment, number))
 
-    def _end_of(self, segment: Segment, number: int) -> Offset:
-        """The offset behind a damaged entry, as the next row that can be believed says it."""
+    @staticmethod
+    def _sound(segment: Segment, index: Index, batch: Buffer) -> _Found:
+        header = read_header(batch)
+        last = last_index_of(batch, header, index) if segment.missing else index
+        return _Found(index, batch, last + 1, Offset(header.next_offset))
+
+    def _behind(self, segment: Segment, number: int) -> tuple[int, Offset]:
+        """Index and offset behind a damaged entry, the offset as the next row that can be believed says it."""
+        index = segment.index_of(number + 1) if number + 1 < segment.rows else segment.next_index
         for later in range(number + 1, segment.rows):
             row = segment.row(later)
-            if row.index == segment.base_index + later and row.offset <= segment.next_offset:
-                return Offset(row.offset)
-        return Offset(segment.next_offset)
+            if segment.may_be(later, row.index) and row.offset <= segment.next_offset:
+                return index, Offset(row.offset)
+        return index, Offset(segment.next_offset)
 
     def _keep(self, segment: Segment, number: int, batch: Buffer) -> None:
         """The damaged bytes as they are, durably."""
@@ -163,21 +171,21 @@ class Rebuild:
         """What stands where the damaged entry stood: a roll still begins its segment, with what it must have said."""
         offset, term = Offset(segments.next_offset), self._previous_term
         if found.index == segment.base_index:
-            return self._roll(segment.base_index, segment.created_ms, offset, term)
+            return self._roll(segment.base_index, segment.created_ms, offset, term, segment.compacted_to)
         end = max(offset, found.end)
         if end > offset:
             self._done.lost.append((offset, end))
-        gap = Gap(found.index, found.index, offset, end, term, REASON_LOST)
+        gap = Gap(found.index, found.next_index - 1, offset, end, term, REASON_LOST)
         return gap_batch(gap, self._driver.wall_ms())
 
-    def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term) -> Buffer:
+    def _roll(self, base_index: int, created_ms: int, offset: Offset, term: Term, compacted_to: int = -1) -> Buffer:
         held = self._configuration
         roll = Roll(
             self._group.group_id,
             base_index,
             term,
             min(self._group.log_start_offset, offset),
-            -1,
+            compacted_to,
             created_ms,
             min(held.index, base_index - 1),
             tuple(map(member_of, held.voters)),

@@ -4,7 +4,8 @@
     → synced → nothing bad is left, and none was met meanwhile → quarantine lifted
 
 A batch is taken only when it is what the index row speaks of, byte for byte, so it does not matter who sends it. An
-entry that nobody has was never committed: the leader cuts it away in its own time. With no other replica it stays.
+entry that nobody has was never committed: the leader cuts it away in its own time. With no other replica it stays. What
+is compacted is another replica's own, so when that is damaged all of it is copied anew (`refilling`).
 
 Others have the loop and the disk between the slices: the group takes entries and acknowledges them all the time, and
 one slice is held. Called by `catch_up`, one at a time for each group.
@@ -22,6 +23,7 @@ from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import is_control
 from raftlog.runtime.damaged import DAMAGED_MAX, DamagedEntry
 from raftlog.runtime.group import Group
+from raftlog.runtime.refilling import Refilling
 from raftlog.runtime.row_walk import walk_rows
 from raftlog.storage.healing import heal_row
 from raftlog.storage.segment import Segment
@@ -48,6 +50,8 @@ class Repair:
         self._left: list[DamagedEntry] = []
         """Damaged entries that nobody could give, in order, at most `DAMAGED_MAX` of them."""
         self._mended = 0
+        self._compacted: CorruptBatch | None = None
+        """Damage below where entries can be had."""
         self._latest_configuration = Index(0)
         """Of the entries that were read; 0 when only a roll has it."""
 
@@ -63,6 +67,8 @@ class Repair:
         await self._look_through()
         if self._mended:
             await self._sync()
+        if self._compacted is not None and not self._left:
+            await self._refill(self._compacted)
         if self._left:
             group.damage, group.damaged = self._left[0].error, tuple(self._left)
             if await self._trim_like_the_leader():
@@ -89,7 +95,9 @@ class Repair:
     async def _mend_known(self) -> None:
         """First of all what somebody stumbled over: others may want to read it."""
         index = self._index_of(self._group.damage)
-        if index is not None and self._damage_at(index) is not None:
+        if index is None or index <= self._group.log.boundary.index:
+            return
+        if self._damage_at(index) is not None:
             await self._mend(index)
 
     def _index_of(self, damage: CorruptBatch | None) -> Index | None:
@@ -102,7 +110,7 @@ class Repair:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if segment.row(middle).position <= damage.position else (low, middle)
-        index = Index(segment.base_index + low)
+        index = Index(segment.index_of(low))
         return index if low < segment.rows and index <= self._group.log.written_index else None
 
     def _damage_at(self, index: Index) -> CorruptBatch | None:
@@ -134,11 +142,14 @@ class Repair:
         """Look at rows from `first` on, as many as a slice has; the row after the last one."""
         group, size, number = self._group, 0, first
         for number, batch, error, is_placed in walk_rows(group.log.segments, segment, first):
-            index = Index(segment.base_index + number)
+            index = Index(segment.index_of(number))
             if index > group.log.written_index:
                 return segment.rows
             if error is None:
                 self._note_configuration(index, batch)
+            elif segment.base_index <= group.log.boundary.index:
+                if not heal_row(segment, number):
+                    self._compacted = self._compacted or error
             elif not is_placed:
                 await self._rebuild_or_note(index, error)
             elif not heal_row(segment, number) or self._damage_at(index) is not None:
@@ -180,7 +191,7 @@ class Repair:
     def _note_left(self, index: Index, error: CorruptBatch) -> None:
         segments = self._group.log.segments
         segment = segments.segment_of_index(index)
-        number = index - segment.base_index
+        number = segment.number_of(index)
         end = segment.row(number + 1).offset if number + 1 < segment.rows else segment.next_offset
         if len(self._left) < DAMAGED_MAX:
             self._left.append(DamagedEntry(index, error.offset, Offset(max(end, error.offset)), error))
@@ -226,6 +237,23 @@ class Repair:
         leader = core.leader.node_id if core.leader else None
         nodes = {member.node_id for member in core.configuration.all_members()} | ({leader} if leader else set())
         return sorted(nodes - {me}, key=lambda node: (node != leader, node))
+
+    async def _refill(self, damage: CorruptBatch) -> None:
+        """Raises `Unavailable`: the log is another one, and is to be looked through again, or nobody could give it."""
+        group = self._group
+        for node in self._sources():
+            try:
+                await Refilling(self._driver, group, node).run()
+            except (RaftlogError, OSError, TimeoutError) as error:
+                if self._driver.failure is not None:
+                    raise
+                _logger.info("%s: node %s could not give what is compacted: %s", group.path, node, error)
+            else:
+                self._driver.entries_repaired += 1
+                raise Unavailable("what is compacted was copied from another replica, and is looked at again")
+        index = self._index_of(damage)
+        if index is not None:
+            self._note_left(index, damage)
 
     async def _sync(self) -> None:
         """Make the repairs durable; a failed sync ends the process."""

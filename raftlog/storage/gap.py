@@ -2,7 +2,8 @@
 
 A gap has the index of the first entry that it replaces and spans the offsets of all of them, so that the chain of index
 and offset goes on behind it. One that compaction left (`REASON_COMPACTED`) may replace many entries, and stands only in
-a compacted segment below its mark; one for what was damaged and given up replaces one. Pure.
+a compacted segment below its mark; one for what was damaged and given up (`REASON_LOST`) replaces one, or such a gap.
+Pure.
 """
 
 import struct
@@ -76,9 +77,9 @@ def why_no_gap(batch: Buffer, header: BatchHeader, index: int, compacted_to: int
         return None
     if (gap.first_index, gap.first_offset, gap.end_offset) != (index, header.base_offset, header.next_offset):
         return f"it is a gap from entry {gap.first_index} at offset {gap.first_offset}, and stands at entry {index}"
-    is_wide = gap.last_index > gap.first_index
-    if gap.last_index < gap.first_index or (is_wide and gap.reason != REASON_COMPACTED):
-        return f"it is a gap from entry {gap.first_index} to {gap.last_index} of reason {gap.reason}"
-    if gap.reason == REASON_COMPACTED and gap.end_offset > compacted_to:
+    if gap.last_index < gap.first_index:
+        return f"it is a gap from entry {gap.first_index} to {gap.last_index}"
+    is_of_compaction = gap.reason == REASON_COMPACTED or gap.last_index > gap.first_index
+    if is_of_compaction and gap.end_offset > compacted_to:
         return f"it is a gap up to offset {gap.end_offset}, and compaction ran only below {compacted_to}"
     return None

@@ -170,6 +170,10 @@ class Segment:
             low, high = (middle, high) if self.row(middle).index <= index else (low, middle)
         return low
 
+    def index_of(self, number: int) -> int:
+        """Index of the first entry that row `number` speaks for, as the row says where one row can stand for many."""
+        return self.row(number).index if self.missing else self.base_index + number
+
     def may_be(self, number: int, index: int) -> bool:
         """Whether row `number` can be that of entry `index`."""
         return 0 <= index - self.base_index - number <= self.missing

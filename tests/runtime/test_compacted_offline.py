@@ -81,7 +81,6 @@ def test_a_newest_record_that_is_not_the_same_is_found(part: str) -> None:
     row = first.row(first.find_row(at))
     batch = bytearray(first.files.log.read(row.position, row.length))
     batch[-3] ^= 1
-    from raftlog.records.header import batch_crc
 
     batch[17:21] = batch_crc(batch).to_bytes(4)
     first.files.log.write(row.position, [batch])

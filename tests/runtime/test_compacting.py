@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from raftlog.errors import EntriesTrimmed
+from raftlog.errors import CorruptBatch, EntriesTrimmed
 from raftlog.raft import RaftSettings
 from raftlog.records import (
     ControlKind,
@@ -23,6 +23,7 @@ from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to, is
 from raftlog.storage.compaction import clean_to
 from raftlog.storage.gap import gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
+from raftlog.storage.verify import verify_log
 from raftlog.types import Index, Offset, Term
 from tests.runtime.drivers import SMALL, World
 
@@ -307,3 +308,64 @@ def spoilt(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
     elif what == "no roll":
         del changed[0]
     return changed
+
+
+# damage in what is compacted
+
+
+def damage(world: World, number: int, at: str) -> None:
+    segment = world.group(number).log.segments.segments[0]
+    row = segment.row({"roll": 0, "inside": 1, "last": segment.rows - 1}[at])
+    world.disks[number - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
+
+
+@pytest.mark.parametrize("at", ["roll", "inside", "last"])
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_what_is_damaged_there_is_copied_anew_and_what_was_acknowledged_stays(at: str, who: str) -> None:
+    with World(config=CONFIG) as world:
+        leader, _, expected = compacted(world)
+        victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
+        damage(world, victim, at)
+        group = world.group(victim)
+        error = group.log.segments.corrupt(
+            group.log.segments.segments[0], group.log.segments.segments[0].row(0), "found"
+        )
+        world.do(victim, lambda: group.note_damage(error))
+        expected |= write(world, world.leader(), 20, tag=b"meanwhile ")
+        world.run_until(lambda: world.drivers[victim].entries_repaired > 0, 60)
+        world.run_until(lambda: group.damage is None, 60)
+        require_same(world, expected | newest(world, world.leader()))
+        world.crash(victim, power=True)
+        world.start(victim)
+        require_same(world, newest(world, world.leader()))
+
+
+def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() -> None:
+    with World(config=CONFIG, count=1) as world:
+        world.leader()
+        expected = write(world, 1, 200)
+        to = mark(world, 1)
+        world.run_until(lambda: is_compacted(world, 1, to))
+        group, (offset, lost, _) = world.group(1), read(world, 1)[0]
+        segment = group.log.segments.segment_of_offset(offset)
+        assert segment.is_compacted
+        row = segment.row(segment.find_row(offset))
+        world.disks[0].flip_bit(segment.files.log.path, row.position + 70, 1)
+        with pytest.raises(CorruptBatch):
+            read(world, 1)
+        world.run(3.0)
+        assert group.damage is not None
+        assert group.damaged is not None
+        assert len(group.damaged) == 1
+        world.crash(1, power=True)
+        world.start(1)
+        world.do(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
+        world.run_until(lambda: world.group(1).damage is None and bool(world._leaders()), 30)
+        write(world, 1, 1)
+        assert {*expected} - {*newest(world, 1)} <= {lost}
+        world.crash(1, power=True)
+        world.start(1)
+        world.leader()
+        world.converge()
+        assert {*expected} - {*newest(world, 1)} <= {lost}
+        assert verify_log(world.disks[0], world.group(1).path).problems == []
