@@ -35,19 +35,18 @@ class Commits:
         self._count = 0
 
     def note(self, records: int, records_max: int, interval_s: float) -> None:
-        """So many records more are processed; commit at `records_max`, and `interval_s` after the first."""
-        if not records:
-            return
+        """So many records more are processed. Commit at `records_max`; and from now on look every `interval_s` whether
+        there is something to commit."""
         self._count += records
         if self._count >= records_max:
             self._start()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(interval_s, self._start)
+        if self._timer is None:
+            self._look_again(interval_s)
 
     async def commit(self, positions: Positions) -> None:
         """Commit now what is not; raises what a broker answers."""
         async with self._order:
-            new = {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}
+            new = self._new(positions)
             if new:
                 member = None if self.member is None else self.member.required()
                 await self._client.groups.commit(self._group, new, member)
@@ -71,10 +70,21 @@ class Commits:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def _look_again(self, interval_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(interval_s, self._look, interval_s)
+
+    def _look(self, interval_s: float) -> None:
+        self._start()
+        self._look_again(interval_s)
+
     def _start(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._task is None or self._task.done():
-            self._count = 0
-            self._task = asyncio.create_task(self.commit_quietly(self._processed()))
+        """Unless a commit is under way: what is processed meanwhile goes with the next."""
+        if self._task is not None and not self._task.done():
+            return
+        self._count = 0
+        new = self._new(self._processed())
+        if new:
+            self._task = asyncio.create_task(self.commit_quietly(new))
+
+    def _new(self, positions: Positions) -> dict[TopicPartition, Offset]:
+        return {place: offset for place, offset in positions.items() if self._committed.get(place) != offset}

@@ -144,7 +144,11 @@ class Consumer:
         impossible; after an error it can be called again.
         """
         count = max_records or self.settings.max_poll_records
-        records = self._handing.from_ahead(count) or await self._take(count, timeout_ms)
+        if self._handing.ahead:
+            self._note_processed()
+            records = self._handing.from_ahead(count)
+        else:
+            records = await self._take(count, timeout_ms)
         self._handing.in_hands = records
         return records
 

@@ -75,11 +75,13 @@ class Fetching:
         """Records of whoever has some, each partition's in order; raises an error that is due."""
         taken: list[ConsumerRecord] = []
         for place, reading in list(self.readings.items()):
-            if reading.has_records:
-                taken += reading.take(count - len(taken))
-                self._make_room(reading)
-            elif reading.error is not None and not taken and not reading.is_paused:
+            if reading.is_paused:
+                continue
+            records = reading.take(count - len(taken))
+            self._make_room(reading)
+            if not records and not taken and reading.error is not None:
                 raise reading.error
+            taken += records
             if len(taken) >= count:
                 self.readings[place] = self.readings.pop(place)  # the others are first next time
                 break

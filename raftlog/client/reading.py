@@ -42,11 +42,6 @@ class Reading:
         self._header: BatchHeader | None = None
         self._records: Iterator[Record] = iter(())
 
-    @property
-    def has_records(self) -> bool:
-        """Whether `take` may give some."""
-        return not self.is_paused and (self._header is not None or bool(self._batches))
-
     def begin_at(self, position: Offset) -> None:
         """Where the next record comes from; what was held is thrown away, an error too."""
         self.position = self.next_fetch = position
@@ -59,7 +54,7 @@ class Reading:
 
     def go_on_at(self, offset: Offset) -> None:
         """Behind the records that are held, what comes next is from there on."""
-        if self.has_records or self.held_bytes:
+        if self._header is not None or self._batches:
             self._batches.append(offset)
             self.next_fetch = offset
         else:

@@ -2,10 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+
+from raftlog.api.http.server import HttpServer
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.settings import BrokerSettings
+from tests.client.fake_broker import FakeBroker
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Scripted = Callable[[Answer], Awaitable[str]]
@@ -58,3 +64,26 @@ async def silent() -> AsyncIterator[Callable[[Callable[[asyncio.StreamWriter], A
 def free_address(unused_tcp_port: int) -> str:
     """An address at which nobody listens."""
     return f"127.0.0.1:{unused_tcp_port}"
+
+
+@pytest.fixture
+async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
+    """Lets a broker of the test serve; its address."""
+
+    async def start(broker: FakeBroker) -> str:
+        broker.address = await scripted(broker.serve)
+        return broker.address
+
+    return start
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[str]:
+    """The address of a real broker in this process, alone."""
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data")))
+    server = HttpServer(broker)
+    host, port = await server.start("127.0.0.1", 0)
+    await broker.start(f"{host}:{port}")
+    yield f"{host}:{port}"
+    await server.stop(1.0)
+    await broker.close()

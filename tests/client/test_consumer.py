@@ -1,0 +1,320 @@
+"""`Consumer` without a group: reading, positions, resets, faults."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from raftlog.client import Consumer, ConsumerRecord, RebalanceListener
+from raftlog.errors import (
+    InvalidArgument,
+    InvalidBatch,
+    LogClosed,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
+from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
+from raftlog.types import Offset, TopicPartition
+from tests.client.fake_broker import FakeBroker, Partition, problem
+
+Served = Callable[[FakeBroker], Awaitable[str]]
+FIRST = TopicPartition("orders", 0)
+
+
+def fill(partition: Partition, values: range, batch: int = 10, codec: int = 0) -> None:
+    for first in range(values.start, values.stop, batch):
+        some = range(first, min(first + batch, values.stop))
+        partition.append(bytes(build_batch([NewRecord(b"%d" % value, None, 1000 + value) for value in some])))
+
+
+async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    records: list[ConsumerRecord] = []
+    async with asyncio.timeout(20):
+        while len(records) < count:
+            records += await consumer.poll(count - len(records))
+    return records
+
+
+def offsets(records: list[ConsumerRecord]) -> list[int]:
+    return [record.offset for record in records]
+
+
+async def test_records_come_in_order_with_all_that_they_have(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    headers = [("h", b"1"), ("none", None)]
+    broker.topics["orders"][0].append(bytes(build_batch([NewRecord(b"v", b"k", 1234, headers), NewRecord(None)])))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        first, second = await polled(consumer, 2)
+    assert first == ConsumerRecord("orders", 0, Offset(0), 1234, b"k", b"v", headers)
+    assert (second.offset, second.key, second.value) == (1, None, None)
+
+
+async def test_poll_gives_at_most_what_is_asked_for_and_waits_no_longer_than_it_may(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    fill(broker.topics["orders"][0], range(250))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        sizes = []
+        while sum(sizes) < 250:
+            sizes.append(len(await consumer.poll()))
+        assert max(sizes) == 100
+        assert len(sizes) <= 5
+        assert await consumer.poll(timeout_ms=1) == []
+        fill(broker.topics["orders"][0], range(250, 251))
+        assert offsets(await polled(consumer, 1)) == [250]
+
+
+async def test_iteration_reads_all_partitions_each_in_its_order(served: Served) -> None:
+    broker = FakeBroker(orders=3, bills=1)
+    for partition in (*broker.topics["orders"], *broker.topics["bills"]):
+        fill(partition, range(130))
+    seen: dict[tuple[str, int], list[int]] = {}
+    async with Consumer([await served(broker)], "orders", "bills", fetch_bytes=600) as consumer:
+        count = 0
+        async for record in consumer:
+            seen.setdefault((record.topic, record.partition), []).append(record.offset)
+            count += 1
+            if count == 4 * 130:
+                break
+    assert seen == {place: list(range(130)) for place in [("orders", 0), ("orders", 1), ("orders", 2), ("bills", 0)]}
+
+
+async def test_only_assigned_partitions_are_read(served: Served) -> None:
+    broker = FakeBroker(orders=2)
+    for partition in broker.topics["orders"]:
+        fill(partition, range(10))
+    async with Consumer([await served(broker)]) as consumer:
+        await consumer.assign([TopicPartition("orders", 1)])
+        assert {record.partition for record in await polled(consumer, 10)} == {1}
+        await consumer.assign([FIRST])
+        assert consumer.assignment == {FIRST}
+        assert {record.partition for record in await polled(consumer, 10)} == {0}
+
+
+async def test_seeking(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(100))
+    partition.start = 20
+    async with Consumer([await served(broker)], "orders", auto_offset_reset="latest") as consumer:
+        await consumer.poll(timeout_ms=1)
+        assert await consumer.position(FIRST) == 100
+        consumer.seek(FIRST, 33)
+        assert offsets(await polled(consumer, 3)) == [33, 34, 35]
+        assert await consumer.position(FIRST) == 36
+        await consumer.seek_to_beginning()
+        assert offsets(await polled(consumer, 1)) == [20]
+        await consumer.seek_from_end(7, FIRST)
+        assert offsets(await polled(consumer, 1)) == [93]
+        await consumer.seek_from_end(10_000)
+        assert offsets(await polled(consumer, 1)) == [20]
+        await consumer.seek_to_timestamp(1055)
+        assert offsets(await polled(consumer, 1)) == [55]
+        await consumer.seek_to_timestamp(5000)
+        assert await consumer.position(FIRST) == 100
+        await consumer.seek_to_end()
+        fill(partition, range(100, 101))
+        assert offsets(await polled(consumer, 1)) == [100]
+
+
+async def test_a_seek_in_the_middle_of_an_iteration_counts_at_once(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    fill(broker.topics["orders"][0], range(100))
+    seen = []
+    async with Consumer([await served(broker)], "orders") as consumer:
+        async for record in consumer:
+            seen.append(record.offset)
+            if record.offset == 5:
+                assert await consumer.position(FIRST) == 6
+                consumer.seek(FIRST, 50)
+            if record.offset == 51:
+                break
+    assert seen == [0, 1, 2, 3, 4, 5, 50, 51]
+
+
+async def test_a_paused_partition_gives_nothing_and_its_position_stays(served: Served) -> None:
+    broker = FakeBroker(orders=2)
+    for partition in broker.topics["orders"]:
+        fill(partition, range(20))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        await polled(consumer, 1)
+        consumer.pause(FIRST)
+        before = await consumer.position(FIRST)
+        others = await polled(consumer, 20 - (1 - before))
+        assert {record.partition for record in others} == {1}
+        assert await consumer.poll(timeout_ms=1) == []
+        assert await consumer.position(FIRST) == before
+        consumer.resume()
+        assert offsets(await polled(consumer, 20 - before)) == list(range(before, 20))
+
+
+async def test_an_offset_that_is_gone_is_an_error_when_that_is_wanted(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(50))
+    partition.start = 30
+    async with Consumer([await served(broker)], "orders", auto_offset_reset="error") as consumer:
+        with pytest.raises(OffsetOutOfRange, match="seek to an offset"):
+            await consumer.poll()
+        consumer.seek(FIRST, 10)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange, match="orders/0") as raised:
+                await consumer.poll()
+            assert (raised.value.first, raised.value.end) == (30, 50)
+        consumer.seek(FIRST, 30)
+        assert offsets(await polled(consumer, 1)) == [30]
+
+
+@pytest.mark.parametrize(("policy", "to"), [("earliest", 30), ("latest", 50)])
+async def test_an_offset_that_is_gone_is_reset_and_told(served: Served, policy: str, to: int) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(50))
+    told = []
+
+    class Listener(RebalanceListener):
+        async def on_reset(self, partition: TopicPartition, error: OffsetOutOfRange, offset: Offset) -> None:
+            told.append((partition, error.first, offset))
+
+    consumer = Consumer([await served(broker)], auto_offset_reset=policy)  # type: ignore[arg-type]
+    async with consumer:
+        consumer.subscribe(["orders"], listener=Listener())
+        await consumer.poll(timeout_ms=1)
+        await consumer.position(FIRST)
+        partition.start = 30
+        consumer.seek(FIRST, 10)
+        records: list[ConsumerRecord] = []
+        async with asyncio.timeout(20):
+            while not told:
+                records += await consumer.poll(timeout_ms=1)
+        fill(partition, range(50, 51))
+        assert offsets([*records, *await polled(consumer, 1)])[0] == to
+    assert told == [(FIRST, 30, to)]
+
+
+async def test_records_that_were_fetched_before_the_log_was_trimmed_are_still_given(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(60))
+    async with Consumer([await served(broker)], "orders", fetch_bytes=200) as consumer:
+        (first,) = await polled(consumer, 1)
+        held = broker.fetches
+        partition.start = 50
+        seen = [first.offset, *offsets(await polled(consumer, 10 + 10 * (held - 1) - 1))]
+        assert seen == list(range(len(seen))), "what was held has no gap"
+        assert offsets(await polled(consumer, 1))[0] in (len(seen), 50)
+
+
+async def test_offsets_that_compaction_removed_are_passed_over(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(10))
+    gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(10), offsets_spanned=15)
+    partition.batches.append(bytes(gap))
+    partition.end = 25
+    fill(partition, range(25, 30))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        assert offsets(await polled(consumer, 15)) == [*range(10), *range(25, 30)]
+        consumer.seek(FIRST, 12)
+        assert offsets(await polled(consumer, 1)) == [25]
+
+
+async def test_a_damaged_batch_is_an_error_behind_the_sound_ones(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(20))
+    partition.batches[1] = partition.batches[1][:-1] + b"?"
+    async with Consumer([await served(broker)], "orders") as consumer:
+        assert offsets(await polled(consumer, 10)) == list(range(10))
+        with pytest.raises(InvalidBatch, match="offset 10"):
+            await consumer.poll()
+
+
+async def test_brokers_in_trouble_are_asked_again(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    fill(broker.topics["orders"][0], range(10))
+    refusals = 3
+
+    async def trouble(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
+        nonlocal refusals
+        if parts[-1] != "records" or not refusals:
+            return None
+        refusals -= 1
+        return problem("503 50302")
+
+    broker.extra = trouble
+    async with Consumer([await served(broker)], "orders") as consumer:
+        assert offsets(await polled(consumer, 10)) == list(range(10))
+    assert refusals == 0
+
+
+async def test_another_address_is_asked_when_one_is_away(served: Served, free_address: str) -> None:
+    broker = FakeBroker(orders=1)
+    fill(broker.topics["orders"][0], range(10))
+    async with Consumer([free_address, await served(broker)], "orders") as consumer:
+        assert offsets(await polled(consumer, 10)) == list(range(10))
+
+
+async def test_a_pattern_names_whole_topics_and_finds_new_ones(served: Served) -> None:
+    broker = FakeBroker(**{"log-a": 1, "my-log-a": 1})
+    for partitions in broker.topics.values():
+        fill(partitions[0], range(1))
+    async with Consumer([await served(broker)], metadata_refresh_s=0.01) as consumer:
+        consumer.subscribe(pattern="log-.*")
+        assert {record.topic for record in await polled(consumer, 1)} == {"log-a"}
+        broker.topics["log-b"] = [Partition(0)]
+        fill(broker.topics["log-b"][0], range(5))
+        assert {record.topic for record in await polled(consumer, 5)} == {"log-b"}
+
+
+async def test_new_partitions_are_read_from_their_beginning(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    address = await served(broker)
+    async with Consumer([address], "orders", auto_offset_reset="latest", metadata_refresh_s=0.01) as consumer:
+        await consumer.poll(timeout_ms=1)
+        await consumer.position(FIRST)
+        broker.topics["orders"].append(Partition(1))
+        fill(broker.topics["orders"][1], range(5))
+        assert {record.partition for record in await polled(consumer, 5)} == {1}
+
+
+async def test_no_more_is_held_than_prefetch_allows(served: Served) -> None:
+    broker = FakeBroker(orders=4)
+    for partition in broker.topics["orders"]:
+        fill(partition, range(4000), batch=100)
+    settings = {"prefetch_bytes": 8 * 16 * 1024, "fetch_bytes": 1 << 20}
+    async with Consumer([await served(broker)], "orders", **settings) as consumer:
+        await polled(consumer, 1)
+        before = 0
+        while before != broker.fetches:  # until nobody asks for more
+            before = broker.fetches
+            await asyncio.sleep(0.05)
+        held = sum(reading.held_bytes for reading in consumer._fetching.readings.values())
+        assert 0 < held <= 8 * 16 * 1024
+        assert len(await polled(consumer, 15_999)) == 15_999
+
+
+async def test_what_cannot_be_is_refused(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    address = await served(broker)
+    for wrong in ({"auto_offset_reset": "maybe"}, {"assignors": ("best",)}, {"max_poll_records": 0}):
+        with pytest.raises(InvalidArgument):
+            Consumer([address], **wrong)  # type: ignore[arg-type]
+    async with Consumer([address], "none") as consumer:
+        with pytest.raises(UnknownTopic):
+            await consumer.poll()
+    async with Consumer([address], "orders") as consumer:
+        with pytest.raises(InvalidArgument):
+            await consumer.commit()
+        with pytest.raises(InvalidArgument):
+            await consumer.assign([FIRST])
+        with pytest.raises(InvalidArgument):
+            consumer.subscribe(["orders"], pattern=".*")
+        with pytest.raises(InvalidArgument, match=re.escape("'('")):
+            consumer.subscribe(pattern="(")
+        with pytest.raises(UnknownPartition):
+            consumer.seek(TopicPartition("orders", 9), 0)
+    with pytest.raises(LogClosed):
+        await consumer.poll()

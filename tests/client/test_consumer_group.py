@@ -1,0 +1,281 @@
+"""`Consumer` in a group, at a real coordinator."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Membership, Producer, RebalanceListener
+from raftlog.errors import FencedInstance, InvalidArgument, UnknownMember
+from raftlog.types import TopicPartition
+from tests.client.fake_broker import FakeBroker, problem
+
+BOTH = {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+
+
+class Listener(RebalanceListener):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, set[TopicPartition]]] = []
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("assigned", set(partitions)))
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("revoked", set(partitions)))
+
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.append(("lost", set(partitions)))
+
+
+@pytest.fixture
+async def client(live: str) -> AsyncIterator[BrokerClient]:
+    async with BrokerClient([live]) as client:
+        await client.create_topic("orders", 2)
+        yield client
+
+
+async def produce(address: str, values: range) -> None:
+    async with Producer([address], idempotent=False) as producer:
+        for value in values:
+            await producer.send("orders", b"%d" % value, partition=value % 2)
+
+
+async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    records: list[ConsumerRecord] = []
+    async with asyncio.timeout(30):
+        while len(records) < count:
+            records += await consumer.poll(count - len(records), timeout_ms=100)
+    return records
+
+
+async def until(consumers: Sequence[Consumer], holds: Callable[[], bool]) -> list[ConsumerRecord]:
+    """Poll all until it holds; what they gave meanwhile."""
+    records: list[ConsumerRecord] = []
+    async with asyncio.timeout(30):
+        while not holds():
+            for some in await asyncio.gather(*(consumer.poll(timeout_ms=20) for consumer in consumers)):
+                records += some
+    return records
+
+
+async def committed(client: BrokerClient, group: str = "g") -> dict[int, int]:
+    return {place.partition: found.offset for place, found in (await client.groups.committed(group)).items()}
+
+
+async def test_a_group_goes_on_where_it_stopped(live: str, client: BrokerClient) -> None:
+    await produce(live, range(100))
+    async with Consumer([live], "orders", group="g") as consumer:
+        first = await polled(consumer, 60)
+    assert sum((await committed(client)).values()) == 60
+    async with Consumer([live], "orders", group="g") as consumer:
+        second = await polled(consumer, 40)
+    assert sorted(int(record.value or b"") for record in [*first, *second]) == list(range(100))
+
+
+async def test_members_share_the_partitions_and_hear_of_each_other(live: str, client: BrokerClient) -> None:
+    listener = Listener()
+    async with Consumer([live], group="g") as one:
+        one.subscribe(["orders"], listener=listener)
+        await until([one], lambda: one.assignment == BOTH)
+        async with Consumer([live], "orders", group="g") as other:
+            await until([one, other], lambda: len(one.assignment) == 1 and len(other.assignment) == 1)
+            assert one.assignment | other.assignment == BOTH
+            share = set(one.assignment)
+        await until([one], lambda: one.assignment == BOTH)
+    assert listener.told == [
+        ("assigned", BOTH),
+        ("revoked", BOTH),
+        ("assigned", share),
+        ("revoked", share),
+        ("assigned", BOTH),
+        ("revoked", BOTH),
+    ]
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+async def test_nothing_is_read_twice_or_left_out_while_members_come_and_go(
+    live: str, client: BrokerClient, assignor: str
+) -> None:
+    await produce(live, range(300))
+    settings: dict[str, Any] = {"group": "g", "assignors": (assignor,), "max_poll_records": 7}
+    async with Consumer([live], "orders", **settings) as one:
+        records = await polled(one, 50)
+        async with Consumer([live], "orders", **settings) as other:
+            records += await until([one, other], lambda: len(one.assignment) == len(other.assignment) == 1)
+        async with asyncio.timeout(30):
+            while len(records) < 300:
+                records += await one.poll(timeout_ms=20)
+    assert sorted(int(record.value or b"") for record in records) == list(range(300))
+    assert sum((await committed(client)).values()) == 300
+
+
+async def test_what_is_processed_is_committed_by_count(live: str, client: BrokerClient) -> None:
+    await produce(live, range(200))
+    settings: dict[str, Any] = {"auto_commit_interval_ms": 3_600_000, "auto_commit_records": 100}
+    async with Consumer([live], "orders", group="g", **settings) as consumer:
+        await polled(consumer, 99)
+        await consumer.poll(1)
+        await polled(consumer, 20)
+        async with asyncio.timeout(30):
+            while sum((await committed(client)).values()) < 100:
+                await asyncio.sleep(0.01)
+        assert sum((await committed(client)).values()) == 100
+
+
+async def test_what_is_processed_is_committed_by_time_and_what_is_in_hands_is_not(
+    live: str, client: BrokerClient
+) -> None:
+    await produce(live, range(50))
+    async with Consumer([live], "orders", group="g", auto_commit_interval_ms=50) as consumer:
+        seen = 0
+        async for _ in consumer:
+            seen += 1
+            if seen == 11:
+                break
+        async with asyncio.timeout(30):
+            while not (found := await committed(client)):
+                await asyncio.sleep(0.01)
+        assert sum(found.values()) == 10
+
+
+async def test_a_consumer_that_fails_has_not_processed_what_it_has_in_hands(live: str, client: BrokerClient) -> None:
+    await produce(live, range(20))
+
+    async def fail_at_the_sixth() -> None:
+        async with Consumer([live], "orders", group="g") as consumer:
+            seen = 0
+            async for _ in consumer:
+                seen += 1
+                if seen == 6:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_at_the_sixth()
+    assert sum((await committed(client)).values()) == 5
+
+
+async def test_commits_on_demand(live: str, client: BrokerClient) -> None:
+    await produce(live, range(20))
+    async with Consumer([live], "orders", group="g", auto_commit=False) as consumer:
+        with pytest.raises(UnknownMember):
+            await consumer.commit({TopicPartition("orders", 0): 1})
+        await polled(consumer, 15)
+        await consumer.commit()
+        assert sum((await committed(client)).values()) == 15
+        await consumer.commit({TopicPartition("orders", 0): 3, TopicPartition("orders", 1): 4})
+        assert await committed(client) == {0: 3, 1: 4}, "a member may go back"
+        assert (await consumer.committed())[TopicPartition("orders", 0)].offset == 3
+        await polled(consumer, 5)
+    assert await committed(client) == {0: 3, 1: 4}
+
+
+async def test_assigned_partitions_commit_a_watermark(live: str, client: BrokerClient) -> None:
+    await produce(live, range(20))
+    for expected in (0, 5):
+        async with Consumer([live], group="g") as consumer:
+            await consumer.assign([TopicPartition("orders", 0)])
+            assert await consumer.position(TopicPartition("orders", 0)) == expected
+            await polled(consumer, 5)
+    assert await committed(client) == {0: 10}
+
+
+async def test_a_seek_when_partitions_are_assigned_counts(live: str, client: BrokerClient) -> None:
+    await produce(live, range(20))
+    async with Consumer([live], group="g") as consumer:
+
+        class Seeking(RebalanceListener):
+            async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+                for place in partitions:
+                    consumer.seek(place, 8)
+
+        consumer.subscribe(["orders"], listener=Seeking())
+        assert {record.offset for record in await polled(consumer, 4)} == {8, 9}
+
+
+async def test_a_member_that_does_not_poll_loses_its_partitions_and_comes_back(live: str, client: BrokerClient) -> None:
+    listener = Listener()
+    settings: dict[str, Any] = {"session_timeout_ms": 6_000, "max_poll_interval_ms": 1}
+    async with Consumer([live], group="g", **settings) as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        await until([consumer], lambda: consumer.assignment == BOTH)
+        async with asyncio.timeout(30):
+            while (await client.groups.describe("g")).state != "EMPTY":
+                await asyncio.sleep(0.05)
+        await until([consumer], lambda: len(listener.told) >= 3)
+    assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
+
+
+async def test_who_takes_a_static_place_over_fences_the_other(live: str, client: BrokerClient) -> None:
+    settings: dict[str, Any] = {"group": "g", "instance_id": "i", "session_timeout_ms": 6_000}
+    async with Consumer([live], "orders", **settings) as old:
+        await until([old], lambda: old.assignment == BOTH)
+        async with Consumer([live], "orders", **settings) as new:
+            await until([new], lambda: new.assignment == BOTH)
+            with pytest.raises(FencedInstance):
+                await until([old], lambda: False)
+
+
+async def test_a_static_member_that_ends_keeps_its_place(live: str, client: BrokerClient) -> None:
+    for _ in range(2):
+        async with Consumer([live], "orders", group="g", instance_id="i") as consumer:
+            await until([consumer], lambda consumer=consumer: consumer.assignment == BOTH)  # type: ignore[misc]
+    assert [member.instance_id for member in await client.groups.consumers("g")] == ["i"]
+
+
+async def test_new_partitions_are_given_to_the_group(live: str, client: BrokerClient) -> None:
+    async with Consumer([live], group="g", metadata_refresh_s=0.05) as consumer:
+        consumer.subscribe(pattern="orders|bills")
+        await until([consumer], lambda: consumer.assignment == BOTH)
+        await client.create_topic("bills")
+        await until([consumer], lambda: consumer.assignment == BOTH | {TopicPartition("bills", 0)})
+
+
+async def test_a_topic_that_comes_later_is_read_then(live: str, client: BrokerClient) -> None:
+    async with Consumer([live], "orders", "later", group="g", metadata_refresh_s=0.05) as consumer:
+        await until([consumer], lambda: consumer.assignment == BOTH)
+        await client.create_topic("later")
+        await until([consumer], lambda: len(consumer.assignment) == 3)
+
+
+async def test_a_commit_of_who_was_thrown_out_is_refused_and_it_joins_again(live: str, client: BrokerClient) -> None:
+    await produce(live, range(20))
+    listener = Listener()
+    async with Consumer([live], group="g", auto_commit=False) as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        await polled(consumer, 4)
+        (member,) = await client.groups.consumers("g")
+        await client.groups.leave("g", [(member.member_id, None)])
+        with pytest.raises(UnknownMember):
+            await consumer.commit()
+        await until([consumer], lambda: len(listener.told) >= 3)
+    assert [what for what, _ in listener.told] == ["assigned", "lost", "assigned", "revoked"]
+    assert await committed(client) == {}
+
+
+async def test_consumers_of_another_kind_are_refused(live: str, client: BrokerClient) -> None:
+    joined = await client.groups.join("g", {"strange": b""}, protocol_type="connect")
+    member = Membership(joined.member_id, joined.generation)
+    await client.groups.sync("g", member, {joined.member_id: b""})
+    async with Consumer([live], "orders", group="g") as consumer:
+        with pytest.raises(Exception, match="protocol"):
+            await consumer.poll(timeout_ms=20_000)
+
+
+async def test_the_level_that_is_too_low_is_said(served: Callable[[FakeBroker], Awaitable[str]]) -> None:
+    broker = FakeBroker(orders=1)
+
+    async def refuse(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
+        return problem("400 40002", "groups need feature level 3") if parts[0] in ("groups", "producers") else None
+
+    broker.extra = refuse
+    address = await served(broker)
+    async with Consumer([address], "orders", group="g") as consumer:
+        with pytest.raises(InvalidArgument, match="feature level 3"):
+            await consumer.poll()
+    async with Producer([address]) as producer:
+        with pytest.raises(InvalidArgument, match="feature level 3"):
+            await producer.send("orders", b"")
