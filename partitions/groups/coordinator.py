@@ -24,6 +24,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
     RebalanceInProgress,
+    RequestError,
     Unavailable,
 )
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -223,6 +224,8 @@ class Coordinator:
         """See `Groups.leave`."""
         await self.ready(deadline)
         left: Left = await self._ask(self.machine.leave, leave, deadline)
+        if any(error is not None for _, error in left.members):
+            await self.confirm(deadline)
         return left
 
     async def delete(self, group: str, *, deadline: Deadline) -> None:
@@ -251,6 +254,9 @@ class Coordinator:
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
+        except RequestError:
+            await self.confirm(deadline)
+            raise
         finally:
             if self._waiting.pop(token, None) is not None and not self.is_over:
                 self.machine.cancel(token, self._loop.time())
@@ -273,10 +279,15 @@ class Coordinator:
         """See `Groups.committed`."""
         return self._around.places.committed(await self.offsets.committed(group, deadline))
 
-    def check_commit(self, group: str, member_id: str, generation: int, instance_id: str | None) -> None:
+    def why_no_commit(self, group: str, member: MemberIdentity) -> RaftlogError | None:
         """See `Machine.check_commit`; what is written in the same turn lies before whatever it decides later."""
-        self.machine.check_commit(group, member_id, generation, instance_id, self._loop.time())
-        self._do()
+        try:
+            self.machine.check_commit(group, *member, self._loop.time())
+        except RaftlogError as error:
+            return error
+        finally:
+            self._do()
+        return None
 
     def topics_changed(self) -> None:
         """There are other topics than before, or other partitions of them."""
@@ -368,6 +379,15 @@ class Coordinator:
                 await done
         except TimeoutError:
             raise DeadlineExceeded(f"{self.replica.name}: appended, and not committed before the deadline") from None
+
+    async def confirm(self, deadline: Deadline) -> None:
+        """Make sure that no other coordinator knows more, before somebody is refused by what this one believes.
+
+        A deposed one that has not heard of it may think that a member is gone, or fenced, that goes on elsewhere.
+        Raises `NotLeader` and `OffsetNotAvailable`.
+        """
+        await self.replica.offsets(True, deadline)
+        self.check()
 
     async def current(self, deadline: Deadline) -> None:
         """Wait until everything is folded that was answered before this call, by whichever coordinator."""

@@ -46,7 +46,8 @@ EndOf = Callable[[Place], tuple[str, Offset] | None]
 async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: int) -> GroupFigures:
     """Look through all groups; others have the loop meanwhile."""
     by_state = Counter({state.value: 0 for state in State if state is not State.DEAD})
-    members, lags = 0, []
+    members = 0
+    lags: list[GroupLag] = []
     for coordinator in coordinators:
         names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
         for number, group in enumerate(names, 1):

@@ -48,8 +48,10 @@ class Offsets:
         await self._coordinator.ready(deadline)
         self._check_topics(offsets)
         self._check_room(group)
-        member_id, generation, instance_id = member or _SIMPLE
-        self._coordinator.check_commit(group, member_id, generation, instance_id)
+        refusal = self._coordinator.why_no_commit(group, member or _SIMPLE)
+        if refusal is not None:
+            await self._coordinator.confirm(deadline)
+            raise refusal
         entries = list(self._to_be_committed(group, offsets, only_rises=member is None))
         if not entries:
             # Higher ones may be under way: until those are committed, this one is not done and has not failed.
