@@ -1,0 +1,195 @@
+"""Consumer instances in a cluster: any broker takes any request about them, and they outlive their coordinator."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from raftlog.errors import ConsumerExists, ConsumerState, InvalidArgument, NoLeader, Unavailable, UnknownConsumer
+from raftlog.partitions.consumers.results import Chosen, Consumed
+from raftlog.partitions.deadline import deadline_in
+from raftlog.records import NewRecord, read_records
+from raftlog.types import TopicPartition
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.waiting import until, until_told
+
+G, C = "readers", "c"
+SETTINGS = {"format": "json", "auto.offset.reset": "earliest", "consumer.request.timeout.ms": 2_000}
+OFFSETS = "__consumer_offsets"
+
+
+def soon():
+    return deadline_in(20_000)
+
+
+@pytest.fixture
+async def brokers(tmp_path) -> AsyncIterator[Brokers]:
+    async with brokers_in(tmp_path, group_initial_rebalance_delay_ms=0, offsets_partitions=1) as three:
+        await three.start()
+        yield three
+
+
+async def produce(broker, *values, topic="t", partition=0):
+    results = await broker.produce_records(topic, partition, [NewRecord(value) for value in values], deadline=soon())
+    assert [result.error for result in results] == [None] * len(values)
+
+
+async def poll(broker, wait_ms=2_000, name=C):
+    """Values by partition."""
+    delivery = await broker.consumers.poll(G, name, wait_ms=wait_ms, max_bytes=1 << 20, formats=["json"])
+    found: dict[int, list[bytes]] = {}
+    for piece in delivery.pieces:
+        for batch in piece.batches:
+            records = [each.value for each in read_records(batch) if piece.offset <= each.offset < piece.end]
+            found.setdefault(piece.partition, []).extend(records)
+    return found
+
+
+async def values(broker, count, name=C):
+    """Of polls until there are so many; a poll that finds no coordinator for a while is asked again."""
+    found = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            try:
+                for some in (await poll(broker, name=name)).values():
+                    found += some
+            except Unavailable:
+                continue
+    return sorted(found)
+
+
+async def committed(broker):
+    return {place: each.offset for place, each in (await broker.groups.committed(G, deadline=soon())).items()}
+
+
+def living(brokers):
+    return {number: len(broker.consumers) for number, broker in brokers.running.items() if len(broker.consumers)}
+
+
+async def test_made_at_one_polled_at_another_committed_at_the_third(brokers):
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
+    with pytest.raises(ConsumerExists):
+        await brokers[2].consumers.create(G, C, SETTINGS, deadline=soon())
+    await brokers[2].consumers.subscribe(G, C, ["t"], None, deadline=soon())
+    await produce(brokers[3], b"a", b"b")
+    await produce(brokers[3], b"c", partition=1)
+    assert await values(brokers[3], 3) == [b"a", b"b", b"c"]
+    outcomes = await brokers[1].consumers.commit(G, C, None, deadline=soon())
+    assert [each.committed for each in outcomes] == [2, 1]
+    for broker in brokers.running.values():
+        assert await committed(broker) == {("t", 0): 2, ("t", 1): 1}
+        assert (await broker.consumers.subscription(G, C, deadline=soon())).topics == ["t"]
+        assert await broker.consumers.assignment(G, C, deadline=soon()) == [("t", 0), ("t", 1)]
+    leader = await brokers.leader(OFFSETS)
+    assert living(brokers) == {leader: 1}
+    for number, broker in brokers.running.items():
+        address = broker.groups.leader_address(G)
+        assert address == (None if number == leader else f"127.0.0.1:{leader}")
+    await brokers[3].consumers.delete(G, C, deadline=soon())
+    for broker in brokers.running.values():
+        with pytest.raises(UnknownConsumer):
+            await broker.consumers.poll(G, C, wait_ms=0, max_bytes=1, formats=["json"])
+
+
+async def test_errors_keep_their_kind_over_the_hop(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
+    for broker in brokers.running.values():
+        with pytest.raises(ConsumerState):
+            await broker.consumers.poll(G, C, wait_ms=0, max_bytes=1, formats=["json"])
+        with pytest.raises(InvalidArgument, match="topic_pattern"):
+            await broker.consumers.subscribe(G, C, [], "(", deadline=soon())
+
+
+async def test_instances_go_on_when_their_coordinator_is_closed(brokers):
+    """Subscribed and assigned ones; from what is committed, without being made again."""
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
+    await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
+    await produce(brokers[1], b"a", b"b")
+    assert await values(brokers[1], 2) == [b"a", b"b"]
+    await brokers[1].consumers.commit(G, C, [Consumed(TopicPartition("t", 0), 0, "seen")], deadline=soon())
+    generation = (await brokers[1].groups.describe(G, deadline=soon())).generation
+    leader = await brokers.leader(OFFSETS)
+    await brokers.stop(leader)
+    other = next(iter(brokers.running.values()))
+    await produce(other, b"c")
+    await produce(other, b"d", partition=1)
+    # What was delivered and not committed comes again; nothing is left out.
+    assert await values(other, 3) == [b"b", b"c", b"d"]
+    # The group did not even rebalance: the member came back under its id.
+    assert (await other.groups.describe(G, deadline=soon())).generation == generation
+    (successor,) = living(brokers)
+    assert successor != leader
+
+
+async def test_a_choice_of_a_position_outlives_the_coordinator(brokers):
+    """`latest` must not skip what came while nobody led, and a replay that a client asked for goes on."""
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    here = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    for _, partition in here:
+        await produce(brokers[1], b"old", partition=partition)
+    await brokers[1].consumers.create(G, C, {**SETTINGS, "auto.offset.reset": "latest"}, deadline=soon())
+    await brokers[1].consumers.assign(G, C, here, deadline=soon())
+    assert await poll(brokers[1], 0) == {}
+    await brokers[2].consumers.seek(G, C, [Chosen(here[0], edge="beginning")], deadline=soon())
+    for _, partition in here:
+        await produce(brokers[1], b"new", partition=partition)
+    await brokers.stop(await brokers.leader(OFFSETS))
+    assert await values(next(iter(brokers.running.values())), 3) == [b"new", b"new", b"old"]
+
+
+async def test_a_poll_that_waits_follows_the_coordinator(brokers):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    slow = {**SETTINGS, "consumer.request.timeout.ms": 30_000}
+    await brokers[1].consumers.create(G, C, slow, deadline=soon())
+    await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
+    await values_of_nothing(brokers[1])
+    leader = await brokers.leader(OFFSETS)
+    number = next(number for number in brokers.running if number != leader)
+    polling = asyncio.ensure_future(poll(brokers[number], 30_000))
+    instance = next(iter(brokers[leader].consumers._registry))
+    await until(lambda: instance.users)
+    await brokers.stop(leader)
+    await produce(brokers[number], b"late")
+    found = await asyncio.gather(polling, return_exceptions=True)
+    if found != [{0: [b"late"]}]:  # the broker that stopped answered with what there was
+        assert found in ([{}],) or isinstance(found[0], Unavailable | NoLeader)
+        assert await values(brokers[number], 1) == [b"late"]
+
+
+async def values_of_nothing(broker):
+    """Until it has its partition."""
+
+    async def has_it():
+        return await broker.consumers.assignment(G, C, deadline=soon())
+
+    await until_told(has_it)
+
+
+async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    await produce(brokers[1], b"a")
+    await produce(brokers[1], b"b", partition=1)
+    manual = {**SETTINGS, "auto.commit.enable": False}
+    await brokers[1].consumers.create(G, C, manual, deadline=soon())
+    await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
+    assert await values(brokers[1], 2) == [b"a", b"b"]
+    await brokers[2].consumers.create(G, "d", manual, deadline=soon())
+    await brokers[2].consumers.subscribe(G, "d", ["t"], None, deadline=soon())
+
+    async def is_shared():
+        mine = await brokers[1].consumers.assignment(G, C, deadline=soon())
+        return len(mine) == len(await brokers[1].consumers.assignment(G, "d", deadline=soon())) == 1
+
+    await until_told(is_shared)
+    (mine,) = await brokers[1].consumers.assignment(G, C, deadline=soon())
+    (lost,) = await brokers[1].consumers.assignment(G, "d", deadline=soon())
+    outcomes = await brokers[3].consumers.commit(G, C, [Consumed(each, 0) for each in (mine, lost)], deadline=soon())
+    assert {each.partition: each.committed for each in outcomes} == {mine.partition: 1, lost.partition: None}
+    assert await committed(brokers[1]) == {mine: 1}
+    with pytest.raises(ConsumerState):
+        await brokers[3].consumers.commit(G, C, [Consumed(lost, 0)], deadline=soon())
+    # Whoever owns it reads it again, for nobody had committed it.
+    assert await values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
