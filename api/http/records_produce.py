@@ -24,6 +24,8 @@ TIMEOUT_MS_MAX = 600_000
 LEADER_HEADER = "X-Raftlog-Leader"
 """HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
+_DUPLICATE: dict[str, int | str | None] = {"duplicate": True}
+"""Of records that an idempotent producer had sent before; their offsets are those of then."""
 _ONE_DONE = (
     b'{"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}],'
     b'"key_schema_id":null,"value_schema_id":null}'
@@ -81,16 +83,21 @@ class ProduceHandlers:
     async def _produce_body(self, options: ProduceOptions, format_: Format, body: bytes | bytearray) -> web.Response:
         if format_ is Format.BATCHES:
             return await self._produce_batches(options, body)
-        records, partitions = parse_records(body, format_)
+        records, partitions, producer = parse_records(body, format_)
         topic, choice, acks, timeout, _ = options
         if partitions is not None and choice is not None:
             raise HttpProblem(BAD_REQUEST, "the path names the partition, so a record cannot")
         results = await self._broker.produce_records(
-            topic, choice if partitions is None else partitions, records, acks=acks, deadline=deadline_in(timeout)
+            topic,
+            choice if partitions is None else partitions,
+            records,
+            acks=acks,
+            deadline=deadline_in(timeout),
+            producer=producer,
         )
         if len(results) == 1:
-            partition, offset, error = results[0]
-            if error is None and offset is not None:
+            partition, offset, error, is_duplicate = results[0]
+            if error is None and offset is not None and not is_duplicate:
                 return answer(_ONE_DONE % (partition, offset))
         return _many_answer(results)
 
@@ -108,6 +115,7 @@ class ProduceHandlers:
             "offset": done.base_offset if is_known else None,
             "error_code": None,
             "error": None,
+            **(_DUPLICATE if done.is_duplicate else {}),
         }
         return json_answer(
             {
@@ -123,7 +131,7 @@ class ProduceHandlers:
 
 def _many_answer(results: list[RecordResult]) -> web.Response:
     """200 when any record is done, otherwise the status of an error, unknown before failed."""
-    errors = [error for _, _, error in results if error is not None]
+    errors = [result.error for result in results if result.error is not None]
     if len(errors) == len(results):
         worst = next((error for error in errors if error.outcome == "unknown"), errors[0])
         status, body = error_body(worst)
@@ -134,10 +142,10 @@ def _many_answer(results: list[RecordResult]) -> web.Response:
         return json_answer(described, status)
     offsets = (
         [_described(result) for result in results]
-        if errors
+        if errors or results[0].is_duplicate
         else [
             {"partition": partition, "offset": offset, "error_code": None, "error": None}
-            for partition, offset, _ in results
+            for partition, offset, *_ in results
         ]
     )
     return json_answer({"offsets": offsets, "key_schema_id": None, "value_schema_id": None})
@@ -146,7 +154,13 @@ def _many_answer(results: list[RecordResult]) -> web.Response:
 def _described(result: RecordResult) -> dict[str, int | str | None]:
     error: RaftlogError | None = result.error
     if error is None:
-        return {"partition": result.partition, "offset": result.offset, "error_code": None, "error": None}
+        row: dict[str, int | str | None] = {
+            "partition": result.partition,
+            "offset": result.offset,
+            "error_code": None,
+            "error": None,
+        }
+        return row | _DUPLICATE if result.is_duplicate else row
     return {
         "partition": result.partition,
         "offset": None,

@@ -64,6 +64,20 @@ _PARTITION_OF_STREAM = obj(
     },
     optional=["line", "error_code", "error", "outcome"],
 )
+_PRODUCER_MEMBERS: Json = {
+    "producer_id": integer(0, (1 << 63) - 1, "Of `POST /producers`."),
+    "producer_epoch": integer(0, 32_767),
+    "sequence": integer(0, (1 << 31) - 1, "Of the first record: each partition has its own."),
+}
+
+
+def _records_body(value: Json) -> Json:
+    """Records, and what an idempotent producer says: all three members or none."""
+    names = list(_PRODUCER_MEMBERS)
+    body = lenient(obj({"records": array(_record(value), 1), **_PRODUCER_MEMBERS}, optional=names))
+    return body | {"dependentRequired": {name: [other for other in names if other != name] for name in names}}
+
+
 _PRODUCED = obj(
     {
         "partition": nullable(NODE),
@@ -71,8 +85,12 @@ _PRODUCED = obj(
         "error_code": nullable(integer()),
         "error": nullable(string()),
         "outcome": _ERROR_MEMBERS["outcome"],
+        "duplicate": {
+            "const": True,
+            "description": "An idempotent producer sent it before; the offset is that of then.",
+        },
     },
-    optional=["outcome"],
+    optional=["outcome", "duplicate"],
 )
 _PRODUCED_MEMBERS: Json = {
     "offsets": array(_PRODUCED, 1),
@@ -102,8 +120,8 @@ SCHEMAS: Json = {
         optional=["offsets", "records", "partitions", "line"],
         text="With one entry for each record of a list, or with what an NDJSON body left.",
     ),
-    "JsonRecords": lenient(obj({"records": array(_record(ANY), 1)})),
-    "BinaryRecords": lenient(obj({"records": array(_record(nullable(_BASE64)), 1)})),
+    "JsonRecords": _records_body(ANY),
+    "BinaryRecords": _records_body(nullable(_BASE64)),
     "Produced": obj(_PRODUCED_MEMBERS, text="One entry for each record, in their order."),
     "ProducedBatches": obj(
         {
