@@ -70,16 +70,18 @@ def trim(
         raise click.UsageError("with --json nobody is asked: give --yes")
 
     cuts = operate(bootstrap, lambda client: _cuts(client, name, None if all_partitions else partitions, before))
-    if not yes:
+    records = sum(cut.records for cut in cuts)
+    if records and not yes:
         show(_table(cuts))
-        agree(f"Delete {times(sum(cut.records for cut in cuts), 'record')} of {name}, for good?", yes)
+        agree(f"Delete {times(records, 'record')} of {name}, for good?", yes)
     done = operate(bootstrap, lambda client: _trim(client, name, cuts))
     if as_json:
         rows = [{"partition": cut.partition, "log_start_offset": cut.before, "deleted": cut.records} for cut in done]
         click.echo(orjson.dumps({"topic": name, "partitions": rows}))
     else:
         for cut in done:
-            click.echo(f"{name}/{cut.partition} begins at {cut.before}, {times(cut.records, 'record')} fewer")
+            fewer = f", {times(cut.records, 'record')} fewer" if cut.records else " already"
+            click.echo(f"{name}/{cut.partition} begins at {cut.before}{fewer}")
 
 
 async def _cuts(client: BrokerClient, topic: str, partitions: Sequence[int] | None, before: Position) -> list[_Cut]:

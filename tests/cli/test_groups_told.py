@@ -182,7 +182,7 @@ def test_trim(orders: Told, ask: Any) -> None:
     del orders.ordered[:]
     ask("topic", "trim", "orders", "--before", "-1", "--all", "--yes")
     ask("topic", "trim", "orders", "--before", "end", "-p", "0", "--yes")
-    ask("topic", "trim", "orders", "--before", "1", "-p", "0", "--yes")
+    assert ask("topic", "trim", "orders", "--before", "1", "-p", "0").out == "orders/0 begins at 2 already\n"
     path = "DELETE /topics/orders/partitions"
     assert [name for name, _ in orders.ordered] == [
         f"{path}/0/records?before=9",
