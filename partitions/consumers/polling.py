@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from raftlog.errors import RaftlogError, Unavailable
+from raftlog.errors import InvalidBatch, OffsetOutOfRange, RaftlogError, Unavailable
 from raftlog.partitions.consumers.positions import Standing
 from raftlog.partitions.consumers.taking import Taken, take
 from raftlog.partitions.deadline import Deadline
@@ -98,6 +98,11 @@ class Poll:
     def _is_enough(self) -> bool:
         return self._is_full or (bool(self._taken) and self._size >= self._limits.min_bytes)
 
+    @property
+    def _has_to_be_told(self) -> bool:
+        """Something that the client, or the reset policy, has to decide, which does not get better by waiting."""
+        return any(isinstance(error, OffsetOutOfRange | InvalidBatch) for error in self._failed.values())
+
     # what is there
 
     async def _look(self, standings: Sequence[Standing]) -> None:
@@ -120,13 +125,13 @@ class Poll:
 
     async def _wait(self, standings: Sequence[Standing]) -> None:
         quiet = [standing for standing in standings if self._may_come(standing.partition)]
-        while not self._is_enough and not self._is_over:
+        while not self._is_enough and not self._is_over and not self._has_to_be_told:
             now = self._loop.time()
             slice_end = Deadline(min(self._until, now + _WAIT_S))
             some = quiet[:_WAITING_AT_ONCE]
             for standing in some:
                 self._ask(standing, 1, slice_end, share=len(some))
-            while self._loop.time() < slice_end and not self._is_enough and not self._interrupted.is_set():
+            while not self._is_enough and not self._is_over and self._loop.time() < slice_end:
                 await self._answers(slice_end)
             self._drop()
             quiet = [standing for standing in quiet[len(some) :] + some if self._may_come(standing.partition)]

@@ -1,0 +1,573 @@
+"""Consumer instances over HTTP, in the dialect of REST Proxy v2, against one broker."""
+
+import asyncio
+import base64
+
+import aiohttp
+import pytest
+
+from raftlog.partitions.deadline import deadline_in
+from raftlog.records import Compression, NewRecord, build_batch
+from tests.waiting import until, until_told
+
+BINARY, JSON = "application/vnd.kafka.binary.v2+json", "application/vnd.kafka.json.v2+json"
+
+
+class Consumer:
+    """One instance, by its URL."""
+
+    def __init__(self, api, group, name):
+        self.api, self.path = api, f"/consumers/{group}/instances/{name}"
+
+    async def __call__(self, method, what="", body=None, **options):
+        return await self.api.call(method, self.path + what, body, **options)
+
+    async def done(self, method, what="", body=None, **options):
+        status, answer = await self(method, what, body, **options)
+        assert (status, answer) == (204, None), answer
+
+    async def subscribe(self, *topics):
+        await self.done("POST", "/subscription", {"topics": list(topics)})
+
+    async def assign(self, *partitions, topic="t"):
+        places = [{"topic": topic, "partition": each} for each in partitions]
+        await self.done("POST", "/assignments", {"partitions": places})
+
+    async def assigned(self):
+        _, answer = await self("GET", "/assignments")
+        return [(each["topic"], each["partition"]) for each in answer["partitions"]]
+
+    async def poll(self, query="", **options):
+        status, answer = await self("GET", "/records" + query, **options)
+        assert status == 200, answer
+        return answer
+
+    async def values(self, count, query=""):
+        """Of polls until there are so many."""
+        found = []
+        while len(found) < count:
+            found += [record["value"] for record in await self.poll(query)]
+        return found
+
+    async def committed(self):
+        _, answer = await self("GET", "/offsets")
+        return {(each["topic"], each["partition"]): each["offset"] for each in answer["offsets"]}
+
+
+@pytest.fixture
+async def api(start_api):
+    return await start_api({"group_initial_rebalance_delay_ms": 0, "offsets_partitions": 2})
+
+
+@pytest.fixture
+def consumer(api):
+    async def made(name="c", group="g", **settings):
+        settings = {"format": "json", "auto.offset.reset": "earliest"} | {
+            key.replace("_", "."): value for key, value in settings.items()
+        }
+        status, answer = await api.post(f"/consumers/{group}", {"name": name, **settings})
+        assert status == 200, answer
+        return Consumer(api, group, name)
+
+    return made
+
+
+async def produce(api, *values, topic="t", partition=0):
+    records = [{"value": value} for value in values]
+    status, answer = await api.post(f"/topics/{topic}/partitions/{partition}", {"records": records})
+    assert status == 200, answer
+
+
+def code(answer):
+    status, body = answer
+    return status, body["error_code"]
+
+
+# instances
+
+
+async def test_an_instance_is_made_under_its_name_or_a_new_one(api):
+    status, answer = await api.post("/consumers/g", {"name": "c 1"})
+    assert (status, answer) == (200, {"instance_id": "c 1", "base_uri": f"{api.url}/consumers/g/instances/c%201"})
+    assert code(await api.post("/consumers/g", {"name": "c 1"})) == (409, 40902)
+    _, first = await api.post("/consumers/g")
+    _, second = await api.post("/consumers/g", {})
+    assert first["instance_id"].startswith("rest-consumer-1-")
+    assert first["instance_id"] != second["instance_id"]
+    async with api.session.get(first["base_uri"] + "/assignments") as response:
+        assert await response.json() == {"partitions": []}
+
+
+async def test_settings_that_cannot_be_are_refused(api):
+    for body, says in (
+        ({"name": "c", "max.poll.records": 5}, "it can have name, format"),
+        ({"format": "avro"}, "it can be binary, json"),
+        ({"name": 5}, "it is a string"),
+        ({"name": "a/b"}, "no slash"),
+    ):
+        status, answer = await api.post("/consumers/g", body)
+        assert (status, answer["error_code"]) == (422, 42204)
+        assert says in answer["message"]
+
+
+async def test_an_instance_that_there_is_not(api, consumer):
+    for method, what, body in (
+        ("GET", "/records", None),
+        ("DELETE", "", None),
+        ("POST", "/subscription", {"topics": ["t"]}),
+        ("GET", "/subscription", None),
+        ("DELETE", "/subscription", None),
+        ("POST", "/assignments", {"partitions": []}),
+        ("POST", "/positions/end", {"partitions": [{"topic": "t", "partition": 0}]}),
+        ("POST", "/offsets", None),
+        ("GET", "/offsets", None),
+    ):
+        assert code(await api.call(method, "/consumers/g/instances/none" + what, body)) == (404, 40403)
+    known = await consumer()
+    assert code(await Consumer(api, "other", "c")("GET", "/records")) == (404, 40403)
+    await known.done("DELETE")
+    assert code(await known("DELETE")) == (404, 40403)
+    assert code(await known("GET", "/records")) == (404, 40403)
+
+
+async def test_no_more_instances_than_may_be(start_api):
+    api = await start_api({"consumer_instances_max": 2})
+    for name in ("a", "b"):
+        assert (await api.post("/consumers/g", {"name": name}))[0] == 200
+    assert code(await api.post("/consumers/g", {"name": "c"})) == (429, 42901)
+    assert (await api.call("DELETE", "/consumers/g/instances/a"))[0] == 204
+    assert (await api.post("/consumers/g", {"name": "c"}))[0] == 200
+
+
+async def test_an_instance_that_nobody_uses_goes_and_leaves_its_group(start_api):
+    api = await start_api({"consumer_instance_timeout_ms": 60, "group_initial_rebalance_delay_ms": 0})
+    await api.topic("t")
+    await api.post("/consumers/g", {"name": "c"})
+    found = Consumer(api, "g", "c")
+    await found.subscribe("t")
+    await until(lambda: len(api.broker.consumers) == 0)
+    assert code(await found("GET", "/records")) == (404, 40403)
+
+    async def is_empty():
+        return (await api.broker.groups.describe("g", deadline=deadline_in(5_000))).state == "Empty"
+
+    await until_told(is_empty)
+
+
+# subscriptions and assignments
+
+
+async def test_a_subscription_is_of_one_kind(api, consumer):
+    await api.topic("t")
+    found = await consumer()
+    assert await found("GET", "/subscription") == (200, {"topics": [], "topic_pattern": None})
+    await found.subscribe("t", "later", "t")
+    assert await found("GET", "/subscription") == (200, {"topics": ["later", "t"], "topic_pattern": None})
+    await found.subscribe("t")
+    assert code(await found("POST", "/subscription", {"topic_pattern": "t.*"})) == (409, 40903)
+    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 0}]})) == (409, 40903)
+    await found.done("DELETE", "/subscription")
+    await found.assign(0)
+    assert await found.assigned() == [("t", 0)]
+    assert code(await found("POST", "/subscription", {"topics": ["t"]})) == (409, 40903)
+    await found.done("DELETE", "/subscription")
+    assert await found.assigned() == []
+    assert code(await found("GET", "/records")) == (409, 40903)
+
+
+async def test_subscriptions_that_cannot_be(consumer):
+    found = await consumer()
+    for body, expected in (
+        ({}, (422, 42203)),
+        ({"topics": []}, (422, 42208)),
+        ({"topics": ["t"], "topic_pattern": "t"}, (422, 42203)),
+        ({"topics": "t"}, (422, 42203)),
+        ({"topic_pattern": "("}, (400, 40002)),
+        ({"topic_pattern": "a(?=b)"}, (400, 40002)),
+        ({"topic": ["t"]}, (400, 40002)),
+    ):
+        assert code(await found("POST", "/subscription", body)) == expected, body
+
+
+async def test_partitions_that_there_are_not_cannot_be_assigned(api, consumer):
+    await api.topic("t")
+    found = await consumer()
+    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "none", "partition": 0}]})) == (
+        404,
+        40401,
+    )
+    assert code(await found("POST", "/assignments", {"partitions": [{"topic": "t", "partition": 1}]})) == (404, 40402)
+    assert code(await found("POST", "/assignments", {})) == (422, 42203)
+
+
+async def test_a_pattern_finds_topics_that_come_later(api, consumer):
+    await api.topic("orders-1")
+    await api.topic("my-orders")
+    found = await consumer()
+    await found.done("POST", "/subscription", {"topic_pattern": "orders-.*"})
+    await produce(api, "first", topic="orders-1")
+    await produce(api, "not this", topic="my-orders")
+    assert await found.values(1) == ["first"]
+    await api.topic("orders-2")
+    await produce(api, "second", topic="orders-2")
+    assert await found.values(1) == ["second"]
+    _, answer = await found("GET", "/subscription")
+    assert answer == {"topics": ["orders-1", "orders-2"], "topic_pattern": "orders-.*"}
+
+
+async def test_a_topic_that_is_subscribed_before_it_exists(api, consumer):
+    found = await consumer()
+    await found.subscribe("t")
+    assert await found.poll("?timeout=10") == []
+    await api.topic("t")
+    await produce(api, "x")
+    assert await found.values(1) == ["x"]
+
+
+async def test_two_instances_share_the_partitions_and_one_takes_over(api, consumer):
+    await api.topic("t", 4)
+    first, second = await consumer("a"), await consumer("b")
+    await first.subscribe("t")
+    await second.subscribe("t")
+
+    async def is_shared():
+        mine, others = await first.assigned(), await second.assigned()
+        return len(mine) == len(others) == 2 and not set(mine) & set(others)
+
+    await until_told(is_shared)
+    for partition in range(4):
+        await produce(api, partition, partition=partition)
+    assert sorted(await first.values(2) + await second.values(2)) == [0, 1, 2, 3]
+    await second.poll("?timeout=0")
+    await second.done("DELETE")
+
+    async def has_all():
+        return len(await first.assigned()) == 4
+
+    await until_told(has_all)
+    for partition in range(4):
+        await produce(api, 10 + partition, partition=partition)
+    # What the other one had committed does not come again.
+    assert sorted(await first.values(4)) == [10, 11, 12, 13]
+
+
+async def test_every_strategy_assigns(api, consumer):
+    await api.topic("t", 3)
+    for strategy in ("range", "roundrobin", "sticky"):
+        found = await consumer(group=strategy, **{"partition.assignment.strategy": strategy})
+        await found.subscribe("t")
+
+        async def has_all(found=found):
+            return len(await found.assigned()) == 3
+
+        await until_told(has_all)
+
+
+# records
+
+
+async def test_records_come_with_timestamps_and_headers(api, consumer):
+    await api.topic("t")
+    record = {"key": {"k": 1}, "value": [1.5], "timestamp": 17, "headers": [{"name": "h", "value": "AAE="}]}
+    await api.post("/topics/t", {"records": [record]})
+    found = await consumer()
+    await found.assign(0)
+    (answered,) = await found.poll()
+    assert answered == {**record, "topic": "t", "partition": 0, "offset": 0}
+    assert await found.poll("?timeout=0") == []
+
+
+async def test_records_in_binary(api, consumer):
+    await api.topic("t")
+    body = {"records": [{"key": "AAE=", "value": "/w=="}]}
+    await api.call("POST", "/topics/t", body, headers={"Content-Type": BINARY})
+    found = await consumer(format="binary")
+    await found.assign(0)
+    (answered,) = await found.poll()
+    assert (answered["key"], base64.b64decode(answered["value"])) == ("AAE=", b"\xff")
+
+
+async def test_accept_has_to_allow_the_format_of_the_instance(api, consumer):
+    await api.topic("t")
+    await produce(api, "x")
+    found = await consumer()
+    await found.assign(0)
+    for accept in (BINARY, "text/html", "application/vnd.kafka.avro.v2+json"):
+        assert code(await found("GET", "/records", headers={"Accept": accept})) == (406, 40601)
+    for accept, expected in (
+        (f"{BINARY}, {JSON};q=0.5", JSON),
+        ("application/vnd.kafka.v2+json", "application/json"),
+        (f"{BINARY}, */*", "application/json"),
+    ):
+        async with api.session.get(api.url + found.path + "/records?timeout=0", headers={"Accept": accept}) as answer:
+            assert (answer.status, answer.content_type) == (200, expected)
+
+
+async def test_bytes_and_time_are_bounded_by_query_and_settings(api, consumer):
+    await api.topic("t")
+    await produce(api, *("x" * 98 for _ in range(10)))
+    found = await consumer(consumer_request_timeout_ms="0")
+    await found.assign(0)
+    assert len(await found.poll("?max_bytes=250")) == 2
+    assert len(await found.poll("?max_bytes=1")) == 1
+    assert len(await found.poll("?timeout=60000")) == 7
+    assert await found.poll("?timeout=60000") == []  # at once
+    for query in ("?timeout=-1", "?max_bytes=0", "?timeout=x", "?limit=5"):
+        assert code(await found("GET", "/records" + query)) == (400, 40002)
+
+
+async def test_a_poll_waits_for_enough_bytes(api, consumer):
+    await api.topic("t", 2)
+    found = await consumer(**{"fetch.min.bytes": 8, "consumer.request.timeout.ms": 60_000})
+    await found.assign(0, 1)
+    polling = asyncio.ensure_future(found.poll())
+    await produce(api, "abc")
+    await produce(api, "def", partition=1)
+    assert sorted(record["value"] for record in await polling) == ["abc", "def"]
+
+
+async def test_a_newer_poll_ends_the_older_which_takes_nothing_along(api, consumer):
+    await api.topic("t")
+    found = await consumer(**{"fetch.min.bytes": 1_000, "consumer.request.timeout.ms": 60_000})
+    await found.assign(0)
+    await produce(api, "kept")
+    older = asyncio.ensure_future(found.poll())
+    await until(lambda: api.broker.counters.fetches > 0)
+    newer = await found.poll("?timeout=200")
+    assert (await older, [record["value"] for record in newer]) == ([], ["kept"])
+
+
+async def test_whoever_hangs_up_takes_nothing_along(api, consumer):
+    await api.topic("t")
+    found = await consumer(**{"consumer.request.timeout.ms": 60_000})
+    await found.assign(0)
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.ensure_future(session.get(api.url + found.path + "/records"))
+        instance = next(iter(api.broker.consumers._registry))
+        await until(lambda: instance.users)
+        asking.cancel()
+    await until(lambda: not instance.users)
+    await produce(api, "kept")
+    assert await found.values(1) == ["kept"]
+
+
+async def test_a_subscription_ends_a_poll_that_waits(api, consumer):
+    await api.topic("t")
+    found = await consumer(**{"consumer.request.timeout.ms": 60_000})
+    await found.assign(0)
+    polling = asyncio.ensure_future(found("GET", "/records"))
+    instance = next(iter(api.broker.consumers._registry))
+    await until(lambda: instance.users)
+    await found.done("DELETE")
+    assert code(await polling) == (404, 40403)
+
+
+async def test_what_cannot_be_opened_is_said_until_the_client_goes_on(start_api):
+    api = await start_api({"opened_bytes_max": 64 * 1024})
+    await api.topic("t")
+    await produce(api, "before")
+    bomb = bytes(build_batch([NewRecord(b"x" * 200_000)], Compression.GZIP))
+    headers = {"Content-Type": "application/vnd.raftlog.batches"}
+    async with api.session.post(api.url + "/topics/t/partitions/0", data=bomb, headers=headers) as response:
+        assert response.status == 200
+    await produce(api, "behind")
+    await api.post("/consumers/g", {"name": "c", "format": "json", "auto.offset.reset": "earliest"})
+    found = Consumer(api, "g", "c")
+    await found.assign(0)
+    assert await found.values(1) == ["before"]
+    for _ in range(2):
+        status, answer = await found("GET", "/records")
+        assert (status, answer["error_code"]) == (422, 42207)
+        assert "setting the position to 2" in answer["message"]
+    await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 2}]})
+    assert await found.values(1) == ["behind"]
+
+
+# positions
+
+
+async def test_positions_by_offset_time_and_edge(api, consumer):
+    await api.topic("t", 2)
+    for partition in (0, 1):
+        records = [{"value": number, "timestamp": 1_000 * number} for number in range(1, 5)]
+        await api.post(f"/topics/t/partitions/{partition}", {"records": records})
+    found = await consumer()
+    await found.assign(0, 1)
+    await found.done(
+        "POST",
+        "/positions",
+        {
+            "offsets": [{"topic": "t", "partition": 0, "offset": 3}],
+            "timestamps": [{"topic": "t", "partition": 1, "timestamp": "1970-01-01T00:00:02.5Z"}],
+        },
+    )
+    assert sorted(await found.values(3)) == [3, 4, 4]
+    await found.done("POST", "/positions/beginning", {"partitions": [{"topic": "t", "partition": 0}]})
+    assert await found.values(4) == [1, 2, 3, 4]
+    await found.done("POST", "/positions", {"timestamps": [{"topic": "t", "partition": 0, "timestamp": 99_000}]})
+    await found.done("POST", "/positions/end", {"partitions": [{"topic": "t", "partition": 1}]})
+    await produce(api, "new")
+    await produce(api, "new", partition=1)
+    assert await found.values(2) == ["new", "new"]
+
+
+async def test_positions_that_cannot_be(api, consumer):
+    await api.topic("t", 2)
+    found = await consumer()
+    await found.assign(0)
+    here = {"topic": "t", "partition": 0}
+    for path, body, expected in (
+        ("/positions", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]}, (409, 40903)),
+        ("/positions", {"offsets": [{**here, "offset": -1}]}, (400, 40002)),
+        ("/positions", {"offsets": [{**here, "offset": 1}] * 2}, (400, 40002)),
+        ("/positions", {}, (422, 42208)),
+        ("/positions", {"timestamps": [{**here, "timestamp": "yesterday"}]}, (422, 42203)),
+        ("/positions/end", {"partitions": []}, (422, 42208)),
+        ("/positions/end", {"offsets": []}, (400, 40002)),
+    ):
+        assert code(await found("POST", path, body)) == expected, body
+
+
+async def test_latest_begins_with_what_comes_after_the_assignment(api, consumer):
+    await api.topic("t")
+    await produce(api, "before")
+    found = await consumer(**{"auto.offset.reset": "latest"})
+    await found.assign(0)
+    assert await found.poll("?timeout=0") == []
+    await produce(api, "after")
+    assert await found.values(1) == ["after"]
+
+
+async def test_the_policy_none_wants_to_be_told_where_to_go(api, consumer):
+    await api.topic("t")
+    await produce(api, "a", "b")
+    found = await consumer(**{"auto.offset.reset": "none"})
+    await found.assign(0)
+    status, answer = await found("GET", "/records")
+    assert (status, answer["error_code"]) == (400, 40002)
+    assert (answer["beginning_offset"], answer["end_offset"]) == (0, 2)
+    assert "nothing is committed in t/0" in answer["message"]
+    for offset in (1, 7):
+        await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": offset}]})
+        if offset == 1:
+            assert await found.values(1) == ["b"]
+    for _ in range(2):  # it stays an error
+        status, answer = await found("GET", "/records")
+        assert (status, answer["error_code"], answer["end_offset"]) == (400, 40002, 2)
+        assert "offset 7 of t/0 is out of range" in answer["message"]
+
+
+async def test_a_position_out_of_range_follows_the_policy_and_says_so(api, consumer):
+    await api.topic("t")
+    await produce(api, "a", "b")
+    found = await consumer()
+    await found.assign(0)
+    await found.done("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 7}]})
+    async with api.session.get(api.url + found.path + "/records") as response:
+        assert [record["value"] for record in await response.json()] == ["a", "b"]
+        assert response.headers["X-Raftlog-Offset-Reset"] == "t/0 7->0"
+
+
+async def test_another_topic_of_the_same_name_is_read_from_its_beginning(api, consumer):
+    await api.topic("t")
+    await produce(api, "old", "old")
+    found = await consumer()
+    await found.assign(0)
+    assert await found.values(2) == ["old", "old"]
+    await api.call("DELETE", "/v3/clusters/-/topics/t")
+    await api.topic("t")
+    await produce(api, "new", "new", "new")
+    assert await found.values(3) == ["new", "new", "new"]
+
+
+# offsets
+
+
+async def test_auto_commit_commits_what_an_earlier_poll_gave(api, consumer):
+    await api.topic("t")
+    await produce(api, "a", "b")
+    found = await consumer()
+    await found.subscribe("t")
+    assert await found.values(2) == ["a", "b"]
+    assert await found.committed() == {}
+    await found.poll("?timeout=0")
+    assert await found.committed() == {("t", 0): 2}
+    await produce(api, "c")
+    assert await found.values(1) == ["c"]
+    await found.done("DELETE")  # it has done with what it was given
+    _, answer = await api.get("/groups/g/offsets")
+    assert [row["offset"] for row in answer["offsets"]] == [3]
+
+
+async def test_without_auto_commit_it_is_up_to_the_client(api, consumer):
+    await api.topic("t", 2)
+    await produce(api, "a", "b")
+    await produce(api, "c", partition=1)
+    found = await consumer(**{"auto.commit.enable": "false"})
+    await found.subscribe("t")
+    await found.values(3)
+    await found.poll("?timeout=0")
+    assert await found.committed() == {}
+    # The offset that is sent is that of a record that was consumed, as in the REST Proxy.
+    body = {"offsets": [{"topic": "t", "partition": 0, "offset": 0, "metadata": "half"}]}
+    assert await found("POST", "/offsets", body) == (
+        200,
+        [{"topic": "t", "partition": 0, "consumed": 0, "committed": 1}],
+    )
+    _, answer = await found("GET", "/offsets", {"partitions": [{"topic": "t", "partition": 0}]})
+    assert answer == {"offsets": [{"topic": "t", "partition": 0, "offset": 1, "metadata": "half"}]}
+    assert (await found("GET", "/offsets?topic=t&partition=1"))[1] == {"offsets": []}
+    _, answer = await found("POST", "/offsets")
+    assert answer == [
+        {"topic": "t", "partition": 0, "consumed": 1, "committed": 2},
+        {"topic": "t", "partition": 1, "consumed": 0, "committed": 1},
+    ]
+    await found.done("DELETE")
+    again = await consumer()
+    await again.subscribe("t")
+    await produce(api, "d")
+    assert await again.values(1) == ["d"]
+
+
+async def test_a_commit_that_nobody_waits_for(api, consumer):
+    await api.topic("t")
+    await produce(api, "a")
+    found = await consumer(**{"auto.commit.enable": False})
+    await found.subscribe("t")
+    await found.values(1)
+    assert await found("POST", "/offsets?async=true") == (
+        200,
+        [{"topic": "t", "partition": 0, "consumed": 0, "committed": None}],
+    )
+
+    async def is_committed():
+        return await found.committed() == {("t", 0): 1}
+
+    await until_told(is_committed)
+    assert code(await found("POST", "/offsets?async=maybe")) == (400, 40002)
+
+
+async def test_what_is_not_its_own_is_not_committed(api, consumer):
+    await api.topic("t", 2)
+    found = await consumer()
+    assert code(await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})) == (
+        409,
+        40903,
+    )
+    await found.assign(0)
+    assert code(await found("POST", "/offsets", {"offsets": [{"topic": "t", "partition": 1, "offset": 0}]})) == (
+        409,
+        40903,
+    )
+    body = {"offsets": [{"topic": "t", "partition": each, "offset": 4} for each in (0, 1)]}
+    status, (taken, refused) = await found("POST", "/offsets", body)
+    assert (status, taken["committed"], refused["committed"], refused["error_code"]) == (200, 5, None, 40903)
+    assert await found.committed() == {("t", 0): 5}
+    for body, expected in (
+        ({"offsets": []}, (422, 42208)),
+        ({"offsets": [{"topic": "t", "partition": 0}]}, (422, 42203)),
+        ({"offsets": [{"topic": "t", "partition": 0, "offset": -1}]}, (400, 40002)),
+        ({"offsets": [{"topic": "t", "partition": 0, "offset": 0, "metadata": "x" * 5_000}]}, (400, 40002)),
+    ):
+        assert code(await found("POST", "/offsets", body)) == expected
+    assert code(await found("GET", "/offsets?topic=t")) == (400, 40002)
