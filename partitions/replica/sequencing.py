@@ -15,7 +15,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from raftlog.errors import InvalidBatch, NotLeader, Overloaded, RaftlogError, Unavailable
+from raftlog.errors import (
+    DuplicateSequence,
+    InvalidBatch,
+    NotLeader,
+    OutOfOrderSequence,
+    Overloaded,
+    ProducerFenced,
+    RaftlogError,
+    Unavailable,
+    UnknownProducer,
+)
 from raftlog.partitions.replica.appending import Appended, Appending
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import Producer, Written, followed, judged, last_sequence
@@ -32,6 +42,8 @@ _WAITING_MAX: Final = 1_000
 _PRODUCER_ID: Final = struct.Struct(">q")
 _PRODUCER_ID_AT: Final = 43
 _UNKNOWN: Final = Offset(-1)
+_OF_THE_PAST: Final = (DuplicateSequence, OutOfOrderSequence, ProducerFenced, UnknownProducer)
+"""What only a leader can say, for it follows from everything that was appended."""
 
 
 class _Ahead:
@@ -127,6 +139,9 @@ class Sequencing:
         try:
             call = self._judge(batches)
             first = self._group.enter(call.fresh).first_index if call.fresh else Index(0)
+        except _OF_THE_PAST as error:
+            self._group.read_index().add_done_callback(partial(self._refuse, error, future))
+            return
         except RaftlogError as error:
             future.set_exception(error)
             return
@@ -139,6 +154,13 @@ class Sequencing:
             else:
                 spots.append(known)
         self._answer(spots, not call.fresh, acks, copies, future)
+
+    def _refuse(self, error: RaftlogError, future: "asyncio.Future[Appended]", read: "asyncio.Future[Index]") -> None:
+        """A majority says whether this replica still led when it judged: a deposed leader lacks what came since."""
+        is_confirmed = not read.cancelled() and read.exception() is None
+        if not future.done():
+            why = NotLeader(f"{self._name}: no majority confirms that this replica leads", self._group.core.leader)
+            future.set_exception(error if is_confirmed else why)
 
     def _judge(self, batches: Sequence[bytearray]) -> _Judged:
         """Raises what a batch is refused for; then nothing of the call is appended."""

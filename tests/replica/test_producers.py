@@ -186,6 +186,20 @@ def test_a_follower_does_not_judge_and_below_level_3_nobody_does() -> None:
             future.result()  # type: ignore[attr-defined]
 
 
+def test_a_leader_that_was_deposed_refuses_nobody_for_what_it_does_not_know() -> None:
+    with Producing() as world:
+        old = world.lead()
+        world.sent(old, 0, b"a")
+        world.converge()
+        world.isolate(old)
+        late = world.send(old, 2, b"c")
+        new = world.new_leader(old)
+        world.sent(new, 1, b"b")
+        world.run_until(late.done)
+        assert isinstance(late.exception(), NotLeader)
+        assert world.sent(new, 2, b"c").base_offset == 2
+
+
 # what lasts
 
 
