@@ -32,11 +32,20 @@ def retain_records(batch: Buffer, keeps: Sequence[bool]) -> bytes:
     stored = memoryview(batch)[HEADER_SIZE:]
     opened = memoryview(decompress(header.compression, stored, OPENED_BYTES_MAX) if header.compression else stored)
     kept, position = [], 0
-    for is_kept in keeps:
-        end = _end_of_record(opened, position)
-        if is_kept:
-            kept.append(opened[position:end])
-        position = end
+    try:
+        for is_kept in keeps:
+            low = opened[position]
+            if low < 0x80:  # its length in front, as a zigzag varint
+                end = position + 1 + (low >> 1)
+            elif (high := opened[position + 1]) < 0x80:
+                end = position + 2 + (((low & 0x7F) | high << 7) >> 1)
+            else:
+                end = _end_of_record(opened, position)
+            if is_kept:
+                kept.append(opened[position:end])
+            position = end
+    except IndexError:
+        raise InvalidBatch("a record ends behind its batch") from None
     assert kept, "a batch without records is a gap"
     body = b"".join(kept)
     if header.compression:
@@ -48,11 +57,9 @@ def retain_records(batch: Buffer, keeps: Sequence[bool]) -> bytes:
 
 
 def _end_of_record(records: memoryview, position: int) -> int:
-    """Where the record that begins at `position` ends: its length stands in front, as a zigzag varint."""
+    """Where a record ends whose length takes more than two bytes. Raises `IndexError`."""
     length = shift = 0
     while True:
-        if position >= len(records) or shift > 28:
-            raise InvalidBatch("a record ends behind its batch")
         byte = records[position]
         position += 1
         length |= (byte & 0x7F) << shift

@@ -21,6 +21,7 @@ from raftlog.errors import InvalidBatch
 from raftlog.records import (
     BatchHeader,
     ControlKind,
+    Record,
     build_control_batch,
     read_control,
     read_header,
@@ -38,8 +39,10 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
 
 _SLICE_BYTES: Final = 128 * 1024
-_SLICE_RECORDS: Final = 1024
-"""Bytes and records that are read before others get their turn: a millisecond or two."""
+_SLICE_COST: Final = 800
+"""Bytes and records that are looked at before others get their turn: a millisecond or two."""
+_BATCH_COST: Final = 12
+"""What a batch costs beside its records, in records."""
 
 
 class CompactionBounds(NamedTuple):
@@ -82,7 +85,7 @@ class Compaction:
         self._newest: dict[bytes, int] = {}
         self._end = Offset(0)
         """Of the part that is under way: where the index of keys ends."""
-        self._slice_bytes = self._slice_records = 0
+        self._slice_bytes = self._slice_cost = 0
 
     def run(self) -> Iterator[Step]:
         """Raises `CorruptBatch` where something is damaged, and `OSError`: what is done stays, all of it sound.
@@ -97,7 +100,7 @@ class Compaction:
 
     def _index_keys(self, start: Offset) -> Iterator[Step]:
         newest = self._newest = {}
-        bounds, key_bytes = self._bounds, 0
+        bounds, keys_seen, key_bytes_seen = self._bounds, 0, 0
         for segment in self._below(self._mark):
             if segment.next_offset <= start:
                 continue
@@ -106,25 +109,23 @@ class Compaction:
                 self._end = Offset(header.next_offset)
                 if header.is_control or header.next_offset <= start:
                     continue
-                for offset, key in self._keys(batch):
-                    if key not in newest:
-                        key_bytes += len(key)
-                    newest[key] = offset
-                if len(newest) >= bounds.keys_max or key_bytes >= bounds.key_bytes_max:
+                found = self._keys(batch)
+                newest.update(found)
+                keys_seen += len(found)
+                key_bytes_seen += sum(map(len, found))
+                bytes_held = key_bytes_seen * len(newest) // max(keys_seen, 1)  # of keys of average length
+                if len(newest) >= bounds.keys_max or bytes_held >= bounds.key_bytes_max:
                     return
                 if step := self._step_after(row.length, header.record_count):
                     yield step
 
     @staticmethod
-    def _keys(batch: memoryview) -> Iterator[tuple[int, bytes]]:
-        """Offsets and keys of a batch. One that cannot be opened has none: it is stored as its client sent it."""
+    def _keys(batch: memoryview) -> dict[bytes, int]:
+        """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
         try:
-            found = [(record.offset, record.key) for record in read_records(batch)]
+            return {record.key: record.offset for record in read_records(batch) if record.key is not None}
         except InvalidBatch:
-            return
-        for offset, key in found:
-            if key is not None:
-                yield offset, key
+            return {}
 
     # rewriting
 
@@ -185,23 +186,22 @@ class Compaction:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
     def _flags(self, batch: memoryview) -> list[bool]:
-        newest, start, end = self._newest, self.log.log_start_offset, self._end
-        tombstones_to, last = self._tombstones_to, self._mark - 1
-        flags = []
-        for record in read_records(batch):
-            offset, key = record.offset, record.key
-            flags.append(
-                offset == last
-                or offset >= end
-                or (
-                    offset >= start
-                    and (
-                        key is None
-                        or (newest.get(key, -1) <= offset and (offset >= tombstones_to or record.value is not None))
-                    )
-                )
-            )
+        """Which of its records stay; those without a key do."""
+        records = list(read_records(batch))
+        newest = map(self._newest.get, [record.key for record in records])  # type: ignore[arg-type]  # None is no key
+        flags = [at is None or at <= record.offset for record, at in zip(records, newest, strict=True)]
+        first, behind = records[0].offset, records[-1].offset + 1
+        if first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark):
+            flags = [self._stays(record, is_newest) for record, is_newest in zip(records, flags, strict=True)]
         return flags
+
+    def _stays(self, record: Record, is_newest: bool) -> bool:
+        """The same at the edges of what is compacted."""
+        offset = record.offset
+        if offset >= self._end or offset == self._mark - 1:
+            return True
+        is_tombstone = record.value is None and record.key is not None
+        return is_newest and offset >= self.log.log_start_offset and not (is_tombstone and offset < self._tombstones_to)
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Row, memoryview]]:
         """Raises `CorruptBatch`: nothing damaged is compacted."""
@@ -229,10 +229,10 @@ class Compaction:
     def _step_after(self, size_bytes: int, records: int) -> Step | None:
         """So much more was done; a step when that is enough for one slice."""
         self._slice_bytes += size_bytes
-        self._slice_records += records
-        if self._slice_bytes < _SLICE_BYTES and self._slice_records < _SLICE_RECORDS:
+        self._slice_cost += records + _BATCH_COST
+        if self._slice_bytes < _SLICE_BYTES and self._slice_cost < _SLICE_COST:
             return None
-        size, self._slice_bytes, self._slice_records = self._slice_bytes, 0, 0
+        size, self._slice_bytes, self._slice_cost = self._slice_bytes, 0, 0
         return Step(size)
 
 
