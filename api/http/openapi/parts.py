@@ -115,7 +115,7 @@ _ERRORS = {
     404: "No such topic, partition, setting, cluster, broker, group, member or logger.",
     406: "No content type in `Accept` is possible.",
     408: "The body did not arrive in time.",
-    409: "It was changed meanwhile, is not of the version that was expected, or is in a state that does not allow it.",
+    409: "It was changed meanwhile, is not of the version, generation or sequence expected, or its state forbids it.",
     413: "A record, line or body that is too large.",
     415: "The `Content-Type` or `Content-Encoding` is not possible here.",
     422: "The body is not what is expected, or stored records cannot be opened.",

@@ -69,7 +69,7 @@ def _produce(summary: str, name: str, where: list[Json], body: Json) -> Json:
         {
             "200": answer("What is stored; an entry with an error was not.", done, headers=_LEADER)
             | {"content": {JSON_TYPE: {"schema": done}, Format.NDJSON.value: {"schema": _PROGRESS}}},
-            **errors(400, 404, 408, 413, 415, 422, 429, 503, 504, 507, schema="ProduceError"),
+            **errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507, schema="ProduceError"),
         },
         [*where, _ACKS, TIMEOUT, _LINES, _KEY, _TIMESTAMP, _HEADERS],
         body,
