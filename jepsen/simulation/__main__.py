@@ -37,7 +37,8 @@ from jepsen.simulation.report import commit, failure_json, failure_text
     type=click.Choice(list(LEVELS)),
     default="driver",
     show_default=True,
-    help="What is simulated: groups on their drivers, the founding of a cluster, whole brokers, or gossip.",
+    help="What is simulated: groups on their drivers, the founding of a cluster, whole brokers (also with a view to "
+    "groups of consumers, or to idempotence and compaction of records), or gossip.",
 )
 @click.option("--members", type=click.IntRange(2, 10_000), help="With --level gossip: so many, without other faults.")
 @click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding
+from jepsen.simulation.brokers.run import simulate_brokers, simulate_founding, simulate_keeping, simulate_sharing
 from jepsen.simulation.gossip.run import simulate_gossip
 from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.run import simulate
@@ -14,9 +14,12 @@ LEVELS: Final[Mapping[str, Callable[..., Outcome]]] = {
     "driver": simulate,
     "founding": simulate_founding,
     "broker": simulate_brokers,
+    "groups": simulate_sharing,
+    "records": simulate_keeping,
     "gossip": simulate_gossip,
 }
-"""What can be simulated: groups on their drivers, the founding of a cluster, whole brokers, gossip alone."""
+"""What can be simulated: groups on their drivers, the founding of a cluster, whole brokers, also with a view to groups
+and to what is kept of records, gossip alone."""
 
 RUNS_PER_PROCESS = 100
 """Then a fresh process takes over, so that nothing that a run leaves behind adds up."""

@@ -85,6 +85,7 @@ class Client(ABC):
         self.loop, self.recorder, self.watch = cluster.loop, cluster.recorder, cluster.watch
         self.process = cluster.new_process()
         self.is_stopped = False
+        self.patience_ms: tuple[int, ...] = PATIENCE_MS
         self._machine: Machine | None = None
 
     @abstractmethod
@@ -109,7 +110,7 @@ class Client(ABC):
 
     def ask(self, work: Work) -> None:
         """Let any broker do it."""
-        attempt = Attempt(self.some_machine(), self.random.choice(PATIENCE_MS))
+        attempt = Attempt(self.some_machine(), self.random.choice(self.patience_ms))
         due_ns = self.loop.now_ns + (attempt.deadline_ms + SLACK_MS) * MILLISECOND_NS
         if attempt.machine.spawn(partial(self._work, attempt, work), type(self).__name__):
             self.loop.call_at_ns(due_ns, self._give_up, attempt)

@@ -16,7 +16,7 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, known_topic
+from jepsen.simulation.brokers.clients import PATIENCE_MS, RETRY_NS, Attempt, Client, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.committing import GROUPS_WITH_MEMBERS as GROUPS
 from jepsen.simulation.brokers.committing import Commits
@@ -64,12 +64,19 @@ class Member(Client):
         self.generation = -1
         self.owned: tuple[TopicPartition, ...] = ()
         self.is_calm = False
-        """Told to keep still: it stalls and leaves no more."""
+        """Told to keep still (`calm`): it stalls and leaves no more."""
         self._assignor = random.choice(sorted(ASSIGNORS))
         self._can_lead = self.group == GROUPS[0]
         self._commits = commits
         self._joined: Joined | None = None
         self._join: Op | None = None
+
+    def calm(self) -> None:
+        """From now on nothing keeps it from staying in its group."""
+        self.is_calm, self.patience_ms = True, PATIENCE_MS[-1:]
+
+    def hears(self, attempt: Attempt) -> bool:
+        return not attempt.is_over if self.is_calm else super().hears(attempt)
 
     def step(self) -> None:
         uses = self.cluster.options.uses

@@ -43,10 +43,11 @@ class Request:
     """Values under one number. `is_done` once an answer was heard; `first_offset` is that of the first answer that
     anybody gave."""
 
-    __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "send")
+    __slots__ = ("batch", "began_ns", "first_offset", "is_done", "op", "place", "send")
 
-    def __init__(self, send: Send, op: Op, batch: bytes, began_ns: int) -> None:
+    def __init__(self, send: Send, op: Op, batch: bytes, began_ns: int, place: int) -> None:
         self.send, self.op, self.batch, self.began_ns = send, op, batch, began_ns
+        self.place = place
         self.first_offset: int | None = None
         self.is_done = False
 
@@ -61,12 +62,16 @@ class Line:
 
     def __init__(self, producer: int, epoch: int, topic: Known, number: int) -> None:
         self.producer, self.epoch, self.topic, self.number = producer, epoch, topic, number
-        self.next_sequence = 0
+        self.next_sequence = self.next_place = 0
         self.open: list[Request] = []
         self.is_over = False
 
     def __str__(self) -> str:
         return f"{self.topic.partition(self.number)} by producer {self.producer}/{self.epoch}"
+
+    def may_go_on(self) -> bool:
+        """A broker remembers so many requests: nobody gets farther ahead of the oldest one without an answer."""
+        return all(self.next_place - each.place < IN_FLIGHT for each in self.open)
 
     def has_earlier(self, request: Request) -> bool:
         """Whether what it follows may not be in the log yet."""
@@ -151,6 +156,10 @@ class Lane(Client):
         if line is None:
             await self._ask_for_id(attempt, broker)
             return
+        is_new = self._request is None or self._line is not line
+        if is_new and not line.may_go_on():
+            self.done(attempt, RETRY_NS)
+            return
         if self._request is None or self._line is not line:
             self._line, self._request = line, self._next_request(line, attempt)
         await self._send(line, self._request, attempt, broker)
@@ -182,9 +191,9 @@ class Lane(Client):
         builder = BatchBuilder(producer_id=line.producer, producer_epoch=line.epoch, base_sequence=sequenced.sequence)
         for record in records:
             builder.append(record, attempt.machine.wall_ms())
-        request = Request(
-            send, self.recorder.invoke(self.process, SEND, send), bytes(builder.build()), self.loop.now_ns
-        )
+        op = self.recorder.invoke(self.process, SEND, send)
+        request = Request(send, op, bytes(builder.build()), self.loop.now_ns, line.next_place)
+        line.next_place += 1
         line.open.append(request)
         return request
 

@@ -4,10 +4,11 @@ Sizes are small and times are short on purpose: segments roll, checkpoints come,
 go within half a minute of virtual time. Of the faults each run gets a part.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Final
 
+from jepsen.simulation.brokers.elasticity import NONE as NO_ELASTICITY
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
 from jepsen.simulation.brokers.uses import Uses, draw_uses
 from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
@@ -61,6 +62,21 @@ FOCUS: Final = (
     Fault.MEMBERS,
 )
 """Some of these come more often than others in a run: what a cluster has to heal from."""
+FOCUSED: Final = (
+    Fault.CRASH,
+    Fault.POWER,
+    Fault.PAUSE,
+    Fault.CLOCK,
+    Fault.HALVES,
+    Fault.ISOLATED,
+    Fault.LOSSY,
+    Fault.RESET,
+    Fault.SLOW_DISK,
+    Fault.ABSENCE,
+    Fault.AMBUSH,
+    Fault.TRANSFER,
+)
+"""What befalls a cluster in which clients have their own troubles."""
 LOSSES: Final = (Fault.JOURNAL, Fault.WIPE, Fault.STALE)
 """What a group of one or two replicas does not survive."""
 FOCUS_WEIGHT: Final = 4
@@ -236,8 +252,46 @@ def draw(seed: int) -> BrokerOptions:
     )
 
 
+def draw_sharing(seed: int) -> BrokerOptions:
+    """Groups with members, in a cluster of three that little else befalls."""
+    uses = draw_uses(generator(seed, "sharing"), members=True, records=False)
+    return _focused(draw(seed), uses, generator(seed, "sharing faults"))
+
+
+def draw_keeping(seed: int) -> BrokerOptions:
+    """Idempotent producers, compaction and deletion of records, likewise."""
+    uses = draw_uses(generator(seed, "keeping"), members=False, records=True)
+    return _focused(draw(seed), uses, generator(seed, "keeping faults"))
+
+
+def _focused(options: BrokerOptions, uses: Uses, random: Random) -> BrokerOptions:
+    return replace(
+        options,
+        seeds=3,
+        joiners=0,
+        rough_start=0.0,
+        topics=1,
+        partitions_max=random.choice((1, 2, 3)),
+        topic_life_s=60.0,
+        factors=(3,),
+        segment_bytes=4 * KIB,
+        retention_bytes=None if uses.compacted else random.choice((None, 12 * KIB)),
+        value_bytes=random.choice((40, 300)),
+        producers=1,
+        readers=1,
+        committers=1,
+        pause_ms=random.choice((20, 50)),
+        answer_loss=random.choice((0.05, 0.2)),
+        sleep_after_ticks=0,
+        faults=tuple(fault for fault in FOCUSED if random.random() < 0.5),
+        elasticity=NO_ELASTICITY,
+        gossip=None,
+        uses=uses,
+    )
+
+
 def _draw_uses(random: Random) -> Uses:
-    return draw_uses(random, members=random.random() < 0.4, records=False)
+    return draw_uses(random, members=random.random() < 0.4, records=random.random() < 0.4)
 
 
 def _draw_gossip(random: Random) -> GossipOptions | None:

@@ -9,14 +9,14 @@ from jepsen.simulation.brokers import founding
 from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.nemesis import Nemesis
-from jepsen.simulation.brokers.options import BrokerOptions, draw
+from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping, draw_sharing
 from jepsen.simulation.brokers.site import Site
 from jepsen.simulation.brokers.workload import Workload
 from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline
 from jepsen.simulation.verdicts import PropertyBroken, insist
 
 
-def simulate_brokers(seed: int, options: BrokerOptions | None = None) -> Outcome:
+def simulate_brokers(seed: int, options: BrokerOptions | None = None, level: str = "broker") -> Outcome:
     """Run a seed to its end or to the first broken property."""
     options = options or draw(seed)
     cluster = BrokerCluster(options)
@@ -30,7 +30,17 @@ def simulate_brokers(seed: int, options: BrokerOptions | None = None) -> Outcome
         cluster.loop.run_until_time(options.safety_s)
         Convergence(cluster, workload, nemesis).demand()
 
-    return _simulate("broker", cluster, str(options), run, seed, workload.acknowledged)
+    return _simulate(level, cluster, str(options), run, seed, workload.acknowledged)
+
+
+def simulate_sharing(seed: int) -> Outcome:
+    """The same with a view to groups with members."""
+    return simulate_brokers(seed, draw_sharing(seed), "groups")
+
+
+def simulate_keeping(seed: int) -> Outcome:
+    """The same with a view to what is kept: idempotent producers, compaction, deletion of records."""
+    return simulate_brokers(seed, draw_keeping(seed), "records")
 
 
 def simulate_founding(seed: int, options: founding.FoundingOptions | None = None) -> Outcome:

@@ -8,6 +8,7 @@ from jepsen.simulation.brokers.membership import Member
 from jepsen.simulation.brokers.numbering import Numberer
 from jepsen.simulation.brokers.producing import Producer
 from jepsen.simulation.brokers.reading import Reader
+from jepsen.simulation.brokers.trimming import Trimmer
 from jepsen.simulation.links import MILLISECOND_NS
 from raftlog.runtime.journal.operations import GroupKey
 
@@ -34,6 +35,7 @@ class Workload:
             Member(cluster, cluster.random(f"member {place}"), place, self.commits)
             for place in range(options.uses.members)
         ]
+        self.trimmers = [Trimmer(cluster, cluster.random(f"trimmer {place}")) for place in range(options.uses.trimmers)]
         self.readers = [Reader(cluster, cluster.random(f"reader {place}")) for place in range(options.readers)]
 
     def start(self) -> None:
@@ -47,7 +49,7 @@ class Workload:
     def calm_members(self) -> None:
         """They stay in their groups from now on."""
         for member in self.members:
-            member.is_calm = True
+            member.calm()
 
     def stop(self) -> None:
         self._stop(self._all())
@@ -74,4 +76,5 @@ class Workload:
 
     def _all(self) -> list[Client]:
         lanes = [lane for numberer in self.numberers for lane in numberer.lanes]
-        return [*self.administrators, *self.producers, *lanes, *self.readers, *self.committers, *self.members]
+        writers = [*self.administrators, *self.producers, *lanes, *self.trimmers]
+        return [*writers, *self.readers, *self.committers, *self.members]
