@@ -12,6 +12,7 @@ or with the next mark. Owned by the driver, which ticks it.
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
@@ -186,4 +187,5 @@ class Compacting:
     def _close_run(self) -> None:
         if self._run is not None:
             run, self._run = self._run, None
-            run.close()  # type: ignore[attr-defined]  # it is a generator
+            with suppress(OSError):  # what it leaves goes with the next start
+                run.close()  # type: ignore[attr-defined]  # it is a generator

@@ -434,3 +434,11 @@ class GroupLog(LogView):
         """Become another log: segments that were fetched take the place of the old ones, which are closed already."""
         segments.generation += self.segments.generation + 2  # whoever copied the old one notices
         self._adopt(segments)
+
+    def refill(self, segments: SegmentedLog) -> None:
+        """Go on in other files, with the same entries behind what is compacted; the old ones are closed already."""
+        assert segments.last_index == self._last_index == self._written, f"{segments.last_index} ≠ {self._last_index}"
+        segments.generation += self.segments.generation + 2
+        self.segments = segments
+        self._end = self._end_of_files()
+        self._raise_boundary(max(self._boundary, boundary_of(segments)))

@@ -112,11 +112,11 @@ class Refilling:
                 self._old.close()
                 segments.close()
                 take_installed_place(driver.disk, driver.data_dir, group.path, group.group_id)
-                group.log.replace(open_installed(driver.disk, group.path, end, start))
+                group.log.refill(open_installed(driver.disk, group.path, end, start))
             except (RaftlogError, OSError) as error:
                 driver.persister.stop_with(error)  # as in an installation: only recovery can go on
                 raise
-            group.restart_at(group.applied_index)
+            driver.compact(group)
             _logger.warning("%s: what is compacted was damaged, and was copied from another replica", group.path)
         finally:
             group.is_deaf = False
