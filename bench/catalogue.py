@@ -3,6 +3,7 @@
 from bench import (
     artemis,
     catch_up,
+    clients,
     cluster_http,
     cluster_life,
     elasticity,
@@ -41,6 +42,7 @@ MEASURES: tuple[Measure, ...] = (
     *replication.MEASURES,
     *facade.MEASURES,
     *cluster_http.MEASURES,
+    *clients.MEASURES,
     *cluster_life.MEASURES,
     *elasticity.MEASURES,
     *gossip_deaths.MEASURES,
