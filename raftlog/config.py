@@ -123,6 +123,13 @@ class TopicConfig(LogConfig):
         return COMPACT in self.cleanup_policy
 
     @property
+    def segment_ms_max(self) -> int:
+        """When a segment rolls: only closed ones are compacted, and `max_compaction_lag_ms` is to be kept."""
+        if self.is_compacted and self.max_compaction_lag_ms is not None:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def is_deleted(self) -> bool:
         """Whether old segments go by age and size."""
         return DELETE in self.cleanup_policy

@@ -27,6 +27,7 @@ from raftlog.errors import (
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.appending import Appended, Appending
+from raftlog.partitions.replica.cleaning import Cleaning
 from raftlog.partitions.replica.deleting import Deleting
 from raftlog.partitions.replica.describing import ReplicaDescription, describe
 from raftlog.partitions.replica.expiry import ProducerExpiry
@@ -66,6 +67,7 @@ class Replica:
         self._sequencing = Sequencing(name, group, self._producers, self._appending)
         self._expiry = ProducerExpiry(name, group, self._producers, self._sequencing)
         self._retention = Retention(name, group, self._producers, counters)
+        self._cleaning = Cleaning(name, group, self._producers)
         self._deleting = Deleting(name, group, self._producers)
         self._waits = Waits()
         self._is_closed = False
@@ -306,17 +308,20 @@ class Replica:
         self.group.rolling.limits = GroupLimits(
             segment_bytes=config.segment_bytes,
             segment_rows_max=config.segment_index_bytes // ROW_SIZE,
-            segment_ms=config.segment_ms,
+            segment_ms=config.segment_ms_max,
         )
 
     def keep_house(self, now_ms: int) -> None:
-        """Called now and then: as leader, roll what is old, and let go what retention does not keep."""
+        """Called now and then: as leader, roll what is old, let go what retention does not keep and whom nobody heard
+        for long, and have compacted what is to be."""
         if self._is_closed or self.group.is_closed or not self.group.core.has_own_term_commit:
             return
         self.group.roll_if_due()
         self._producers.maybe_write_run()
-        self._expiry.apply(self.config.producer_id_expiration_ms, int(asyncio.get_running_loop().time() * 1000))
+        loop_ms = int(asyncio.get_running_loop().time() * 1000)
+        self._expiry.apply(self.config.producer_id_expiration_ms, loop_ms)
         self._retention.apply(self.config, now_ms)
+        self._cleaning.apply(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group)

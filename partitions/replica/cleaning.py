@@ -1,0 +1,106 @@
+"""When a compacted topic's log is compacted: the leader proposes a mark below which every replica compacts by itself.
+
+    log start ≤ the mark that holds ≤ the next one ≤ where the newest segment begins
+
+What lies between the mark and the newest segment is dirty, as far as it is older than `min.compaction.lag.ms`. A mark
+is due when enough of the closed segments is dirty, or when something dirty is older than `max.compaction.lag.ms`. A
+mark also says which tombstones may go: those that were below a mark for at least `delete.retention.ms`, as this leader
+saw it, so that whoever reads on slowly still sees them. What is known of producers never depends on what is below a
+mark. Owned by a replica.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from raftlog.config import TopicConfig
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.records import ControlKind
+from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
+from raftlog.runtime.group import Committed, Group
+from raftlog.storage.segment import Segment
+from raftlog.types import Offset, Term
+
+_logger = logging.getLogger(__name__)
+_MARKS_MAX: Final = 1_000
+"""Marks whose age is remembered; past it the oldest count as if they were made with the next one."""
+
+
+class Cleaning:
+    """Of one replica; `apply` is called now and then while it leads."""
+
+    def __init__(self, name: str, group: Group, producers: ProducerState) -> None:
+        self._name, self._group, self._producers = name, group, producers
+        self._term = Term(0)
+        """Of the leadership that saw these marks."""
+        self._marks: deque[tuple[Offset, int]] = deque()
+        """Marks, and when this leader saw them first; ascending."""
+        self._old = Offset(0)
+        """The greatest mark that is old enough for its tombstones to go."""
+        self._mark: asyncio.Future[Committed] | None = None
+        """Proposed, and without an outcome yet."""
+
+    def apply(self, config: TopicConfig, wall_ms: int, now_ms: int) -> None:
+        """Propose a mark when one is due, unless one is on its way; `now_ms` by the loop's clock."""
+        if not config.is_compacted or self._mark is not None:
+            return
+        known = self._group.log.mark
+        self._remember(known.compacted_to, config.delete_retention_ms, now_ms)
+        dirty = self._dirty(config.min_compaction_lag_ms, wall_ms)
+        if not dirty or not self._is_due(dirty, config, wall_ms):
+            return
+        mark = CompactedTo(Offset(dirty[-1].next_offset), max(self._old, known.tombstones_to, Offset(0)))
+        self._mark = self._group.propose_control([(ControlKind.COMPACTED_TO, encode_compacted_to(mark))])
+        self._mark.add_done_callback(partial(self._done, mark))
+
+    def _remember(self, known: Offset, retention_ms: int, now_ms: int) -> None:
+        if self._term != self._group.core.term:
+            self._term, self._old = self._group.core.term, Offset(0)
+            self._marks.clear()
+        if known > 0 and (not self._marks or self._marks[-1][0] < known):
+            if len(self._marks) == _MARKS_MAX:
+                self._marks.pop()
+            self._marks.append((known, now_ms))
+        while self._marks and now_ms - self._marks[0][1] >= retention_ms:
+            self._old = self._marks.popleft()[0]
+
+    def _dirty(self, lag_ms: int, wall_ms: int) -> Sequence[Segment]:
+        """Closed segments above the mark that may be compacted, one after another; the next one's roll is committed."""
+        segments = self._group.log.segments.segments
+        if not self._producers.is_covered:
+            segments = segments[:-1]
+        found: list[Segment] = []
+        for segment, newer in pairwise(segments):
+            if newer.base_index > self._group.applied_index or (
+                lag_ms and wall_ms - _newest_ms(segment, newer) < lag_ms
+            ):
+                break
+            if newer.base_offset > self._group.log.mark.compacted_to:
+                found.append(segment)
+        return found
+
+    def _is_due(self, dirty: Sequence[Segment], config: TopicConfig, wall_ms: int) -> bool:
+        lag_ms = config.max_compaction_lag_ms
+        if lag_ms is not None and wall_ms - dirty[0].created_ms >= lag_ms:
+            return True
+        dirty_bytes = sum(segment.end_position for segment in dirty)
+        segments = self._group.log.segments.segments
+        clean_bytes = sum(each.end_position for each in segments if each.base_offset < dirty[0].base_offset)
+        return dirty_bytes >= config.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
+
+    def _done(self, mark: CompactedTo, proposed: "asyncio.Future[Committed]") -> None:
+        self._mark = None
+        error = proposed.exception()
+        if error is None:
+            _logger.info("%s is compacted below offset %d", self._name, mark.compacted_to)
+        else:
+            _logger.info("%s: it is compacted later: %s", self._name, error)
+
+
+def _newest_ms(segment: Segment, newer: Segment) -> int:
+    """A client's clock that is behind lets nothing be compacted early, as with retention."""
+    return max(segment.times.max_timestamp, newer.created_ms)

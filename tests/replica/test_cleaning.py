@@ -1,0 +1,171 @@
+"""When compacted topics are compacted, and that retention does to every replica the same, compacted or not."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from raftlog.config import TopicConfig
+from raftlog.errors import DeadlineExceeded, NotLeader, OffsetOutOfRange
+from raftlog.records import NewRecord, build_batch
+from tests.replica.producing import Producing
+from tests.replica.worlds import base_offsets, others
+
+COMPACTED = TopicConfig(segment_bytes=4096, cleanup_policy="compact", retention_bytes=8192, retention_ms=1000)
+
+
+class Cleaned(Producing):
+    """A world whose replicas keep house."""
+
+    def write(self, count: int, keys: int = 5, size: int = 500) -> None:
+        leader = self.lead()
+        for number in range(count):
+            now_ms = self.nodes[leader - 1].wall_ns() // 1_000_000
+            batch = build_batch([NewRecord(bytes(size), b"%d" % (number % keys), now_ms)])
+            [future] = self.do(leader, partial(self.replica(leader).append, [batch], -1))
+            assert isinstance(future, asyncio.Future)
+            self.run_until(future.done)
+            future.result()
+
+    def marks(self) -> set[tuple[int, int]]:
+        self.converge()
+        self.run(0.5)
+        return {tuple(self.group(number).log.mark) for number in self.drivers}
+
+
+def test_the_closed_segments_are_marked_when_enough_of_them_is_dirty_and_nothing_is_deleted_by_age() -> None:
+    with Cleaned(topic=COMPACTED) as world:
+        world.write(40)
+        leader = world.lead()
+        world.run(5)
+        world.keep_house()
+        newest = base_offsets(world, leader)[-1]
+        assert world.marks() == {(newest, 0)}
+        assert world.group(leader).log_start_offset == 0
+        world.write(8)
+        world.keep_house()
+        assert world.marks() == {(newest, 0)}  # one segment more, of many
+        world.write(60)
+        world.keep_house()
+        [(mark, _)] = world.marks()
+        assert newest < mark <= world.group(leader).high_watermark
+
+
+def test_what_is_young_is_not_compacted_and_what_is_old_is_whatever_the_ratio() -> None:
+    topic = TopicConfig(
+        segment_bytes=4096,
+        cleanup_policy="compact",
+        min_compaction_lag_ms=10_000,
+        max_compaction_lag_ms=60_000,
+        min_cleanable_dirty_ratio=1.0,
+    )
+    with Cleaned(topic=topic) as world:
+        world.write(20)
+        world.keep_house()
+        assert world.marks() == {(-1, -1)}
+        world.run(11)
+        world.keep_house()
+        [(first, _)] = world.marks()
+        assert first > 0
+        world.write(8)
+        world.run(20)
+        world.keep_house()
+        assert world.marks() == {(first, 0)}
+        world.run(45)
+        world.keep_house()  # rolls what is old
+        world.run(15)
+        world.keep_house()
+        assert world.marks() == {(28, 0)}
+
+
+def test_tombstones_may_go_when_they_were_below_a_mark_for_so_long() -> None:
+    topic = TopicConfig(segment_bytes=4096, cleanup_policy="compact", delete_retention_ms=30_000)
+    with Cleaned(topic=topic) as world:
+        world.write(40)
+        world.keep_house()
+        [(first, tombstones)] = world.marks()
+        assert tombstones == 0
+        world.keep_house()
+        world.run(20)
+        world.write(60)
+        world.keep_house()
+        [(second, tombstones)] = world.marks()
+        assert (second > first, tombstones) == (True, 0)
+        world.run(15)
+        world.write(160)
+        world.keep_house()
+        [(third, tombstones)] = world.marks()
+        assert (third > second, tombstones) == (True, first)
+
+
+def test_no_mark_covers_what_is_known_of_producers_before_that_stands_behind_a_roll() -> None:
+    with Cleaned(topic=COMPACTED) as world:
+        leader = world.lead()
+        world.sent(leader, 0, b"x")
+        state = world.replica(leader)._producers
+        state.maybe_write_run = lambda: None  # type: ignore[method-assign]
+        world.write(12)
+        assert len(base_offsets(world, leader)) == 2  # nothing more rolls
+        world.keep_house()
+        assert world.marks() == {(-1, -1)}
+        del state.maybe_write_run
+        world.keep_house()
+        world.write(12)
+        world.keep_house()
+        assert world.marks() == {(base_offsets(world, leader)[-1], 0)}
+        world.run(120)
+        for number in (1, 2, 3):
+            world.crash(number)
+            world.start(number)
+        leader = world.lead()
+        assert world.sent(leader, 0, b"x").is_duplicate
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_retention_by_bytes_is_the_same_on_every_replica(policy: str) -> None:
+    topic = TopicConfig(segment_bytes=4096, cleanup_policy=policy, retention_bytes=8192, retention_ms=None)
+    with Cleaned(topic=topic) as world:
+        world.write(60, keys=1_000)
+        world.sent(world.lead(), 0, b"x")
+        world.write(20, keys=1_000)
+        for _ in range(3):
+            world.keep_house()
+        world.converge()
+        world.run(1)
+        starts = {world.group(number).log_start_offset for number in world.drivers}
+        assert len(starts) == 1
+        assert min(starts) > 40
+        assert len({tuple(base_offsets(world, number)) for number in world.drivers}) == 1
+        assert world.same_everywhere()
+
+
+# records that are deleted because somebody says so
+
+
+def test_records_are_deleted_below_an_offset_on_every_replica() -> None:
+    with Cleaned() as world:
+        world.write(20)
+        leader = world.lead()
+        for before in (7, 3, 20):
+            deadline = world.deadline(leader, 5)
+            start = world.get(leader, lambda replica, to=before, until=deadline: replica.delete_before(to, until))  # type: ignore[misc]
+            assert start == max(7, before)
+        world.converge()
+        world.run(0.5)
+        assert [world.group(number).log_start_offset for number in (1, 2, 3)] == [20] * 3
+        assert base_offsets(world, leader) == [20]
+        world.write(1)
+        with pytest.raises(OffsetOutOfRange):
+            world.get(leader, lambda replica: replica.delete_before(22, world.deadline(leader, 1)))
+        other = others(leader)[0]
+        with pytest.raises(NotLeader):
+            world.get(other, lambda replica: replica.delete_before(1, world.deadline(other, 1)))
+
+
+def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
+    with Cleaned() as world:
+        world.write(5)
+        leader = world.lead()
+        world.isolate(leader)
+        with pytest.raises(DeadlineExceeded):
+            world.get(leader, lambda replica: replica.delete_before(3, world.deadline(leader, 0.1)))
