@@ -58,14 +58,14 @@ class OctetStream:
             try:
                 with _spool_errors():
                     record = bare._replace(value=await asyncio.to_thread(_content, spool))
-                ((partition, offset, error),) = await self._broker.produce_records(
+                (stored,) = await self._broker.produce_records(
                     options.topic, options.partition, [record], acks=options.acks, deadline=deadline
                 )
             finally:
                 self._room.give(size)
-        if error is not None:
-            raise error
-        done = {"partition": partition, "offset": offset, "error_code": None, "error": None}
+        if stored.error is not None:
+            raise stored.error
+        done = {"partition": stored.partition, "offset": stored.offset, "error_code": None, "error": None}
         return json_answer({"offsets": [done], "key_schema_id": None, "value_schema_id": None})
 
 
