@@ -67,36 +67,49 @@ class Commits:
                 await asyncio.sleep(0)  # the member hears of it in this turn, and is settled no more
 
     async def _commit_as_it_is(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+        taken = self._taken(offers)
+        committed = {}
+        if taken:
+            committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
+        for partition, offer in taken.items():
+            self._positions.note_committed(partition, offer)
+        return self._outcomes(offers, {each: found.offset for each, found in committed.items() if each in taken})
+
+    def _taken(self, offers: Offers) -> dict[TopicPartition, OffsetCommit]:
+        """Those that the instance may commit. Raises `ConsumerState` when there are only others."""
         owned = set(self._positions.owned)
         taken = {partition: offer for partition, offer in offers.items() if partition in owned}
         if offers and not taken:
             raise ConsumerState(f"{self._foreign(next(iter(offers)))}; nothing was committed")
-        committed = {}
-        if taken:
-            committed = await self._host.offsets.commit(self._group, taken, member=self._identity(), deadline=deadline)
-        outcomes = []
-        for partition, offer in sorted(offers.items()):
-            consumed = offer.offset - 1
-            if partition in taken:
-                self._positions.note_committed(partition, offer)
-                found = committed.get(partition)
-                outcomes.append(CommitOutcome(*partition, consumed, offer.offset if found is None else found.offset))
-            else:
-                outcomes.append(CommitOutcome(*partition, consumed, None, self._foreign(partition)))
-        return outcomes
+        return taken
+
+    def _outcomes(self, offers: Offers, committed: Mapping[TopicPartition, int]) -> list[CommitOutcome]:
+        owned = set(self._positions.owned)
+        return [
+            CommitOutcome(
+                *partition,
+                offer.offset - 1,
+                committed.get(partition),
+                None if partition in owned or partition in committed else self._foreign(partition),
+            )
+            for partition, offer in sorted(offers.items())
+        ]
 
     def _foreign(self, partition: TopicPartition) -> str:
         return f"{partition} is not assigned to {self._name} in {self._group} now"
 
     # without anybody who waits
 
-    def commit_later(self, offers: Offers) -> None:
-        """Raises `Overloaded` when too many are under way."""
+    async def commit_later(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
+        """The same, but that nobody waits until it is committed. Raises `Overloaded` when too many are under way."""
+        await self._settled(deadline)
+        self._taken(offers)
         if len(self._later) >= _LATER_MAX:
             raise Overloaded(f"{len(self._later)} commits of {self._name} are under way; nothing was committed")
         task = asyncio.get_running_loop().create_task(self._try(offers), name=f"commit {self._group}/{self._name}")
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+        return self._outcomes(offers, {})
 
     async def _try(self, offers: Offers) -> None:
         try:

@@ -367,10 +367,8 @@ class Instance:
             offers = self._positions.delivered()
         else:
             offers = {each.partition: OffsetCommit(Offset(each.offset + 1), each.metadata) for each in consumed}
-        if is_waited_for:
-            return await self._commits.commit(offers, deadline)
-        self._commits.commit_later(offers)
-        return [CommitOutcome(*partition, offer.offset - 1, None) for partition, offer in sorted(offers.items())]
+        commit = self._commits.commit if is_waited_for else self._commits.commit_later
+        return await commit(offers, deadline)
 
     async def committed(self, partitions: Collection[TopicPartition] | None, deadline: Deadline) -> list[CommittedHere]:
         """What the group has committed in these, or in all that it reads; without those where there is nothing."""

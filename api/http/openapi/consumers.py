@@ -3,7 +3,6 @@
 from raftlog.api.http.media import JSON_TYPE, Format
 from raftlog.api.http.openapi.groups import GROUP
 from raftlog.api.http.openapi.parts import (
-    ANY,
     BOOLEAN,
     INT64_MAX,
     NODE,
@@ -17,6 +16,7 @@ from raftlog.api.http.openapi.parts import (
     in_path,
     in_query,
     integer,
+    lenient,
     nullable,
     obj,
     operation,
@@ -61,7 +61,7 @@ PATHS: Json = {
             "Make a consumer instance.",
             _TAG,
             "createConsumer",
-            {"200": answer("Where it is.", ref("Consumer"), headers=_LEADER), **_CHANGED},
+            {"200": answer("Where it is.", ref("ConsumerInstance"), headers=_LEADER), **_CHANGED},
             [GROUP, TIMEOUT],
         )
         | {"requestBody": _body("NewConsumer", is_required=False)}
@@ -149,25 +149,25 @@ SCHEMAS: Json = {
             "partition.assignment.strategy",
         ),
     ),
-    "Consumer": obj({"instance_id": string(), "base_uri": string(format="uri")}),
+    "ConsumerInstance": obj({"instance_id": string(), "base_uri": string(format="uri")}),
     "NewSubscription": {
         "oneOf": [obj({"topics": array(string(), 1)}), obj({"topic_pattern": string()})],
         "description": "Topics need not exist. A pattern is RE2's, and matches whole names.",
     },
     "Subscription": obj({"topics": array(string()), "topic_pattern": _MAYBE_TEXT}),
-    "ConsumerPartitions": obj({"partitions": array(obj(_PLACE))}),
+    "ConsumerPartitions": obj({"partitions": array(lenient(obj(_PLACE)))}),
     "Positions": obj(
         {
-            "offsets": nullable(array(obj({**_PLACE, "offset": OFFSET, "metadata": ANY}, optional=["metadata"]))),
+            "offsets": nullable(array(lenient(obj({**_PLACE, "offset": OFFSET})))),
             "timestamps": nullable(
                 array(
-                    obj(
-                        {
-                            **_PLACE,
-                            "timestamp": {"anyOf": [integer(0, (1 << 62) - 1), string(format="date-time")]},
-                            "metadata": ANY,
-                        },
-                        optional=["metadata"],
+                    lenient(
+                        obj(
+                            {
+                                **_PLACE,
+                                "timestamp": {"anyOf": [integer(0, (1 << 62) - 1), string(format="date-time")]},
+                            }
+                        )
                     )
                 )
             ),
@@ -179,8 +179,11 @@ SCHEMAS: Json = {
         {
             "offsets": nullable(
                 array(
-                    obj(
-                        {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": _MAYBE_TEXT}, optional=["metadata"]
+                    lenient(
+                        obj(
+                            {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": _MAYBE_TEXT},
+                            optional=["metadata"],
+                        )
                     ),
                     1,
                 )
