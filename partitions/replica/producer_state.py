@@ -137,7 +137,8 @@ class ProducerState:
             elif entry.kind is ControlKind.EXPIRE_PRODUCERS:
                 self.table.expire(entry.payload)
                 if self._is_partial:
-                    self._expired.update(expired_of(entry.payload))
+                    for producer_id, epoch in expired_of(entry.payload):
+                        self._expired[producer_id] = max(epoch, self._expired.get(producer_id, epoch))
         except FormatError as error:
             self.problem = f"entry {entry.index}: {error}"
             _logger.error("%s does not know its producers any more: %s", self._name, self.problem)

@@ -227,9 +227,9 @@ def _producers_of(payload: bytes) -> Iterator[tuple[int, bytes]]:
         batches = payload[position + _COUNT_AT]
         if batches > WINDOW:
             raise FormatError(f"a snapshot has {batches} batches of producer {producer_id}")
-        state = payload[position : position + _STATES[batches].size]
-        position += len(state)
-        yield producer_id, state
+        size = _STATES[batches].size
+        yield producer_id, payload[position : position + size]
+        position += size
     if position != len(payload):
         raise FormatError(f"a snapshot of producers has {len(payload)} bytes, of which {position} are read")
 

@@ -1,0 +1,203 @@
+"""What is known of producers against a naive twin, and as bytes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.errors import (
+    DuplicateSequence,
+    FormatError,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RaftlogError,
+    UnknownProducer,
+)
+from raftlog.partitions.replica.producers import (
+    EXPIRED_MAX,
+    ProducerTable,
+    SnapshotRun,
+    encode_expired,
+    expired_of,
+    judged,
+)
+from raftlog.records import BatchHeader, read_header
+from raftlog.types import Index, Offset
+from tests.layouts import layout
+from tests.replica.producing import batch_of
+
+SENT = st.tuples(
+    st.just("send"), st.integers(0, 2), st.integers(0, 2), st.integers(-7, 3), st.integers(1, 3)
+)  # producer, epoch, sequence relative to what follows, records
+OTHER = st.one_of(
+    st.tuples(st.just("expire"), st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.just("restore")),
+    st.tuples(st.just("merge")),
+)
+
+
+class Twin:
+    """Everything that every producer wrote, for ever."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
+
+    def expected(self, producer: int) -> int:
+        known = self.written.get(producer)
+        return known[1][-1][1] + 1 if known else 0
+
+    def judge(self, producer: int, epoch: int, base: int, count: int) -> "int | type[RaftlogError] | None":
+        """The offset of the original, the error, or None: it follows."""
+        known = self.written.get(producer)
+        if known is None:
+            return None if base == 0 else UnknownProducer
+        if epoch != known[0]:
+            if epoch < known[0]:
+                return ProducerFenced
+            return None if base == 0 else OutOfOrderSequence
+        for first, last, offset in known[1][-5:]:
+            if (first, last) == (base, base + count - 1):
+                return offset
+        follows = self.expected(producer)
+        if base == follows:
+            return None
+        return OutOfOrderSequence if base > follows else DuplicateSequence
+
+    def append(self, producer: int, epoch: int, base: int, count: int, offset: int) -> None:
+        known = self.written.get(producer)
+        batches = known[1] if known is not None and known[0] == epoch else []
+        self.written[producer] = epoch, [*batches, (base, base + count - 1, offset)]
+
+
+def header_of(producer: int, epoch: int, base: int, count: int) -> BatchHeader:
+    return read_header(batch_of(base, *[b""] * count, producer=producer, epoch=epoch))
+
+
+def verdict(table: ProducerTable, header: BatchHeader) -> Any:
+    try:
+        original = judged("t/0", table.get(header.producer_id), header)
+    except RaftlogError as error:
+        return type(error)
+    return None if original is None else original.offset
+
+
+def restored(table: ProducerTable, roll_index: int) -> ProducerTable:
+    run = SnapshotRun()
+    *pieces, last = table.snapshot(Index(roll_index))
+    assert [run.take(piece) for piece in pieces] == [None] * len(pieces)
+    whole = run.take(last)
+    assert whole is not None
+    assert whole[0] == roll_index
+    return whole[1]
+
+
+@given(st.lists(st.one_of(SENT, OTHER), max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> None:
+    table, twin, offset = ProducerTable(), Twin(), 0
+    since, expired, at_roll = ProducerTable(), dict[int, int](), ProducerTable()
+    for step in steps:
+        if step[0] == "send":
+            _, producer, epoch, relative, count = step
+            base = max(0, twin.expected(producer) + relative)
+            if relative == 3:
+                base = 0
+            header = header_of(producer, epoch, base, count)
+            wanted = twin.judge(producer, epoch, base, count)
+            assert verdict(table, header) == wanted
+            if wanted is None:
+                twin.append(producer, epoch, base, count, offset)
+                table.append(header, Offset(offset))
+                since.append(header, Offset(offset))
+                offset += count
+        elif step[0] == "expire":
+            _, producer, epoch = step
+            payload = encode_expired([(producer, epoch)])
+            table.expire(payload)
+            since.expire(payload)
+            expired[producer] = max(epoch, expired.get(producer, 0))
+            if producer in twin.written and twin.written[producer][0] <= epoch:
+                del twin.written[producer]
+        elif step[0] == "restore":
+            table = restored(table, 7)
+            at_roll, since = table.copy(), ProducerTable()
+            expired.clear()
+        else:  # what was met since the roll is put upon what the snapshot behind it says
+            merged = since.copy()
+            merged.put_below(restored(at_roll, 7), expired)
+            assert {each: merged.get(each) for each in merged} == {each: table.get(each) for each in table}
+            table = merged
+
+
+def test_a_snapshot_has_the_bytes_of_the_document() -> None:
+    table = ProducerTable()
+    for sequence in range(7):
+        table.append(header_of(5, 3, sequence, 1), Offset(100 + sequence))
+    [payload] = table.snapshot(Index(9))
+    head, producer, batch = layout("snapshot"), layout("producer"), layout("producer batch")
+    assert head.decode(payload[: head.size]) == {
+        "version": 1,
+        "subject": 2,
+        "is_last": 1,
+        "piece": 0,
+        "roll_index": 9,
+    }
+    rest = payload[head.size :]
+    assert rest[:4] == (1).to_bytes(4)
+    told = producer.decode(rest[4 : 4 + producer.size])
+    assert (told["producer_id"], told["producer_epoch"], told["batches"]) == (5, 3, 5)
+    rest = rest[4 + producer.size :]
+    assert len(rest) == 5 * batch.size
+    assert batch.decode(rest[: batch.size]) == {"base_sequence": 2, "last_sequence": 2, "base_offset": 102}
+    marks = encode_expired([(5, 3)])
+    mark, expired = layout("expire_producers"), layout("expired producer")
+    assert mark.decode(marks[: mark.size]) == {"version": 1, "count": 1}
+    assert expired.decode(marks[mark.size :]) == {"producer_id": 5, "producer_epoch": 3}
+
+
+def test_a_run_is_taken_whole_or_not_at_all() -> None:
+    table = ProducerTable()
+    for producer in range(2_500):
+        table.append(header_of(producer, 0, 0, 1), Offset(producer))
+    pieces = list(table.snapshot(Index(9)))
+    assert len(pieces) == 3
+    run = SnapshotRun()
+    assert [run.take(each) for each in (*pieces[:2], pieces[0], pieces[2])] == [None] * 4
+    assert run.take(pieces[1]) is None
+    whole = [run.take(each) for each in pieces][-1]
+    assert whole is not None
+    assert list(whole[1]) == list(range(2_500))
+    [nothing] = ProducerTable().snapshot(Index(9))
+    empty = SnapshotRun().take(nothing)
+    assert empty is not None
+    assert len(empty[1]) == 0
+
+
+@pytest.mark.parametrize("cut", [0, 3, 14, 17, 18, 25, 37, 50, -1])
+def test_what_ends_too_early_is_refused(cut: int) -> None:
+    table = ProducerTable()
+    table.append(header_of(5, 3, 0, 1), Offset(100))
+    [payload] = table.snapshot(Index(9))
+    with pytest.raises(FormatError):
+        SnapshotRun().take(payload[:cut])
+    with pytest.raises(FormatError):
+        SnapshotRun().take(payload + b"x")
+    with pytest.raises(FormatError):
+        list(expired_of(encode_expired([(5, 3)])[: min(cut, 10)]))
+
+
+def test_a_hundred_thousand_idle_producers_are_some_megabytes() -> None:
+    import tracemalloc
+
+    header = header_of(0, 0, 0, 1)
+    tracemalloc.start()
+    try:
+        table = ProducerTable()
+        for producer in range(20_000):
+            table.append(header._replace(producer_id=producer), Offset(producer))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held * 5 < 20 << 20
+    assert len(table) > EXPIRED_MAX
