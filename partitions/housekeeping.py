@@ -41,6 +41,7 @@ class Housekeeping:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        await self._groups.stop()
 
     async def _run(self) -> None:
         while not self._node.ended.done():

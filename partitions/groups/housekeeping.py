@@ -41,6 +41,12 @@ class GroupHousekeeping:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._keep(), name="housekeeping of groups")
 
+    async def stop(self) -> None:
+        """Go on with nothing."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
     async def _keep(self) -> None:
         for coordinator in self._coordinators:
             try:

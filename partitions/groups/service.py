@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from raftlog.errors import InvalidArgument, UnknownGroup
-from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.asking import Asking, AtCoordinator, partition_of
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators, Follower
@@ -79,6 +79,11 @@ OFFSETS_CONFIG: Final[Mapping[str, str]] = {
     "segment.bytes": str(1 << 20),
     "max.message.bytes": str(8 << 20),
 }
+HEARTBEATS_MAX: Final = 1_000
+"""So many may wait at coordinators for rebalances, whose brokers serve a bounded number of requests of another one;
+those of more members are answered soon."""
+_BEAT_AGAIN_MS: Final = 300
+"""Less than half of any session."""
 
 
 class Groups:
@@ -100,6 +105,9 @@ class Groups:
         self._metadata, self._topics, self._finder, self._router = metadata, topics, finder, router
         self._changes, self._around, self._check_ready = changes, around, check_ready
         self._topics_digest = b""
+        self._node = node
+        self._heartbeats = 0
+        """That wait for their answers."""
         self._lagging = Lagging(finder, reader)
         self.coordinators = Coordinators(node, around)
         self._asking = Asking(node, router, topics, self.coordinators)
@@ -143,7 +151,15 @@ class Groups:
     async def heartbeat(self, heartbeat: Heartbeat, *, deadline: Deadline) -> None:
         """A member is alive. With `wait_ms` answered after that time, or at once when the group begins to rebalance.
         Raises as `sync` does."""
-        await self._ask(HEARTBEAT, heartbeat.group, {"is": plain(heartbeat)}, deadline)
+        is_too_much = self._heartbeats >= HEARTBEATS_MAX
+        asked = heartbeat._replace(wait_ms=0) if is_too_much else heartbeat
+        self._heartbeats += 1
+        try:
+            await self._ask(HEARTBEAT, heartbeat.group, {"is": plain(asked)}, deadline)
+            if is_too_much and heartbeat.wait_ms > 0:
+                await self._node.pause(Deadline(min(deadline, deadline_in(_BEAT_AGAIN_MS))))
+        finally:
+            self._heartbeats -= 1
 
     async def leave(self, leave: Leave, *, deadline: Deadline) -> list[Left]:
         """Take members out of the group; what became of each, in their order."""

@@ -18,6 +18,7 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups import service
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
@@ -67,6 +68,22 @@ async def test_a_waiting_heartbeat_says_at_once_that_somebody_joins(topic):
     with pytest.raises(RebalanceInProgress):
         await waiting
     assert len(await member.begin()) == len(await newcomer) == 2
+
+
+async def test_heartbeats_that_are_more_than_may_wait_are_answered_soon(topic, monkeypatch):
+    member = Member(topic[1])
+    await member.begin()
+    paused: list[float] = []
+
+    async def pause(until: float) -> None:
+        paused.append(until)
+
+    monkeypatch.setattr(service, "HEARTBEATS_MAX", 0)
+    monkeypatch.setattr(topic[1].node, "pause", pause)
+    await member.heartbeat(wait_ms=5_000)
+    assert len(paused) == 1
+    coordinator = topic[await coordinator_node(topic)].groups.coordinator_of(G)
+    assert not coordinator._waiting
 
 
 async def test_commits_of_members_are_taken_in_order_and_fenced(topic):
