@@ -6,9 +6,10 @@
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from uuid import UUID
 
-from raftlog.config import TopicConfig
+from raftlog.config import DELETE, TopicConfig
 from raftlog.errors import LogClosed, UnknownPartition, UnknownTopic
 from raftlog.partitions import control
 from raftlog.partitions.control import ControllerState, GroupName
@@ -80,7 +81,9 @@ class Topics:
                     partition.assigned = assigned
 
     def _config(self, row: control.Topic) -> TopicConfig:
-        return self._shared.settings.topic_config.updated(dict(row.configs))
+        config = self._shared.settings.topic_config.updated(dict(row.configs))
+        # Internal topics are made shorter by whoever writes them, whatever the broker's default for topics is.
+        return replace(config, cleanup_policy=DELETE) if row.creation.is_internal else config
 
     def _add(self, row: control.Topic, state: ControllerState) -> None:
         config = self._config(row)

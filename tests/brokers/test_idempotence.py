@@ -1,0 +1,114 @@
+"""Idempotent producers, deleted records and compacted topics on three brokers of this process, through any of them."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import InvalidArgument, OffsetOutOfRange, OutOfOrderSequence, UnknownProducer
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.results import ProducerSequence
+from raftlog.records import BatchBuilder, NewRecord, read_records
+
+SOON = 10_000
+
+
+def batch_of(producer, sequence, *values, epoch=0):
+    builder = BatchBuilder(producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+    for value in values:
+        builder.append(NewRecord(value, b"k"), 1000)
+    return builder.build()
+
+
+async def produce(broker, producer, sequence, *values, topic="t"):
+    body = batch_of(producer, sequence, *values)
+    return await broker.produce_batches(topic, 0, body, deadline=deadline_in(SOON))
+
+
+async def values_of(broker, topic="t"):
+    fetched = await broker.fetch(topic, 0, 0, max_bytes=1 << 20, min_bytes=0, deadline=deadline_in(SOON))
+    return [record.value for batch in fetched.batches for record in read_records(batch)]
+
+
+async def ids_of(broker, count):
+    return [(await broker.producers.allocate(deadline_in(SOON))).producer_id for _ in range(count)]
+
+
+async def test_ids_are_given_once_by_any_broker_and_after_restarts(brokers):
+    given = [
+        each for part in await asyncio.gather(*(ids_of(brokers[number], 3) for number in (1, 2, 3))) for each in part
+    ]
+    assert len(set(given)) == 9
+    assert given[0] + 1 == given[1]
+    await brokers.stop(2)
+    await brokers.start(2)
+    assert min(await ids_of(brokers[2], 2)) > max(given)
+
+
+async def test_a_retry_through_any_broker_after_any_leader_has_one_copy_and_its_offset(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    [producer] = await ids_of(brokers[3], 1)
+    for sequence in range(3):
+        done = await produce(brokers[sequence + 1], producer, sequence, b"%d" % sequence)
+        assert (done.base_offset, done.next_offset, done.is_duplicate) == (sequence, sequence + 1, False)
+    leader = await brokers.leader("t")
+    await brokers.stop(leader)
+    for number, broker in brokers.running.items():
+        again = await produce(broker, producer, 1, b"1")
+        assert (again.base_offset, again.is_duplicate) == (1, True), number
+        with pytest.raises(OutOfOrderSequence):
+            await produce(broker, producer, 5, b"jump")
+        with pytest.raises(UnknownProducer):
+            await produce(broker, producer + 1, 5, b"nobody")
+    assert (await produce(next(iter(brokers.running.values())), producer, 3, b"3")).base_offset == 3
+    await brokers.start(leader)
+    await brokers.stop(*brokers.running)
+    await brokers.start()
+    again = await produce(brokers[leader], producer, 2, b"2")
+    assert (again.base_offset, again.is_duplicate) == (2, True)
+    assert await values_of(brokers[leader]) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    leader = await brokers.leader("t")
+
+    async def run(number, producer):
+        broker = brokers[number]
+        sent = [asyncio.create_task(produce(broker, producer, each, b"%d:%d" % (producer, each))) for each in range(30)]
+        done = await asyncio.gather(*sent)
+        offsets = [each.base_offset for each in done]
+        assert offsets == sorted(offsets)
+        again = await asyncio.gather(*(produce(broker, producer, each, b"x") for each in range(25, 30)))
+        assert [each.base_offset for each in again] == offsets[-5:]
+
+    await asyncio.gather(*(run(number, 10 * number + each) for number in (1, 2, 3) for each in range(3)))
+    values = await values_of(brokers[leader])
+    assert len(values) == len(set(values)) == 9 * 30
+    assert brokers[1].counters.duplicates == 15
+
+
+async def test_records_and_their_producer_in_one_call(brokers):
+    await brokers[1].create_topic("t", 2, deadline=deadline_in(SOON))
+    records = [NewRecord(b"a"), NewRecord(b"b")]
+    for is_again in (False, True):
+        results = await brokers[2].produce_records(
+            "t", 1, records, deadline=deadline_in(SOON), producer=ProducerSequence(4, 0, 0)
+        )
+        assert [tuple(each) for each in results] == [(1, 0, None, is_again), (1, 1, None, is_again)]
+    with pytest.raises(InvalidArgument, match="one partition"):
+        await brokers[2].produce_records(
+            "t", None, records, deadline=deadline_in(SOON), producer=ProducerSequence(4, 0, 2)
+        )
+
+
+async def test_records_are_deleted_through_any_broker(brokers):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    for sequence in range(5):
+        await produce(brokers[1], 1, sequence, b"%d" % sequence)
+    for number in (1, 2, 3):
+        assert await brokers[number].delete_records("t", 0, number, deadline=deadline_in(SOON)) == number
+    with pytest.raises(OffsetOutOfRange):
+        await brokers[1].delete_records("t", 0, 6, deadline=deadline_in(SOON))
+    with pytest.raises(OffsetOutOfRange):
+        await values_of(brokers[2])
+    assert (await produce(brokers[2], 1, 0, b"0")).base_offset == 0
