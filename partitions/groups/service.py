@@ -386,6 +386,7 @@ class Groups:
         creates: bool = False,
     ) -> Answer:
         check_group(group)
+        self._check_level("a group with members")
         if creates:
             partition = await self.partition_for(group, deadline)
         elif await self._has_topic(deadline):

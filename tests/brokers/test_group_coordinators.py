@@ -185,7 +185,11 @@ async def test_below_level_three_offsets_are_written_as_the_former_release_does(
         written = await records(brokers)
         assert [key for key, _ in written] == [G.encode()] * 3
         assert [mark.offset for _, value in written for mark in watermarks_in(value)] == [3, 9, 5]
-        for refused in (Member(brokers[1]).join(), brokers[1].groups.delete(G, deadline=soon())):
+        for refused in (
+            Member(brokers[1]).join(),
+            Member(brokers[2]).heartbeat(),
+            brokers[1].groups.delete(G, deadline=soon()),
+        ):
             with pytest.raises(InvalidArgument, match="finish the upgrade first"):
                 await refused
         for offset in range(10, 160):
