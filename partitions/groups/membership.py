@@ -149,7 +149,7 @@ class Group:
 
     def remove(self, member: Member) -> None:
         del self.members[member.member_id]
-        if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
+        if member.instance_id is not None:
             del self.instances[member.instance_id]
 
     def rename(self, member: Member, member_id: str) -> None:

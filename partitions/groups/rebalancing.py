@@ -143,7 +143,6 @@ class Rebalancing:
             group.is_overdue = False
             self.timers.set((PHASE, group.name, ""), now + group.rebalance_timeout_ms() / 1000)
         else:
-            self.timers.clear((PHASE, group.name, ""))
             group.generation += 1
             group.protocol, group.leader = group.chosen_protocol(), group.chosen_leader()
             self.become(group, Event.JOINED)
@@ -262,7 +261,6 @@ class Rebalancing:
         for slot in ("join", "sync", "beat"):
             self.release(member, slot, fenced)
         group.rename(member, member_id)
-        member.is_told = False
 
     def _forget_id(self, group: Group, member_id: str) -> None:
         self.timers.clear((SESSION, group.name, member_id))

@@ -57,7 +57,7 @@ def decode_subscription(data: bytes) -> Subscription:
     """Raises `InvalidArgument` for bytes that are none."""
     read = _Reader(data, "a subscription")
     version = read.version()
-    topics = tuple(read.text() for _ in range(read.count(_INT16.size)))
+    topics = tuple(read.text() for _ in range(read.count()))
     user_data = read.optional_bytes()
     return Subscription(
         topics,
@@ -117,11 +117,11 @@ class _Reader:
     def int32(self) -> int:
         return int(_INT32.unpack(self._take(_INT32.size))[0])
 
-    def count(self, item_bytes_min: int) -> int:
-        """Of items that follow, each of at least so many bytes."""
+    def count(self) -> int:
+        """Of items that follow, as is claimed: to be read one by one, or as so many bytes."""
         count = self.int32()
-        if not 0 <= count * item_bytes_min <= len(self._data) - self._at:
-            raise self._wrong(f"a list of {count} items does not fit into what is left")
+        if count < 0:
+            raise self._wrong(f"a list of {count} items")
         return count
 
     def text(self) -> str:
@@ -143,9 +143,10 @@ class _Reader:
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         found: list[TopicPartition] = []
-        for _ in range(self.count(_INT16.size + _INT32.size)):
-            topic, count = self.text(), self.count(_INT32.size)
-            numbers = unpack_from(f">{count}i", self._take(count * _INT32.size))
+        for _ in range(self.count()):
+            topic, count = self.text(), self.count()
+            data = self._take(count * _INT32.size)
+            numbers = unpack_from(f">{count}i", data)
             if any(number < 0 for number in numbers):
                 raise self._wrong("a partition with a negative number")
             found += [TopicPartition(topic, number) for number in numbers]

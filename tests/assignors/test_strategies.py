@@ -144,6 +144,25 @@ def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
     assert moved == above - min(more, sum(each > share for each in had))
 
 
+@given(
+    had=st.dictionaries(
+        st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 5)), st.sampled_from(NAMES[:4]), max_size=18
+    )
+)
+def test_sticky_moves_as_little_whoever_had_what(had: Owners) -> None:
+    members = {name: on(*TOPICS, owned=[each for each, owner in had.items() if owner == name]) for name in NAMES[:4]}
+    assigned = owners(ASSIGNORS["sticky"](members, dict.fromkeys(TOPICS, 6)))
+    counts = [sum(owner == name for owner in had.values()) for name in members]
+    above = sum(max(0, count - 4) for count in counts) - min(2, sum(count > 4 for count in counts))
+    assert sum(assigned[partition] != owner for partition, owner in had.items()) == above
+
+
+def test_sticky_gives_away_first_what_few_can_take() -> None:
+    """Otherwise y takes t0/1, and its own t1/0 makes it one too many."""
+    members = {"x": on("t0", "t1", owned=[TopicPartition("t0", 0)]), "y": on("t0", "t1"), "z": on("t0")}
+    assert listed(ASSIGNORS["sticky"](members, {"t0": 2, "t1": 1})) == {"x": "t0/0", "y": "t1/0", "z": "t0/1"}
+
+
 def claimed(members: dict[str, Subscription], counts: dict[str, int]) -> Owners:
     """Each partition's claim of the newest generation."""
     found: dict[TopicPartition, tuple[int, str]] = {}

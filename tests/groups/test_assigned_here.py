@@ -108,6 +108,21 @@ def test_after_a_fail_over_only_what_changed_meanwhile_begins_a_rebalance() -> N
     assert desk.state == "PreparingRebalance"
 
 
+def test_sticky_members_that_say_what_they_own_keep_that() -> None:
+    desk = Desk()
+    one, two = here(desk, 2, protocols=protocols(names=["sticky"]))
+    mine = {one.member_id: [0, 1], two.member_id: [2, 3]}
+    if TopicPartition("t", 0) in owners(desk, [one]):
+        mine = {one.member_id: [2, 3], two.member_id: [0, 1]}
+    said = {
+        member: protocols(names=["sticky"], owned=tuple(TopicPartition("t", number) for number in numbers))
+        for member, numbers in mine.items()
+    }
+    tokens = [desk.join(member, can_lead=False, protocols=each) for member, each in said.items()]
+    found = owners(desk, desk.formed(tokens))
+    assert found == {TopicPartition("t", number): member for member, numbers in mine.items() for number in numbers}
+
+
 def test_sticky_members_that_do_not_say_what_they_own_keep_what_they_were_assigned() -> None:
     desk = Desk(partitions={"t": 12})
     sticky = protocols(names=["sticky"])

@@ -293,6 +293,7 @@ def test_a_group_whose_last_member_leaves_is_empty_and_its_generation_is_over() 
     desk.leave(one.member_id)
     record = desk.log["readers"]
     assert (desk.state, record.generation, record.members, record.leader) == ("Empty", 2, (), "")
+    assert desk.machine.next_timer() is None
     with pytest.raises(UnknownMember):
         desk.commit(one.member_id, 1)
     desk.said(desk.heartbeat(one.member_id, 1), UnknownMember)
@@ -336,6 +337,21 @@ def test_a_deletion_that_is_not_stored_keeps_the_group() -> None:
     desk.store(NotLeader("another leads"))
     desk.said(deletion, NotLeader)
     assert (desk.state, desk.generation) == ("Empty", 2)
+
+
+def test_a_deletion_of_what_is_not_here_leaves_nothing_when_it_is_not_stored() -> None:
+    desk = Desk()
+    desk.stores_at_once = False
+    desk.delete("offsets only")
+    assert desk.machine.names() == ["offsets only"]
+    desk.store(NotLeader("another leads"))
+    assert desk.machine.names() == []
+
+
+def test_a_group_to_which_somebody_is_on_the_way_is_not_deleted() -> None:
+    desk = Desk()
+    desk.join(requires_known_id=True)
+    desk.said(desk.delete(), GroupNotEmpty)
 
 
 def test_a_deletion_that_nobody_waits_for_happens_all_the_same() -> None:

@@ -150,6 +150,12 @@ def test_a_member_that_wants_something_else_begins_a_rebalance() -> None:
     assert {each.metadata for each in joined[0].members} == {protocols()[0].metadata, protocols("u")[0].metadata}
 
 
+def test_a_member_that_does_not_lead_any_more_begins_a_rebalance() -> None:
+    desk = Desk()
+    _, two = desk.stable(2)
+    assert desk.waits(desk.join(two.member_id, can_lead=False))
+
+
 def test_in_stable_a_follower_that_wants_nothing_new_is_answered_at_once() -> None:
     desk = Desk()
     one, two = desk.stable(2)

@@ -55,6 +55,20 @@ def test_a_member_that_comes_back_with_another_subscription_begins_a_rebalance(o
     assert len(desk.formed([desk.join(one.member_id), back])) == 2
 
 
+def test_a_leader_that_comes_back_and_cannot_lead_any_more_begins_a_rebalance() -> None:
+    desk = Desk()
+    static(desk)
+    assert desk.waits(desk.join(instance_id="s0", can_lead=False))
+
+
+def test_a_member_that_comes_back_and_votes_for_another_protocol_begins_a_rebalance() -> None:
+    desk = Desk()
+    names = {"protocols": protocols(names=["range", "sticky"])}
+    desk.assigned(desk.formed([desk.join(instance_id=f"s{number}", **names) for number in range(2)]))
+    desk.said(desk.join(instance_id="s1", protocols=protocols(names=["sticky", "range"])), Joined)
+    assert desk.waits(desk.join(instance_id="s0", protocols=protocols(names=["sticky", "range"])))
+
+
 def test_a_leader_that_comes_back_does_not_lead_until_it_may_skip_the_assignment() -> None:
     """Clients before KIP-814 would assign when they are told that they lead."""
     desk = Desk()

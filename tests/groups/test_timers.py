@@ -1,0 +1,43 @@
+"""Timers against a plain dictionary of when each is due."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.partitions.groups.timers import Timers
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.sampled_from("abc"), st.integers(0, 20)),
+        st.tuples(st.just("clear"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.just("take"), st.just(""), st.integers(0, 20)),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_what_is_due_is_what_was_set_last(steps: list[tuple[str, str, int]]) -> None:
+    timers: Timers[str] = Timers()
+    due: dict[str, float] = {}
+    for step, key, when in steps:
+        if step == "set":
+            timers.set(key, when)
+            due[key] = when
+        elif step == "clear":
+            timers.clear(key)
+            due.pop(key, None)
+        else:
+            taken = list(timers.take_due(when))
+            assert sorted(taken) == sorted(name for name, at in due.items() if at <= when)
+            assert taken == sorted(taken, key=due.__getitem__)
+            due = {name: at for name, at in due.items() if at > when}
+        assert timers.next() == min(due.values(), default=None)
+        assert len(timers) == len(due)
+
+
+def test_a_timer_that_moves_away_again_and_again_takes_one_place() -> None:
+    timers: Timers[str] = Timers()
+    for when in range(1000):
+        timers.set("session", when)
+        assert timers.next() == when
+    assert len(timers._heap) == 1
