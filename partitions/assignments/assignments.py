@@ -312,8 +312,8 @@ class Assignments:
 
     def _begin_replica(self, partition: Partition, group: Group) -> None:
         config = partition.config
-        replica = Replica(partition.name, group, config, self._counters, self._loading, self._gives_producer_ids)
+        replica = Replica(partition.name, group, config, self._counters, self._loading, self._is_upgraded)
         self.replicas[group.key] = partition.replica = replica
 
-    def _gives_producer_ids(self) -> bool:
+    def _is_upgraded(self) -> bool:
         return self._metadata.state.feature_level >= LEVEL_OF_PRODUCERS

@@ -50,6 +50,7 @@ class ProducerState:
     def _begin(self) -> None:
         """Read what the files hold, from where it gives the state."""
         log = self._group.log
+        self._segments = log.segments
         segments = log.segments.segments
         first = segments[-2].base_index if len(segments) > 1 else 0
         self.table = ProducerTable()
@@ -95,7 +96,7 @@ class ProducerState:
 
     def delivered(self, first: Index, last: Index) -> None:
         """These entries are committed here."""
-        if first != self._delivered + 1:  # another log took the place of this one
+        if first != self._delivered + 1 or self._segments is not self._group.log.segments:  # it is another log
             self._begin()
         self._delivered = last
         taken = self._group.log.producers.take(last)

@@ -55,13 +55,14 @@ class Replica:
         config: TopicConfig,
         counters: Counters,
         loading: Loading | None = None,
-        takes_producers: Callable[[], bool] = lambda: True,
+        is_upgraded: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`loading` is shared by the replicas of a process. `takes_producers`: the cluster gives producer ids."""
+        """`loading` is shared by the replicas of a process. `is_upgraded`: the cluster is at
+        feature level 3, so producers have ids, and marks of compaction can be read everywhere."""
         self.name = name
         self.group = group
         self.config: TopicConfig
-        self._counters, self._takes_producers = counters, takes_producers
+        self._counters, self._is_upgraded = counters, is_upgraded
         self._appending = Appending(name, group)
         self._producers = ProducerState(name, group, loading or Loading())
         self._sequencing = Sequencing(name, group, self._producers, self._appending)
@@ -124,7 +125,7 @@ class Replica:
         return copies
 
     def _append_sequenced(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[Appended]":
-        if not self._takes_producers():
+        if not self._is_upgraded():
             return self._refused(
                 InvalidArgument(
                     f"{self.name}: a batch with a producer id needs feature level 3: finish the upgrade first "
@@ -321,7 +322,8 @@ class Replica:
         loop_ms = int(asyncio.get_running_loop().time() * 1000)
         self._expiry.apply(self.config.producer_id_expiration_ms, loop_ms)
         self._retention.apply(self.config, now_ms)
-        self._cleaning.apply(self.config, now_ms, loop_ms)
+        if self._is_upgraded():
+            self._cleaning.apply(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group)

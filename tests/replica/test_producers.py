@@ -178,9 +178,7 @@ def test_a_follower_does_not_judge_and_below_level_3_nobody_does() -> None:
         leader = world.lead()
         assert world.refused(others(leader)[0], 0) is NotLeader
         driver = world.drivers[leader]
-        old = Replica(
-            "t/0", world.group(leader), TopicConfig(), Counters(), takes_producers=lambda: driver.loop is None
-        )
+        old = Replica("t/0", world.group(leader), TopicConfig(), Counters(), is_upgraded=lambda: driver.loop is None)
         [future] = world.do(leader, lambda: old.append([batch_of(0, b"a")], -1))
         with pytest.raises(InvalidArgument, match="finish the upgrade first"):
             future.result()  # type: ignore[attr-defined]
