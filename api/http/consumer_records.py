@@ -85,7 +85,7 @@ class ConsumerRecordHandlers:
         poll = asyncio.get_running_loop().create_task(polling)
         try:
             await asyncio.wait((poll, self._ends.gone(request)), return_when=asyncio.FIRST_COMPLETED)
-            return poll.result() if poll.done() else Delivery(formats[0], (), ())
+            return poll.result() if poll.done() else Delivery(formats[0])
         except InvalidBatch as error:
             raise HttpProblem(UNREADABLE_RECORDS, str(error)) from None
         finally:

@@ -50,7 +50,7 @@ class Commits:
         self._host, self._group, self._name, self._positions = host, group, name, positions
         self._identity, self._settled = identity, settled
         self._auto: asyncio.Task[None] | None = None
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: dict[asyncio.Task[None], None] = {}
 
     async def commit(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         """Commit these where the instance may; what became of each, sorted.
@@ -107,8 +107,8 @@ class Commits:
         if len(self._later) >= _LATER_MAX:
             raise Overloaded(f"{len(self._later)} commits of {self._name} are under way; nothing was committed")
         task = asyncio.get_running_loop().create_task(self._try(offers), name=f"commit {self._group}/{self._name}")
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._later[task] = None
+        task.add_done_callback(self._later.pop)
         return self._outcomes(offers, {})
 
     async def _try(self, offers: Offers) -> None:

@@ -31,7 +31,7 @@ class Deliveries:
 
     @property
     def nothing(self) -> Delivery:
-        return Delivery(self._settings.format, (), ())
+        return Delivery(self._settings.format)
 
     async def attempt(
         self, until: Deadline, max_bytes: int, interrupted: asyncio.Event, is_wanted: Callable[[], bool]

@@ -74,7 +74,7 @@ class Instance:
         self._beginnings = Beginnings(host, group, settings.reset, self._positions)
         self._commits = Commits(host, group, name, self._positions, self._identity, self._settled)
         self._deliveries = Deliveries(host, settings, self._positions, self._beginnings)
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: dict[asyncio.Task[None], None] = {}
 
     # its life
 
@@ -95,7 +95,7 @@ class Instance:
 
     def _stop(self) -> None:
         self._commits.stop()
-        for task in self._background:
+        for task in list(self._background):
             task.cancel()
 
     async def delete(self, why: RaftlogError, *, is_wanted: bool, deadline: Deadline) -> None:
@@ -146,8 +146,8 @@ class Instance:
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name=f"consumer {self.group}/{self.name}")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(self._background.pop)
 
     # what it reads
 
@@ -289,15 +289,17 @@ class Instance:
             return self._deliveries.nothing
         self._polls += 1
         number = self._polls
-        wait_ms = min(wait_ms, self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
-        until = deadline_in(wait_ms)
+        longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
+        until = deadline_in(min(wait_ms, longest_ms))
         async with self._turn_for_me():
             self._positions.acknowledge()
         committing = self._commits.auto_commit() if self.stored.settings.auto_commit else None
         delivery = await self._poll(number, until, max_bytes)
         if committing is not None:
             await asyncio.wait((committing,), timeout=_COMMITTING_S)
-        return delivery
+        if delivery.pieces or delivery.moved or number != self._polls or self._stops:
+            return delivery
+        return delivery._replace(may_wait_ms=max(0, longest_ms - wait_ms))
 
     async def _poll(self, number: int, until: Deadline, max_bytes: int) -> Delivery:
         """Again after an interruption that leaves time, such as a rebalance."""

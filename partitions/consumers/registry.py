@@ -45,8 +45,9 @@ class Registry:
         self._coming: set[Key] = set()
         """Being created."""
         self._sweep: DeadlineSweep | None = None
-        self._deleting: set[asyncio.Task[None]] = set()
-        self._stops = False
+        self._deleting: dict[asyncio.Task[None], None] = {}
+        self.is_stopping = False
+        """No poll waits any more."""
 
     def __iter__(self) -> Iterator[Instance]:
         for instances in self._instances.values():
@@ -80,14 +81,14 @@ class Registry:
 
     def stop_waiting(self) -> None:
         """The broker is about to stop."""
-        self._stops = True
+        self.is_stopping = True
         for instance in self:
             instance.interrupt()
 
     def _begin(self, coordinator: Coordinator, group: str, name: str, stored: Stored) -> None:
         instance = Instance(self._hosts[coordinator], group, name, stored)
         self._instances[coordinator][group, name] = instance
-        if self._stops:
+        if self.is_stopping:
             instance.interrupt()
         instance.begin()
         self._note(instance.used_at + self._idle_s)
@@ -166,8 +167,8 @@ class Registry:
                 if idle_at <= now:
                     idle_at = now + _AGAIN_S
                     task = loop.create_task(self._delete_idle(coordinator, instance))
-                    self._deleting.add(task)
-                    task.add_done_callback(self._deleting.discard)
+                    self._deleting[task] = None
+                    task.add_done_callback(self._deleting.pop)
                 earliest = Deadline(min(earliest, idle_at))
         return earliest
 
@@ -182,5 +183,5 @@ class Registry:
         """The broker stops; the instances go on elsewhere."""
         if self._sweep is not None:
             self._sweep.cancel()
-        for task in self._deleting:
+        for task in list(self._deleting):
             task.cancel()

@@ -149,16 +149,16 @@ def delivery_to(delivery: Delivery) -> Answer:
     """What of its pieces, in the header; their batches as the payload."""
     pieces = [[piece.topic, piece.partition, piece.offset, piece.end, len(piece.batches)] for piece in delivery.pieces]
     payload = tuple(batch for piece in delivery.pieces for batch in piece.batches)
-    return Answer([delivery.format, pieces, rows(delivery.moved)], payload)
+    return Answer([delivery.format, pieces, rows(delivery.moved), delivery.may_wait_ms], payload)
 
 
 def delivery_of(answer: Answer) -> Delivery:
     """Raises `OutcomeUnknown`."""
     match answer.value:
-        case [str(format_), list(described), list(moved)]:
+        case [str(format_), list(described), list(moved), int(may_wait_ms)]:
             batches, pieces = iter(answer.payload), []
             for topic, number, offset, end, count in described:
                 some = [batch for _, batch in zip(range(count), batches, strict=False)]
                 pieces.append(Piece(topic, number, Offset(offset), Offset(end), some))
-            return Delivery(format_, pieces, [Moved(*each) for each in moved])
+            return Delivery(format_, pieces, [Moved(*each) for each in moved], may_wait_ms)
     raise OutcomeUnknown("another broker answered a poll with something that cannot be read")

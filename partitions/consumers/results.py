@@ -43,11 +43,15 @@ class Moved(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """The answer to a poll. Where `format` is not one that was asked for, nothing was delivered."""
+    """The answer to a poll. Where `format` is not one that was asked for, nothing was delivered.
+
+    `may_wait_ms`: how much longer the instance would have waited, when only that of the request was over.
+    """
 
     format: str
-    pieces: Sequence[Piece]
-    moved: Sequence[Moved]
+    pieces: Sequence[Piece] = ()
+    moved: Sequence[Moved] = ()
+    may_wait_ms: int = 0
 
 
 class Chosen(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from raftlog.config import MIB
 from raftlog.errors import UnknownConsumer, UnknownGroup
 from raftlog.partitions.consumers import requests
 from raftlog.partitions.consumers.hosting import Host, ReadBounds
@@ -39,8 +40,12 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.runtime.rpc import Answer
 from raftlog.types import TopicPartition
 
+_PIECE_MS = 5_000
+"""A poll is asked in pieces of this length, so that one that may wait for long follows its coordinator."""
 _FINDING_MS = 5_000
-"""A poll gives so much more than it waits to finding the coordinator and reading."""
+"""Each has so much more for finding the coordinator, and for reading."""
+_STORED_BYTES_MAX = 16 * MIB
+"""In one answer, which travels in one frame."""
 
 
 class Consumers:
@@ -55,7 +60,8 @@ class Consumers:
         finder: Finder,
     ) -> None:
         self._groups, self._reader = groups, reader
-        self._bounds = ReadBounds(settings.fetch_wait_ms_max, settings.fetch_bytes_max, settings.opened_bytes_max)
+        stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
+        self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, settings.opened_bytes_max)
         self._catalogue = _Catalogue(topics, finder)
         self._registry = Registry(self._host_of, settings.consumer_instances_max, settings.consumer_instance_timeout_ms)
         self._following: asyncio.Task[None] | None = None
@@ -158,9 +164,14 @@ class Consumers:
 
         `formats`: nothing is delivered to whoever wants another one than the instance's.
         """
-        header = {"wait": wait_ms, "max_bytes": max_bytes, "formats": list(formats)}
-        deadline = deadline_in(wait_ms + _FINDING_MS)
-        return delivery_of(await self._ask(requests.POLL, group, name, header, deadline, is_repeatable=False))
+        while True:
+            piece_ms = min(wait_ms, _PIECE_MS)
+            header = {"wait": piece_ms, "max_bytes": max_bytes, "formats": list(formats)}
+            deadline = deadline_in(piece_ms + _FINDING_MS)
+            delivery = delivery_of(await self._ask(requests.POLL, group, name, header, deadline, is_repeatable=False))
+            wait_ms = min(wait_ms - piece_ms, delivery.may_wait_ms)
+            if wait_ms <= 0 or self._registry.is_stopping:
+                return delivery
 
     async def commit(
         self,
