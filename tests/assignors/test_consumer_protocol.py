@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.assignors import (
@@ -18,6 +18,7 @@ from raftlog.assignors import (
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
+FEW = settings(max_examples=50, deadline=None)
 TOPIC = st.text(max_size=10)
 PARTITIONS = st.sets(st.builds(TopicPartition, TOPIC, st.integers(0, (1 << 31) - 1)), max_size=8).map(sorted).map(tuple)
 SUBSCRIPTIONS = st.builds(
@@ -30,6 +31,7 @@ SUBSCRIPTIONS = st.builds(
 )
 
 
+@FEW
 @given(SUBSCRIPTIONS, st.integers(0, 3))
 def test_a_subscription_comes_back_as_far_as_its_version_goes(said: Subscription, version: int) -> None:
     expected = said._replace(
@@ -40,11 +42,13 @@ def test_a_subscription_comes_back_as_far_as_its_version_goes(said: Subscription
     assert decode_subscription(encode_subscription(said, version)) == expected
 
 
+@FEW
 @given(PARTITIONS, st.none() | st.binary(max_size=10))
 def test_an_assignment_comes_back(partitions: tuple[TopicPartition, ...], user_data: bytes | None) -> None:
     assert decode_assignment(encode_assignment(partitions, user_data)) == Assignment(partitions, user_data)
 
 
+@FEW
 @given(st.lists(TOPIC, max_size=4), st.binary(max_size=10))
 def test_kafka_clients_say_the_same(topics: list[str], user_data: bytes) -> None:
     theirs = ConsumerProtocolMemberMetadata(0, sorted(topics), user_data).encode()
@@ -94,6 +98,7 @@ def test_lengths_that_lie(data: str) -> None:
         decode_assignment(bytes.fromhex(data))
 
 
+@FEW
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for decode in (decode_subscription, decode_assignment):

@@ -3,12 +3,13 @@
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.assignors import ASSIGNORS, Assignor, Subscription
 from raftlog.types import TopicPartition
 
+FEW = settings(max_examples=40, deadline=None)
 TOPICS = ["t0", "t1", "t2"]
 NAMES = [f"m{number}" for number in range(6)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9))
@@ -55,6 +56,7 @@ def listed(assigned: dict[str, list[TopicPartition]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=list(ASSIGNORS))
+@FEW
 @given(members=ANY_MEMBERS, counts=COUNTS)
 def test_each_partition_has_one_owner_among_its_subscribers(
     assign: Assignor, members: dict[str, Subscription], counts: dict[str, int]
@@ -71,6 +73,7 @@ def test_each_partition_has_one_owner_among_its_subscribers(
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=list(ASSIGNORS))
+@FEW
 @given(members=ANY_MEMBERS, counts=COUNTS, order=st.randoms(use_true_random=False))
 def test_the_order_in_which_members_came_does_not_matter(
     assign: Assignor, members: dict[str, Subscription], counts: dict[str, int], order: Random
@@ -81,6 +84,7 @@ def test_the_order_in_which_members_came_does_not_matter(
 
 
 @pytest.mark.parametrize("name", ["roundrobin", "sticky"])
+@FEW
 @given(members=ALIKE, counts=COUNTS)
 def test_with_equal_subscriptions_members_are_at_most_one_apart(
     name: str, members: dict[str, Subscription], counts: dict[str, int]
@@ -97,6 +101,7 @@ def test_range_as_in_kafkas_documentation() -> None:
     assert listed(assigned) == {"C0": "t0/0 t0/1 t1/0 t1/1", "C1": "t0/2 t1/2"}
 
 
+@FEW
 @given(members=st.integers(1, 6), count=st.integers(1, 20))
 def test_range_gives_the_same_numbers_of_co_partitioned_topics_to_one_member(members: int, count: int) -> None:
     subscriptions = {name: on("t0", "t1") for name in NAMES[:members]}
@@ -130,6 +135,7 @@ def test_kip_54_a_member_that_leaves_moves_only_what_it_had() -> None:
     assert all(set(first[name]) <= set(second[name]) for name in rest)
 
 
+@FEW
 @given(members=ALIKE, counts=COUNTS)
 def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
     members: dict[str, Subscription], counts: dict[str, int]
@@ -144,6 +150,7 @@ def test_sticky_moves_as_little_as_members_that_are_at_most_one_apart_allow(
     assert moved == above - min(more, sum(each > share for each in had))
 
 
+@FEW
 @given(
     had=st.dictionaries(
         st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 5)), st.sampled_from(NAMES[:4]), max_size=18
@@ -180,6 +187,7 @@ def test_kip_792_of_two_claims_the_newer_holds() -> None:
     assert ASSIGNORS["sticky"](both, {"t0": 2}) == {"old": mine[1:], "z": mine[:1]}
 
 
+@FEW
 @given(members=ANY_MEMBERS, counts=COUNTS)
 def test_sticky_with_different_subscriptions_is_even_and_stays(
     members: dict[str, Subscription], counts: dict[str, int]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import FormatError, InvalidArgument
@@ -30,6 +30,7 @@ from raftlog.partitions.groups.records import (
 )
 from raftlog.types import Offset
 
+FEW = settings(max_examples=50, deadline=None)
 TOPIC_ID = UUID("6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60")
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(-1, (1 << 63) - 1)
@@ -54,6 +55,7 @@ PAIRS = st.one_of(
 )
 
 
+@FEW
 @given(KEYS)
 def test_keys_come_back(key: Key) -> None:
     data = encode_key(key)
@@ -62,12 +64,14 @@ def test_keys_come_back(key: Key) -> None:
     assert type(decode_key(data)) is type(key)
 
 
+@FEW
 @given(PAIRS)
 def test_values_come_back(pair: tuple[Key, Value]) -> None:
     key, value = pair
     assert decode_value(key, encode_value(value)) == value
 
 
+@FEW
 @given(KEYS, KEYS)
 def test_different_keys_have_different_bytes(one: Key, other: Key) -> None:
     assert (encode_key(one) == encode_key(other)) == (one == other and type(one) is type(other))
@@ -120,6 +124,7 @@ def test_what_is_no_value(key: Key, raw: object) -> None:
         decode_value(key, msgpack.packb(raw))
 
 
+@FEW
 @given(KEYS, st.binary(max_size=40))
 def test_any_bytes_are_a_value_or_a_format_error(key: Key, data: bytes) -> None:
     for read in (lambda: decode_value(key, data), lambda: decode_key(b"\x00" + data)):

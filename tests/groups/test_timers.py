@@ -1,10 +1,11 @@
 """Timers against a plain dictionary of when each is due."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.partitions.groups.timers import Timers
 
+FEW = settings(max_examples=100, deadline=None)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from("abc"), st.integers(0, 20)),
@@ -15,6 +16,7 @@ STEPS = st.lists(
 )
 
 
+@FEW
 @given(STEPS)
 def test_what_is_due_is_what_was_set_last(steps: list[tuple[str, str, int]]) -> None:
     timers: Timers[str] = Timers()
