@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.planted import clustering, elasticity, gossiping, healing, membership, replicating, storing, voting
+from jepsen.planted import clustering, elasticity, gossiping, healing, keeping, membership, replicating, storing, voting
 from jepsen.planted.bug import PlantedBug
 
 BUGS: Final[dict[str, PlantedBug]] = {
@@ -256,5 +256,6 @@ BUGS: Final[dict[str, PlantedBug]] = {
             level="broker",
         ),
         *gossiping.BUGS,
+        *keeping.BUGS,
     )
 }

@@ -6,6 +6,7 @@ from itertools import pairwise
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import CorruptBatch
+from raftlog.records import read_records, split_batches
 from raftlog.runtime.group import Group
 from raftlog.types import Index
 
@@ -40,26 +41,58 @@ def are_level(leader: Group, members: Sequence[Group]) -> bool:
 def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]]) -> None:
     """Segment by segment: wherever two replicas have a file of the same name, it has the same bytes.
 
-    To be called at a moment when they `are_level`. `replicas` by machine's name; `name` is what the group is called in
-    the verdict.
+    Below its newest mark a compacted log need not have the same files everywhere, but the same newest records. To be
+    called at a moment when they `are_level`. `replicas` by machine's name; `name` is what the group is called in the
+    verdict.
     """
     files = {machine: _segments(disk, group) for machine, (disk, group) in replicas.items()}
-    start = max((min(segments) for segments in files.values() if segments), default="")
+    mark = max(group.log.mark.compacted_to for _, group in replicas.values())
+    start = max((min(segments) for segments in files.values() if segments), default=0)
+    if mark > 0:
+        _compare_newest(name, files, start)
+        start = max(start, mark)
     for one, other in pairwise(files):
-        first = {file: content for file, content in files[one].items() if file >= start}
-        second = {file: content for file, content in files[other].items() if file >= start}
-        differing = [file for file in {**first, **second} if first.get(file) != second.get(file)]
+        first = {base: content for base, content in files[one].items() if base >= start}
+        second = {base: content for base, content in files[other].items() if base >= start}
+        differing = [base for base in {**first, **second} if first.get(base) != second.get(base)]
         if differing:
-            file = differing[0]
-            sizes = f"{len(first.get(file, b''))} and {len(second.get(file, b''))} bytes"
-            numbers = {"group": name, "replicas": f"{one} and {other}", "file": file, "sizes": sizes}
+            base = differing[0]
+            sizes = f"{len(first.get(base, b''))} and {len(second.get(base, b''))} bytes"
+            numbers = {"group": name, "replicas": f"{one} and {other}", "segment": base, "sizes": sizes}
             raise PropertyBroken("files-differ", numbers)
 
 
-def _segments(disk: TimedDisk, group: Group) -> dict[str, bytes]:
+def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: int) -> None:
+    """A key that was removed may show its tombstone here and be gone there."""
+    newest = {machine: _newest_records(segments, start) for machine, segments in files.items()}
+    for one, other in pairwise(newest):
+        first, second = newest[one], newest[other]
+        for key in first.keys() | second.keys():
+            if first.get(key) != second.get(key):
+                numbers = {"group": name, "replicas": f"{one} and {other}", "key": key}
+                raise PropertyBroken("newest-differ", {**numbers, "one": first.get(key), "other": second.get(key)})
+
+
+def _newest_records(segments: Mapping[int, bytes], start: int) -> dict[bytes, tuple[int, bytes]]:
+    """Offset and value by key, without those that are removed."""
+    found: dict[bytes, tuple[int, bytes]] = {}
+    for _, content in sorted(segments.items()):
+        for header, batch in split_batches(content):
+            for record in () if header.is_control else read_records(batch):
+                if record.key is None or record.offset < start:
+                    continue
+                if record.value is None:
+                    found.pop(record.key, None)
+                else:
+                    found[record.key] = record.offset, record.value
+    return found
+
+
+def _segments(disk: TimedDisk, group: Group) -> dict[int, bytes]:
+    """By base offset."""
     prefix = f"{group.path}/"
     return {
-        path.removeprefix(prefix): content
+        int(path.removeprefix(prefix).removesuffix(".log")): content
         for path, content in disk.snapshot().items()
         if path.startswith(prefix) and path.endswith(".log")
     }

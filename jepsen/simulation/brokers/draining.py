@@ -20,7 +20,6 @@ from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.runtime.journal.operations import GroupKey
-from raftlog.types import Offset
 
 DRAIN_BYTES: Final = 1 << 16
 PATIENCE_MS: Final = 5_000
@@ -81,9 +80,9 @@ class Drain:
             found = await broker.fetch(
                 name, number, offset, max_bytes=DRAIN_BYTES, min_bytes=1, deadline=deadline_in(PATIENCE_MS)
             )
-            fetched = decode(partition, found.batches, offset)
+            fetched, after = decode(partition, found.batches, offset)
             recorder.ok(op, Poll((fetched,) if fetched.offsets else ()))
-            if not fetched.offsets:
+            if after <= offset:
                 numbers = {"partition": f"{name}/{number}", "offset": offset, "end": end, "node": broker.node_id}
                 raise PropertyBroken("unreadable", numbers)
-            offset = Offset(fetched.offsets[-1] + 1)
+            offset = after

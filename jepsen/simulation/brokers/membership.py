@@ -39,8 +39,8 @@ from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit
 from raftlog.types import Offset, TopicPartition
 
 REBALANCE_TIMEOUT_MS: Final = 3_000
-PAUSE_NS: Final = 150 * MILLISECOND_NS
-HEARTBEAT_MS: Final = 500
+PAUSE_NS: Final = 60 * MILLISECOND_NS
+HEARTBEAT_MS: Final = 200
 
 
 class Stands(Enum):
@@ -83,7 +83,7 @@ class Member(Client):
         draw = self.random.random()
         if not self.is_calm and draw < uses.stalls:
             # What it knows may be old when it goes on.
-            self.after(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 4)) * MILLISECOND_NS))
+            self.after(int(uses.session_timeout_ms * self.random.choice((0.6, 1.5, 1.5, 3)) * MILLISECOND_NS))
             return
         if self.stands is Stands.OUT:
             self.ask(self._ask_to_join)

@@ -35,6 +35,8 @@ from raftlog.types import Offset
 
 IN_FLIGHT: Final = 5
 """Of one producer in one partition: as many as a broker remembers."""
+PATIENCE_MS: Final = (150, 300, 800)
+"""For one attempt: others wait for the one that has no answer."""
 PATIENCE_NS: Final = 12 * SECOND_NS
 """For one request, with all its repetitions."""
 
@@ -131,6 +133,7 @@ class Lane(Client):
 
     def __init__(self, cluster: BrokerCluster, random: Random, numberer: Numberer) -> None:
         super().__init__(cluster, random)
+        self.patience_ms = PATIENCE_MS
         self._numberer = numberer
         self._values = Values(self.process, random, cluster.options)
         self._line: Line | None = None

@@ -5,7 +5,7 @@ what is below the log start. A topic that was created again under the same name 
 """
 
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
@@ -16,7 +16,7 @@ from raftlog.checkers import Assign, Fetched, ListOffsets, OffsetRange, Poll
 from raftlog.checkers.history import ASSIGN, LIST, POLL
 from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.partitions.broker import Broker
-from raftlog.records import read_records
+from raftlog.records import read_header, read_records
 from raftlog.types import Offset, TopicPartition
 
 POLL_NS: Final = 200 * MILLISECOND_NS
@@ -72,13 +72,12 @@ class Reader(Client):
             if self.hears(attempt):
                 self._poll_failed(attempt, partition, error)
             return
-        fetched = decode(partition, found.batches, position)
+        fetched, after = decode(partition, found.batches, position)
         if fetched.offsets:
             self.watch.saw_end(topic.key(number), str(partition), Offset(fetched.offsets[-1] + 1))
         if self.hears(attempt):
             self.recorder.ok(attempt.op, Poll((fetched,) if fetched.offsets else ()))
-            if fetched.offsets:
-                self.position = Offset(fetched.offsets[-1] + 1)
+            self.position = after
             self.done(attempt, int(self.random.uniform(0.2, 1) * POLL_NS))
 
     def _poll_failed(self, attempt: Attempt, partition: TopicPartition, error: RaftlogError) -> None:
@@ -119,12 +118,21 @@ class Reader(Client):
             self.done(attempt, POLL_NS)
 
 
-def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Fetched:
-    """Offsets and values of what a fetch returned, from `position` on: it begins with a whole batch."""
+class Decoded(NamedTuple):
+    """What a fetch returned; `next_offset` is where to read on, which may lie behind records that are gone."""
+
+    fetched: Fetched
+    next_offset: Offset
+
+
+def decode(partition: TopicPartition, batches: list[memoryview], position: Offset) -> Decoded:
+    """Offsets and values from `position` on: what was fetched begins with a whole batch."""
     offsets, values = [], []
     for batch in batches:
-        for record in read_records(batch):
+        header = read_header(batch)
+        for record in () if header.is_control else read_records(batch):
             if record.offset >= position:
                 offsets.append(Offset(record.offset))
                 values.append(value_of(record))
-    return Fetched(partition, tuple(offsets), tuple(values))
+    end = Offset(max(position, read_header(batches[-1]).next_offset)) if batches else position
+    return Decoded(Fetched(partition, tuple(offsets), tuple(values)), end)

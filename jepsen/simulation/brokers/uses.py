@@ -56,9 +56,9 @@ NONE: Final = Uses(
 def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
     """With members, and with the others, or without."""
     return Uses(
-        members=random.choice((2, 3, 5)) if members else 0,
-        session_timeout_ms=random.choice((1_000, 1_500, 4_000)),
-        stalls=random.choice((0.0, 0.03, 0.1)),
+        members=random.choice((3, 4, 6)) if members else 0,
+        session_timeout_ms=random.choice((1_000, 1_000, 2_000)),
+        stalls=random.choice((0.0, 0.02, 0.05)),
         storms=random.choice((0.0, 0.02)),
         static_members=random.choice((0.0, 0.0, 0.5, 1.0)),
         numberers=random.choice((1, 1, 2)) if records else 0,

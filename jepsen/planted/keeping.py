@@ -1,0 +1,147 @@
+"""Bugs in what a partition keeps: of its idempotent producers, and of its keys when it is compacted; and in who may
+commit for a group."""
+
+from typing import Any
+
+from jepsen.planted.bug import PlantedBug
+from jepsen.planted.patching import replace_method
+from raftlog.partitions.groups.machine import Machine
+from raftlog.partitions.replica.producer_state import ProducerState
+from raftlog.partitions.replica.producers import ProducerTable
+from raftlog.partitions.replica.sequencing import Sequencing
+from raftlog.records import Record, read_records
+from raftlog.storage.compaction import Compaction
+from raftlog.types import Index, Offset
+
+_EXPIRATION_MS = 1_000
+
+
+def acknowledge_duplicate_early() -> None:
+    """A duplicate is answered as soon as its original stands in the leader's log, committed or not."""
+    answer = Sequencing._answer
+
+    def answer_early(self: Sequencing, spots: Any, is_duplicate: bool, acks: Any, copies: int, future: Any) -> None:
+        answer(self, spots, is_duplicate, 1 if is_duplicate else acks, copies, future)
+
+    replace_method(Sequencing, "_answer", answer_early)
+
+
+def expire_by_own_clock() -> None:
+    """Each replica forgets producers when its own clock says so, and tells nobody."""
+    delivered = ProducerState.delivered
+
+    def forget_and_deliver(self: ProducerState, first: Index, last: Index) -> None:
+        delivered(self, first, last)
+        now_ms = self._group._host.wall_ms()
+        kept = {
+            producer: self.table._states[producer]
+            for producer in self.table
+            if (known := self.table.get(producer)) is not None and now_ms - known.last_timestamp < _EXPIRATION_MS
+        }
+        self.table = ProducerTable(kept)
+
+    replace_method(ProducerState, "delivered", forget_and_deliver)
+
+
+def commit_without_fencing() -> None:
+    """A coordinator takes every commit, whoever sends it in whichever generation."""
+
+    def check(self: Machine, *_: object) -> None:
+        return None
+
+    replace_method(Machine, "check_commit", check)
+
+
+def forget_producers_after_trim() -> None:
+    """What was known of producers stands in no segment but the one that they wrote to: what is trimmed is forgotten."""
+
+    def covers(self: ProducerState) -> bool:
+        return self.is_loaded
+
+    def take_nothing(self: ProducerState, payload: bytes) -> None:
+        self._at_roll, self.snapshot_index = None, self._roll_index
+
+    replace_method(ProducerState, "is_covered", property(covers))
+    replace_method(ProducerState, "_take_piece", take_nothing)
+
+
+def drop_newest_value() -> None:
+    """Of a batch of which several records stay, compaction loses the first."""
+    flags = Compaction._flags
+
+    def lose_one(self: Compaction, batch: memoryview) -> list[bool]:
+        found = flags(self, batch)
+        if sum(found) > 1:
+            found[found.index(True)] = False
+        return found
+
+    replace_method(Compaction, "_flags", lose_one)
+
+
+def resurrect_key() -> None:
+    """Tombstones go in the first run that meets them, and what they removed stays: it is not looked for any more."""
+    keys, stays = Compaction._keys, Compaction._stays
+
+    def keys_without_tombstones(batch: memoryview) -> dict[bytes, int]:
+        gone = {record.offset for record in read_records(batch) if record.value is None}
+        return {key: offset for key, offset in keys(batch).items() if offset not in gone}
+
+    def drop_tombstones(self: Compaction, record: Record, is_newest: bool) -> bool:
+        if record.value is None and record.offset < min(self._end, Offset(self._mark - 1)):
+            return False
+        return stays(self, record, is_newest)
+
+    replace_method(Compaction, "_keys", staticmethod(keys_without_tombstones))
+    replace_method(Compaction, "_stays", drop_tombstones)
+
+
+BUGS = (
+    PlantedBug(
+        "acknowledge-duplicate-early",
+        "a retry is answered before its original is committed, and both may be lost",
+        acknowledge_duplicate_early,
+        ("acknowledged-uncommitted", "lost-write"),
+        found_within=1,
+        level="records",
+    ),
+    PlantedBug(
+        "expire-by-own-clock",
+        "replicas forget producers at different entries, by their own clocks",
+        expire_by_own_clock,
+        ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
+        found_within=1,
+        level="records",
+    ),
+    PlantedBug(
+        "commit-without-fencing",
+        "a member of an older generation commits over what its successor has committed",
+        commit_without_fencing,
+        ("fenced-commit", "lost-commit"),
+        found_within=1,
+        level="groups",
+    ),
+    PlantedBug(
+        "forget-producers-after-trim",
+        "what a partition knows of its producers goes with the segments that they wrote to",
+        forget_producers_after_trim,
+        ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
+        found_within=1,
+        level="records",
+    ),
+    PlantedBug(
+        "drop-newest-value",
+        "compaction removes the newest record of a key",
+        drop_newest_value,
+        ("lost-key", "lost-write"),
+        found_within=1,
+        level="records",
+    ),
+    PlantedBug(
+        "resurrect-key",
+        "a tombstone goes before what it removed",
+        resurrect_key,
+        ("resurrected-key",),
+        found_within=1,
+        level="records",
+    ),
+)
