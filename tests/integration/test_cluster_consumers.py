@@ -1,0 +1,86 @@
+"""Consumer instances on three real brokers, used by plain requests, while a broker dies: nothing is left out.
+
+Whoever reads sets its position behind the last record that it has whenever an answer was lost, as docs/HTTP.md says.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from raftlog.testing import Cluster
+from raftlog.testing.errors import BrokerFailed
+from raftlog.testing.http import ask
+from tests.integration.cluster_load import create_topic
+
+RECORDS = 100
+CHUNK = 10
+
+
+class Requests:
+    """One request after another, to whichever broker answers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._turns: Iterator[int] = itertools.cycle(cluster.nodes)
+
+    def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Once; status 0 when nobody can say what became of it."""
+        node = next(each for each in map(self._cluster.nodes.__getitem__, self._turns) if each.is_running)
+        try:
+            return ask(node.http, path, method=method, body=body)
+        except BrokerFailed:
+            return 0, None
+
+    def until(self, statuses: set[int], method: str, path: str, body: object = None) -> Any:
+        """Again, while brokers change places."""
+        while True:
+            status, answer = self(method, path, body)
+            if status in statuses:
+                return answer
+            assert status in (0, 503, 504), (method, path, answer)
+
+
+def test_an_instance_goes_on_while_its_broker_is_killed(cluster: Cluster, topic: str) -> None:
+    create_topic(cluster.addresses[0], topic)
+    requests = Requests(cluster)
+    settings = {"name": "c", "format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}
+    requests.until({200, 409}, "POST", f"/consumers/{topic}", settings)
+    instance = f"/consumers/{topic}/instances/c"
+    requests.until({204}, "POST", instance + "/subscription", {"topics": [topic]})
+    seen: set[int] = set()
+    produced = read = 0
+    is_sure = True
+    while len(seen) < RECORDS:
+        if produced < RECORDS:
+            records = [{"value": produced + number} for number in range(CHUNK)]
+            requests.until({200}, "POST", f"/topics/{topic}/partitions/0", {"records": records})
+            produced += CHUNK
+            if produced == RECORDS // 2:
+                victim = _coordinator(cluster, requests("GET", f"/v3/clusters/-/consumer-groups/{topic}")[1])
+                victim.kill()
+                victim.start()
+        if not is_sure:
+            where = {"offsets": [{"topic": topic, "partition": 0, "offset": read}]}
+            is_sure = requests("POST", instance + "/positions", where)[0] == 204
+            continue
+        status, answer = requests("GET", instance + "/records?timeout=500")
+        if status != 200:
+            assert status in (0, 503, 504), answer
+            is_sure = False
+            continue
+        for record in answer:
+            # What was delivered and not committed may come again; nothing is left out.
+            assert record["offset"] <= read, f"{record} after {read} records"
+            if record["offset"] == read:
+                read += 1
+                seen.add(record["value"])
+        if answer:
+            requests.until({200, 409}, "POST", instance + "/offsets")
+    assert seen == set(range(RECORDS))
+    requests.until({204, 404}, "DELETE", instance)
+
+
+def _coordinator(cluster: Cluster, described: Any) -> Any:
+    url = (described or {}).get("coordinator", {}).get("related", "")
+    number = url.rpartition("/")[2]
+    return cluster.nodes[int(number)] if number.isdigit() else next(iter(cluster.nodes.values()))
