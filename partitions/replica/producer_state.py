@@ -14,13 +14,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from raftlog.errors import EntriesTrimmed, FormatError, RaftlogError
+from raftlog.errors import FormatError, RaftlogError
 from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, expired_of
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.group import Group
-from raftlog.runtime.producer_entries import ProducerEntry
+from raftlog.runtime.producer_entries import PRODUCER_KINDS, ProducerEntry
+from raftlog.storage.headers import headers_of_note
 from raftlog.types import Index, Offset
 
 _logger = logging.getLogger(__name__)
@@ -109,23 +110,45 @@ class ProducerState:
 
     def read_some(self) -> None:
         """Read on, a little. Raises `CorruptBatch`."""
-        try:
-            entries = self._group.committed_entries(self._next, _READ_BYTES)
-        except EntriesTrimmed:
+        log = self._group.log
+        if self._next <= log.boundary.index:  # trimmed, or compacted, meanwhile
             self._begin()
-            return
+        if not self._read_headers(Index(min(self._group.applied_index, log.written_index))):
+            self._read_entries(_READ_BYTES)
+        if self.is_loaded:
+            self.on_loaded()
+            self.maybe_write_run()
+
+    def _read_headers(self, last: Index) -> bool:
+        """Look at entries of the files; false when there are none, or the next one has to be read to see what it is."""
+        if self._next > last:
+            return False
+        try:
+            found, following = headers_of_note(self._group.log.segments, self._next, last)
+        except OSError:
+            return False
+        before = self._next
+        for index, head in found:
+            header = read_header(head)
+            if header.is_control:
+                self._next = index
+                self._read_entries(1)
+            else:
+                self._take(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
+        self._next = following
+        return following > before
+
+    def _read_entries(self, max_bytes: int) -> None:
+        entries = self._group.committed_entries(self._next, max_bytes)
         for index, _, kind, payload, batch in entries:
             if kind is None:
                 header = read_header(batch)
                 if header.producer_id >= 0:
                     self._take(ProducerEntry(index, Offset(header.base_offset), header, None, b""))
-            else:
+            elif kind in PRODUCER_KINDS:
                 self._take(ProducerEntry(index, Offset(-1), None, kind, payload))
         if entries:
             self._next = Index(entries[-1].index + 1)
-        if self.is_loaded:
-            self.on_loaded()
-            self.maybe_write_run()
 
     def _take(self, entry: ProducerEntry) -> None:
         try:
