@@ -5,13 +5,15 @@ Names, headers and answers stand in docs/REPLICATION.md. The header of each has 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from raftlog.errors import InvalidArgument, OutcomeUnknown
+from raftlog.errors import InvalidArgument, OutcomeUnknown, RequestError
 from raftlog.partitions.consumers.registry import Registry
 from raftlog.partitions.consumers.results import Chosen, Consumed, Delivery, Moved, Piece
 from raftlog.partitions.consumers.settings import read_settings
 from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.groups.asking import AtCoordinator
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.wire import large
 from raftlog.runtime.rpc import Answer
@@ -29,7 +31,7 @@ class InstanceRequests:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self.handlers = {
+        handlers = {
             CREATE: self._create,
             DELETE: self._delete,
             SUBSCRIBE: self._subscribe,
@@ -42,6 +44,7 @@ class InstanceRequests:
             COMMIT: self._commit,
             COMMITTED: self._committed,
         }
+        self.handlers = {name: partial(_confirmed, handler) for name, handler in handlers.items()}
 
     def _using(self, coordinator: Coordinator, header: Any) -> Any:
         return self._registry.using(coordinator, header["group"], header["name"])
@@ -69,6 +72,7 @@ class InstanceRequests:
     async def _subscription(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
         async with self._using(coordinator, header) as instance:
             topics, pattern = instance.subscribed
+            await coordinator.confirm(deadline)
             return large([list(topics), pattern])
 
     async def _unsubscribe(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
@@ -84,7 +88,9 @@ class InstanceRequests:
 
     async def _assignment(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
         async with self._using(coordinator, header) as instance:
-            return large(rows(instance.assignment))
+            assigned = rows(instance.assignment)
+            await coordinator.confirm(deadline)
+            return large(assigned)
 
     async def _seek(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
         chosen = [
@@ -118,6 +124,16 @@ class InstanceRequests:
         partitions = None if asked is None else partitions_of(asked, COMMITTED)
         async with self._using(coordinator, header) as instance:
             return large(rows(await instance.committed(partitions, deadline)))
+
+
+async def _confirmed(handler: AtCoordinator, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
+    """A deposed coordinator that does not know it yet must not say what its instances cannot do: another one may have
+    made, changed or deleted them."""
+    try:
+        return await handler(coordinator, header, deadline)
+    except RequestError:
+        await coordinator.confirm(deadline)
+        raise
 
 
 # values
