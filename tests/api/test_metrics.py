@@ -15,6 +15,7 @@ from raftlog.api.http.metrics import Metrics
 from raftlog.api.http.metrics_partitions import OTHERS, TOPICS_MAX, partition_families
 from raftlog.errors import InvalidTopic
 from raftlog.partitions.control.naming import check_topic_name
+from raftlog.partitions.groups.measuring import GroupFigures
 from raftlog.partitions.measuring import Figures, ReplicaFigures
 from raftlog.types import NodeId
 
@@ -41,13 +42,16 @@ class Scraped:
         self.looks = 0
         self._figures = Figures(sorted(replicas), *[0] * (len(Figures._fields) - 1))
         monkeypatch.setattr(metrics, "SOURCES", ())
-        broker: Any = SimpleNamespace(measuring=self)
+        broker: Any = SimpleNamespace(measuring=self, groups=SimpleNamespace(look=self.look_at_groups))
         self.metrics = Metrics(broker, HttpMeasured(), partitions_max)
 
     async def look(self) -> Figures:
         self.looks += 1
         await asyncio.sleep(0)
         return self._figures
+
+    async def look_at_groups(self, lags_max: int) -> GroupFigures:
+        return GroupFigures({}, 0, [], 0)
 
     async def samples(self) -> dict[tuple[str, ...], float]:
         text, content_type = await self.metrics.render()
