@@ -8,6 +8,7 @@ import pytest
 from raftlog.errors import (
     GroupNotEmpty,
     InvalidArgument,
+    NotLeader,
     OutcomeUnknown,
     RaftlogError,
     RebalanceInProgress,
@@ -17,8 +18,11 @@ from raftlog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups import service
+from raftlog.partitions.groups.coordinator import Coordinator
+from raftlog.partitions.groups.requests import Heartbeat, Leave, MemberToLeave
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
@@ -215,6 +219,69 @@ async def test_a_zombie_commits_nothing_after_the_coordinator_moved(topic):
     with pytest.raises(StaleGeneration):
         await commit(other.broker, {0: 99}, member=stale)
     assert await committed(other.broker) == {("t", 0): 3}
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, count: int) -> list[str]:
+    """The next answers of other brokers to requests of this name do not arrive; those that were lost."""
+    read, lost = broker._router.read, []
+
+    async def read_and_lose(node: Any, asked: str, *args: Any) -> Any:
+        answer = await read(node, asked, *args)
+        if asked == name and len(lost) < count:
+            lost.append(asked)
+            raise OutcomeUnknown("the connection broke")
+        return answer
+
+    monkeypatch.setattr(broker._router, "read", read_and_lose)
+    return lost
+
+
+async def test_a_lost_answer_to_a_members_commit_is_unknown_and_it_is_not_sent_again(topic, monkeypatch):
+    member = Member((await others(topic))[0])
+    await member.begin()
+    lost = lose_answers(monkeypatch, member.broker, "groups.commit", 1)
+    with pytest.raises(OutcomeUnknown, match="the connection broke"):
+        await member.commit(4)
+    assert len(lost) == 1
+    assert await committed(member.broker) == {("t", 0): 4}
+
+
+async def test_a_lost_answer_to_a_watermark_is_asked_for_again(topic, monkeypatch):
+    broker = (await others(topic))[0]
+    lost = lose_answers(monkeypatch, broker, "groups.commit", 2)
+    await commit(broker, {0: 4})
+    assert len(lost) == 2
+    lose_answers(monkeypatch, broker, "groups.commit", 1_000)
+    with pytest.raises(OutcomeUnknown, match="may have succeeded"):
+        await commit(broker, {0: 5}, deadline=deadline_in(300))
+
+
+async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(topic, monkeypatch):
+    member = Member((await others(topic))[0])
+    await member.begin()
+    confirm, doubts = Coordinator.confirm, []
+
+    async def doubts_once(self: Coordinator, deadline: Deadline) -> None:
+        if not doubts:
+            doubts.append(self)
+            raise NotLeader("another one leads, as it turns out")
+        await confirm(self, deadline)
+
+    monkeypatch.setattr(Coordinator, "confirm", doubts_once)
+    stranger = MemberIdentity("stranger", 1)
+    for refused in (
+        lambda: commit(member.broker, {0: 1}, member=stranger),
+        lambda: member.broker.groups.heartbeat(Heartbeat(G, *stranger), deadline=soon()),
+        lambda: member.broker.groups.leave(Leave(G, (MemberToLeave("stranger"),)), deadline=soon()),
+    ):
+        doubts.clear()
+        try:
+            told = await refused()
+        except UnknownMember:
+            pass
+        else:
+            assert isinstance(told[0].error, UnknownMember)
+        assert len(doubts) == 1
 
 
 async def test_operators_move_what_an_empty_group_committed(topic):
