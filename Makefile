@@ -14,7 +14,7 @@ help:
 	@echo "make check   lint, types, import layers"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
-	@echo "make jepsen  real brokers and clients under kills, pauses, cuts and restarts (takes about five minutes)"
+	@echo "make jepsen  real brokers and clients under kills, pauses, cuts and restarts (takes about seven minutes)"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -57,6 +57,9 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --faults cut --time 30
 	$(BIN)/python -m jepsen test --faults roll --time 30
 	$(BIN)/python -m jepsen test --faults members --time 30
+	$(BIN)/python -m jepsen test --workload idempotent --faults kill,pause,cut,roll --time 30
+	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,cut,roll --time 30
+	$(BIN)/python -m jepsen test --workload compaction --faults kill,pause,cut,roll --time 30
 	$(BIN)/python -m jepsen test --faults kill,pause,cut,roll,members --time 60
 
 format: .venv/installed-dev

@@ -2,7 +2,8 @@
 
     log start ≤ compared < end, the greatest end that clients were told
 
-Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. They are read
+Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. Of compacted
+partitions the newest records of all keys are compared. They are read
 here as any program could that knows the format, and not by the broker's own storage code. `raftlog log verify` checks
 each directory with its checksums and indexes.
 """
@@ -10,11 +11,13 @@ each directory with its checksums and indexes.
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from jepsen.newest import difference, newest_records
 from jepsen.runner.finding import Finding
 from raftlog.checkers import compare_streams
 from raftlog.errors import InvalidArgument, InvalidBatch
@@ -24,13 +27,19 @@ from raftlog.types import TopicPartition
 _VERIFY_S_MAX: Final = 120.0
 
 
-def judge_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int]) -> list[Finding]:
+def judge_replicas(
+    data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
+) -> list[Finding]:
     """What is wrong with the replicas of these partitions. `ends` is exclusive."""
     directories = [_directory(path, place) for place in ends for path in data_dirs.values()]
-    return compare_replicas(data_dirs, ends) + _verify([directory for directory in directories if directory.is_dir()])
+    return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(
+        [directory for directory in directories if directory.is_dir()]
+    )
 
 
-def compare_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int]) -> list[Finding]:
+def compare_replicas(
+    data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
+) -> list[Finding]:
     """Whether all of them are there, and hold the same up to the ends."""
     findings: list[Finding] = []
     for place, end in ends.items():
@@ -39,7 +48,8 @@ def compare_replicas(data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition
         }
         if len(present) < min(3, len(data_dirs)):
             findings.append(Finding("missing-replica", f"{place} is on nodes {sorted(present)} alone"))
-        findings += _compare(place, present, end)
+        compare = _compare_newest if are_compacted else _compare
+        findings += compare(place, present, end)
         findings += _count_copies(place, present, end)
     return findings
 
@@ -71,6 +81,25 @@ def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -
         else:
             if difference is not None:
                 findings.append(Finding(difference.kind, f"{place}, segment {base}: {difference.what}"))
+    return findings
+
+
+def _compare_newest(place: TopicPartition, directories: Mapping[int, Path], end: int) -> list[Finding]:
+    """Of replicas that have everything: compaction elsewhere may have gone beyond the end of another one."""
+    whole = {node: directory for node, directory in directories.items() if _next_offset(directory) >= end}
+    segments = {node: _segments(directory) for node, directory in whole.items()}
+    start = max((min(found) for found in segments.values() if found), default=0)
+    newest = {}
+    for node, found in segments.items():
+        try:
+            newest[node] = newest_records((path.read_bytes() for path in found.values()), start, end)
+        except InvalidBatch as error:
+            return [Finding("damaged-log", f"{place} on node {node}: {error}")]
+    findings = []
+    for one, other in pairwise(newest):
+        what = difference(newest[one], newest[other])
+        if what is not None:
+            findings.append(Finding("replicas-differ", f"{place} on nodes {one} and {other}: {what}"))
     return findings
 
 

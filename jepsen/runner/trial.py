@@ -166,7 +166,7 @@ class Trial:
         self._tell("comparing the replicas", 0)
         data_dirs = self._system.data_dirs()
         if data_dirs:
-            self._findings += judge_replicas(data_dirs, drained.ends)
+            self._findings += judge_replicas(data_dirs, drained.ends, are_compacted=self._options.plan.is_keyed)
 
     def _note_deaths(self) -> None:
         for death in self._system.deaths():

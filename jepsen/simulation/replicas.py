@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from jepsen.newest import difference, newest_records
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.verdicts import PropertyBroken
 from raftlog.errors import CorruptBatch
-from raftlog.records import read_records, split_batches
 from raftlog.runtime.group import Group
 from raftlog.types import Index
 
@@ -63,29 +63,14 @@ def compare_files(name: object, replicas: Mapping[str, tuple[TimedDisk, Group]])
 
 
 def _compare_newest(name: object, files: Mapping[str, dict[int, bytes]], start: int) -> None:
-    """A key that was removed may show its tombstone here and be gone there."""
-    newest = {machine: _newest_records(segments, start) for machine, segments in files.items()}
+    newest = {
+        machine: newest_records([segments[base] for base in sorted(segments)], start)
+        for machine, segments in files.items()
+    }
     for one, other in pairwise(newest):
-        first, second = newest[one], newest[other]
-        for key in first.keys() | second.keys():
-            if first.get(key) != second.get(key):
-                numbers = {"group": name, "replicas": f"{one} and {other}", "key": key}
-                raise PropertyBroken("newest-differ", {**numbers, "one": first.get(key), "other": second.get(key)})
-
-
-def _newest_records(segments: Mapping[int, bytes], start: int) -> dict[bytes, tuple[int, bytes]]:
-    """Offset and value by key, without those that are removed."""
-    found: dict[bytes, tuple[int, bytes]] = {}
-    for _, content in sorted(segments.items()):
-        for header, batch in split_batches(content):
-            for record in () if header.is_control else read_records(batch):
-                if record.key is None or record.offset < start:
-                    continue
-                if record.value is None:
-                    found.pop(record.key, None)
-                else:
-                    found[record.key] = record.offset, record.value
-    return found
+        what = difference(newest[one], newest[other])
+        if what is not None:
+            raise PropertyBroken("newest-differ", {"group": name, "replicas": f"{one} and {other}", "what": what})
 
 
 def _segments(disk: TimedDisk, group: Group) -> dict[int, bytes]:

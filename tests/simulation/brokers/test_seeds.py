@@ -11,9 +11,9 @@ from jepsen.simulation.campaign import LEVELS
 from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
 from jepsen.simulation.report import failure_text
 
-SEEDS = {"broker": range(1, 13), "founding": range(1, 41)}
-SEEDS_PER_TEST = {"broker": 3, "founding": 20}
-REPEATED = {"broker": 16, "founding": 7}
+SEEDS = {"broker": range(1, 10), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
+SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 20}
+REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 7}
 """That of brokers has gossip with pests, and operators."""
 CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
 KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
