@@ -2,8 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 import click
@@ -19,15 +22,14 @@ from raftlog.cli.formatting import (
 )
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.patience import PatientReader
-from raftlog.cli.position import Position, Span, locate, read_position
-from raftlog.client import BrokerClient, Fetched
-from raftlog.client.decode import checked_batches, records_from
+from raftlog.cli.position import Position, locate, read_position
+from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
 from raftlog.errors import UnknownPartition
-from raftlog.records import Record
+from raftlog.types import TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
-FETCH_WAIT_MS = 5_000
+POLL_RECORDS = 5_000
+POLL_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class Wanted:
     """The command line."""
 
     topic: str
+    group: str | None
     bootstrap: list[str]
     position: Position
     count: int | None
@@ -60,6 +63,12 @@ class Wanted:
 )
 @option("--count", "-n", type=click.IntRange(min=1), help="Stop after this many records in all.")
 @option("--partition", "-p", type=click.IntRange(min=0), help="Only this partition.")
+@option(
+    "--group",
+    "-g",
+    help="Be a member of this consumer group: read the share that it gives, go on where it has committed, and commit "
+    "what is printed. --from start or end says where to begin where nothing is committed.",
+)
 @option(
     "--follow/--no-follow", default=True, help="Wait for new records, or stop at the end offsets seen at the start."
 )
@@ -94,6 +103,11 @@ def consume(**options: Any) -> None:
     """Print the records of TOPIC, one value a line. It goes on waiting for more until it is stopped, unless --count,
     --no-follow or --timeout says otherwise. Order holds within each partition."""
     wanted = Wanted(**options)
+    if wanted.group is not None and (wanted.partition is not None or wanted.position.kind not in ("start", "end")):
+        raise click.UsageError(
+            "--group gives the partitions and knows where to go on: leave out --partition, and --from unless it is "
+            "start or end; `raftlog group reset-offsets` moves a group"
+        )
     printer = _printer(wanted)
     collector.relax()
     try:
@@ -114,28 +128,35 @@ def _printer(wanted: Wanted) -> Printer:
 
 
 class _Reading:
-    """Reads all partitions at once; `left` counts down to the last record that is wanted."""
+    """Prints what a `Consumer` reads; `left` counts down to the last record that is wanted."""
 
     def __init__(self, wanted: Wanted, printer: Printer, output: BinaryIO) -> None:
         self._wanted, self._printer, self._output = wanted, printer, output
         self._left = wanted.count
         self._printed = 0
-        self._enough = asyncio.Event()
         self._last_arrival = 0.0
+        self._ends: dict[TopicPartition, int] = {}
+        """Where reading ends without `--follow`."""
 
     async def run(self) -> None:
         wanted = self._wanted
-        self._last_arrival = asyncio.get_running_loop().time()
-        async with BrokerClient(wanted.bootstrap) as client:
-            spans = await self._spans(client)
-            reader = PatientReader(client, wanted.topic, wanted.give_up_after)
-            tasks = [asyncio.create_task(self._read(reader, partition, span)) for partition, span in spans.items()]
+        self._last_arrival = time.monotonic()
+        async with Consumer(
+            wanted.bootstrap,
+            group=wanted.group,
+            auto_offset_reset="latest" if wanted.group and wanted.position.kind == "end" else "earliest",
+            fetch_bytes=FETCH_BYTES,
+            give_up_after_s=wanted.give_up_after,
+        ) as consumer:
+            async with BrokerClient(wanted.bootstrap) as client:
+                count = (await client.describe_topic(wanted.topic)).partitions
+                if wanted.group is None:
+                    await consumer.assign(await self._positions(client, count))
+            if wanted.group is not None:
+                consumer.subscribe([wanted.topic], listener=_Ends(self._ends, wanted.bootstrap))
             try:
-                await self._until_done(tasks)
+                await self._print_all(consumer)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 self._output.flush()
         if self._left:
             raise CommandFailed(
@@ -143,74 +164,60 @@ class _Reading:
                 + ("for now" if wanted.follow else "up to the end seen at the start")
             )
 
-    async def _spans(self, client: BrokerClient) -> dict[int, Span]:
+    async def _positions(self, client: BrokerClient, count: int) -> dict[TopicPartition, int]:
+        """Where to begin in each partition; without `--follow` only those that have something."""
         wanted = self._wanted
-        count = (await client.describe_topic(wanted.topic)).partitions
         if wanted.partition is not None and wanted.partition >= count:
             raise UnknownPartition(f"{wanted.topic} has {count} partitions, numbered from 0: no {wanted.partition}")
         partitions = range(count) if wanted.partition is None else [wanted.partition]
-        return {number: await locate(client, wanted.topic, number, wanted.position) for number in partitions}
+        places = [TopicPartition(wanted.topic, number) for number in partitions]
+        spans = {place: await locate(client, *place, wanted.position) for place in places}
+        self._ends.update((place, span.end) for place, span in spans.items())
+        return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
 
-    async def _until_done(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Until all readers ended, enough was printed, or nothing came for too long. Raises what a reader met."""
-        pending: set[asyncio.Task[Any]] = set(tasks)
-        enough = asyncio.create_task(self._enough.wait())
-        try:
-            while pending and not enough.done():
-                left = self._silence_left()
-                if left is not None and left <= 0:
+    async def _print_all(self, consumer: Consumer) -> None:
+        while self._left != 0 and not await self._is_at_end(consumer):
+            timeout_ms = POLL_MS
+            if self._wanted.timeout is not None:
+                silence_s = self._last_arrival + self._wanted.timeout - time.monotonic()
+                if silence_s <= 0:
                     return
-                done, _ = await asyncio.wait({*pending, enough}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                for task in done - {enough}:
-                    await task
-                pending -= done
-        finally:
-            enough.cancel()
+                timeout_ms = min(POLL_MS, round(silence_s * 1000) + 1)
+            records = await consumer.poll(min(POLL_RECORDS, self._left or POLL_RECORDS), timeout_ms)
+            for partition, some in groupby(records, attrgetter("partition")):
+                self._print(partition, list(some))
+            self._output.flush()
 
-    def _silence_left(self) -> float | None:
-        if self._wanted.timeout is None:
-            return None
-        return self._last_arrival + self._wanted.timeout - asyncio.get_running_loop().time()
+    async def _is_at_end(self, consumer: Consumer) -> bool:
+        """Whether all that was there when it began is printed; a member of a group has its share of it."""
+        if self._wanted.follow or (self._wanted.group is not None and not consumer.assignment):
+            return False
+        for place in consumer.assignment:
+            if await consumer.position(place) < self._ends[place]:
+                return False
+        return True
 
-    async def _read(self, reader: PatientReader, partition: int, span: Span) -> None:
-        """One partition. The next fetch is under way while the last one is printed."""
-        offset: int = span.begin
-        end = None if self._wanted.follow else span.end
-        if end is not None and offset >= end:
-            return
-        fetching = self._fetch(reader, partition, offset)
-        try:
-            while True:
-                fetched = await fetching
-                batches = list(checked_batches(fetched.body))
-                asked, offset = offset, batches[-1][0].next_offset if batches else offset
-                if end is None or offset < end:
-                    fetching = self._fetch(reader, partition, offset)
-                    # Let the request leave before the processor is busy with printing.
-                    await asyncio.sleep(0)
-                for header, batch in batches:
-                    self._print(partition, records_from(header, batch, asked), end)
-                self._output.flush()
-                if self._left == 0 or (end is not None and offset >= end):
-                    return
-        finally:
-            fetching.cancel()
-            await asyncio.gather(fetching, return_exceptions=True)
-
-    def _fetch(self, reader: PatientReader, partition: int, offset: int) -> asyncio.Task[Fetched]:
-        fetch = reader.fetch(partition, offset, timeout_ms=FETCH_WAIT_MS, max_bytes=FETCH_BYTES)
-        return asyncio.create_task(fetch)
-
-    def _print(self, partition: int, records: list[Record], end: int | None) -> None:
-        if end is not None and records and records[-1].offset >= end:
-            records = [record for record in records if record.offset < end]
-        if self._left is not None:
-            records = records[: self._left]
-            self._left -= len(records)
-            if not self._left:
-                self._enough.set()
+    def _print(self, partition: int, records: list[ConsumerRecord]) -> None:
+        if not self._wanted.follow and self._wanted.group is None:
+            end = self._ends[TopicPartition(self._wanted.topic, partition)]
+            if records[-1].offset >= end:
+                records = [record for record in records if record.offset < end]
         if not records:
             return
+        if self._left is not None:
+            self._left -= len(records)
         self._printed += len(records)
-        self._last_arrival = asyncio.get_running_loop().time()
+        self._last_arrival = time.monotonic()
         self._output.write(self._printer(partition, records))
+
+
+class _Ends(RebalanceListener):
+    """Where the partitions end when they are assigned to this member."""
+
+    def __init__(self, ends: dict[TopicPartition, int], bootstrap: Sequence[str]) -> None:
+        self._ends, self._bootstrap = ends, bootstrap
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        async with BrokerClient(self._bootstrap) as client:
+            for place in partitions:
+                self._ends.setdefault(place, (await client.offsets(*place)).end)

@@ -8,17 +8,18 @@ it gave is read (`on_assigned`).
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from raftlog.client.broker import BrokerClient
 from raftlog.client.commits import Commits
 from raftlog.client.consumer_settings import ConsumerSettings, RebalanceListener
 from raftlog.client.fetching import Fetching
+from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.handing import Handing
 from raftlog.client.membership import Assigned, GroupMember
 from raftlog.client.metadata import Metadata
 from raftlog.errors import InvalidArgument
-from raftlog.types import TopicPartition
+from raftlog.types import Offset, TopicPartition
 
 
 class Assigning:
@@ -67,21 +68,21 @@ class Assigning:
                 self._commits.member = self._member
             self._member.rejoin()
 
-    async def assign(self, places: Sequence[TopicPartition]) -> None:
+    async def assign(self, places: Mapping[TopicPartition, Offset | None]) -> None:
         """Raises `InvalidArgument`."""
         if self._topics or self._pattern is not None:
             raise InvalidArgument("topics are subscribed to; make another consumer to assign partitions")
         self._is_manual = True
         readings = self._fetching.readings
         await self._fetching.end([place for place in readings if place not in places])
-        new = [place for place in places if place not in readings]
-        committed = {}
-        if self._settings.group is not None and new:
+        new = {place: at for place, at in places.items() if place not in readings}
+        committed: Mapping[TopicPartition, CommittedOffset] = {}
+        if self._settings.group is not None and None in new.values():
             committed = await self._client.groups.committed(self._settings.group)
-        positions = {place: committed[place].offset if place in committed else None for place in new}
+        known = {place: found.offset for place, found in committed.items()}
         if self._commits is not None:
-            self._commits.begin(positions)
-        self._fetching.begin(positions)
+            self._commits.begin(known)
+        self._fetching.begin({place: known.get(place) if at is None else at for place, at in new.items()})
 
     # in a poll
 

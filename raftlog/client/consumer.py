@@ -56,6 +56,7 @@ class Consumer:
         fetch_wait_ms: int = 5_000,
         prefetch_bytes: int = 32 * 1024 * 1024,
         metadata_refresh_s: float = REFRESH_S,
+        give_up_after_s: float | None = None,
     ) -> None:
         """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
         good for."""
@@ -76,6 +77,7 @@ class Consumer:
             fetch_wait_ms=fetch_wait_ms,
             prefetch_bytes=prefetch_bytes,
             metadata_refresh_s=metadata_refresh_s,
+            give_up_after_s=give_up_after_s,
         )
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, metadata_refresh_s)
@@ -114,10 +116,11 @@ class Consumer:
         every partition. Raises `InvalidArgument`."""
         self._assigning.subscribe(tuple(dict.fromkeys(topics)), pattern, listener)
 
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; with a group its committed offsets are where they begin, and it has no member. Raises
-        `InvalidArgument`."""
-        await self._assigning.assign(tuple(dict.fromkeys(partitions)))
+    async def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+        """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.
+        Those that are read already go on. Raises `InvalidArgument`."""
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        await self._assigning.assign({place: None if at is None else Offset(at) for place, at in given.items()})
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

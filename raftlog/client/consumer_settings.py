@@ -20,7 +20,7 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
+    headers: list[tuple[str, bytes | None]]
 
 
 class RebalanceListener:
@@ -59,6 +59,7 @@ class ConsumerSettings:
     fetch_wait_ms: int
     prefetch_bytes: int
     metadata_refresh_s: float
+    give_up_after_s: float | None
 
     def __post_init__(self) -> None:
         """Raises `InvalidArgument`."""

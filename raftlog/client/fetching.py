@@ -8,6 +8,7 @@ passes is tried again, at 50 ms and then ever more rarely, up to 5 s. An offset 
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -104,17 +105,22 @@ class Fetching:
 
     async def _read(self, reading: Reading, reset: Reset) -> None:
         back_off = BackOff()
+        patience_s, well_at = self._settings.give_up_after_s, time.monotonic()
         while reading.error is None:
             try:
                 if reading.position is None:
                     reading.begin_at(await self._beginning(reading.place, reset))
-                await reading.room.wait()
+                if not reading.room.is_set():
+                    await reading.room.wait()
+                    well_at = time.monotonic()
                 await self._fetch(reading)
                 back_off.reset()
+                well_at = time.monotonic()
             except OffsetOutOfRange as error:
                 self._out_of_range(reading, error)
             except RaftlogError as error:
-                if not self._is_passing(error):
+                is_enough = patience_s is not None and time.monotonic() - well_at > patience_s
+                if is_enough or not self._is_passing(error):
                     reading.error = error
                     self.arrived.set()
                     return
