@@ -143,6 +143,7 @@ def _join(group: str, body: JsonFields, host: str) -> Join:
         body.whole("session_timeout_ms", 1, INT32_MAX, default=_SESSION_MS),
         body.whole("rebalance_timeout_ms", 1, INT32_MAX, default=_REBALANCE_MS),
         body.choice("assigned_by", "leader", "broker") == "leader",
+        can_skip_assignment=True,  # over HTTP a leader has to know that it leads, for it looks after topics
     )
 
 

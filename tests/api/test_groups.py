@@ -99,6 +99,18 @@ async def test_the_broker_assigns_where_all_let_it(api: Any) -> None:
     assert await one.sync() == [0, 1]
 
 
+async def test_a_static_leader_that_comes_back_leads_and_its_assignment_stays(api: Any) -> None:
+    one = Member(api, instance_id="here")
+    await one.join()
+    assert await one.sync({one.me["member_id"]: [1]}) == [1]
+    back = Member(api, instance_id="here")
+    await back.join()
+    mine = back.me["member_id"]
+    assert mine != one.me["member_id"]
+    assert (back.me["generation"], back.joined["leader"], len(back.joined["members"])) == (1, mine, 1)
+    assert await back.sync({mine: [0, 1]}) == [1]
+
+
 async def test_a_member_leaves_and_is_unknown_then(member: Member) -> None:
     leaving = {"members": [{"member_id": member.me["member_id"]}, {"member_id": "nobody"}]}
     status, body = await member.api.post("/groups/g/leave", leaving)
