@@ -6,12 +6,13 @@ heard of yet, and partitions without a replica here are left out. Called by the 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
-from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators
 from raftlog.partitions.groups.folded import Place
+from raftlog.partitions.groups.records import OffsetRecord
 from raftlog.partitions.groups.states import State
 from raftlog.types import Offset
 
@@ -35,7 +36,7 @@ class GroupFigures(NamedTuple):
     """How many are in each state, by Kafka's names."""
     members: int
     lags: list[GroupLag]
-    """By group, topic and partition; the first `lags_max` of them."""
+    """Of the first `lags_max` partitions that groups committed in, in the order of coordinators and groups' names."""
     lags_left_out: int
 
 
@@ -48,21 +49,24 @@ async def look_at_groups(coordinators: Coordinators, end_of: EndOf, lags_max: in
     by_state = Counter({state.value: 0 for state in State if state is not State.DEAD})
     members = 0
     lags: list[GroupLag] = []
+    left_out = 0
     for coordinator in coordinators:
         names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
         for number, group in enumerate(names, 1):
             described = coordinator.machine.describe(group)
             by_state[State.EMPTY.value if described is None else described.state] += 1
             members += 0 if described is None else len(described.members)
-            lags += _lags(coordinator, group, end_of)
+            offsets = coordinator.folded.offsets.get(group, {})
+            shown = list(islice(offsets.items(), lags_max - len(lags)))
+            lags += _lags(group, shown, end_of)
+            left_out += len(offsets) - len(shown)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
-    lags.sort()
-    return GroupFigures(by_state, members, lags[:lags_max], max(0, len(lags) - lags_max))
+    return GroupFigures(by_state, members, lags, left_out)
 
 
-def _lags(coordinator: Coordinator, group: str, end_of: EndOf) -> Iterator[GroupLag]:
-    for place, committed in coordinator.folded.offsets.get(group, {}).items():
+def _lags(group: str, offsets: Iterable[tuple[Place, OffsetRecord]], end_of: EndOf) -> Iterator[GroupLag]:
+    for place, committed in offsets:
         known = end_of(place)
         if known is not None:
             topic, end = known

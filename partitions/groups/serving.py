@@ -3,7 +3,8 @@
 One hop: whoever serves is the coordinator, or says `NotLeader`. Called by the service's `ask`.
 """
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 from uuid import UUID
 
 from raftlog.partitions.deadline import Deadline
@@ -27,6 +28,9 @@ from raftlog.runtime.rpc import Answer
 JOIN, SYNC, HEARTBEAT, LEAVE = "groups.join", "groups.sync", "groups.heartbeat", "groups.leave"
 COMMIT, OFFSETS, DESCRIBE, NAMES = "groups.commit", "groups.offsets", "groups.describe", "groups.names"
 DELETE, DELETE_OFFSETS, RESET = "groups.delete", "groups.delete_offsets", "groups.reset"
+
+_SLICE: Final = 64
+"""Groups that are looked at in one turn of the loop."""
 
 
 class CoordinatorRequests:
@@ -80,13 +84,16 @@ class CoordinatorRequests:
     async def _names(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
         await coordinator.current(deadline)
         rows = []
-        for name in sorted(coordinator.folded.names().union(coordinator.machine.names())):
+        names = sorted(coordinator.folded.names().union(coordinator.machine.names()))
+        for number, name in enumerate(names, 1):
             described = coordinator.machine.describe(name)
             if described is None:
                 rows.append([name, "Empty", "", "", 0, 0])
             else:
                 _, state, protocol_type, protocol, generation, _, members, _ = described
                 rows.append([name, state, protocol_type, protocol, generation, len(members)])
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
         return large(rows)
 
     async def _delete(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:

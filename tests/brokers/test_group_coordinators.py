@@ -10,7 +10,7 @@ from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.level_two import watermarks_in
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.metadata import first_start
-from raftlog.records import read_records
+from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import Answer
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
@@ -208,3 +208,25 @@ async def test_below_level_three_offsets_are_written_as_the_former_release_does(
         await member.commit(2)
         await brokers.stop(await coordinator_node(brokers))
         assert await committed(member.broker) == {("t", 0): 2, ("t", 1): 8}
+
+
+async def test_figures_of_groups_are_bounded(brokers):
+    member = Member(brokers[1])
+    await member.begin()
+    await brokers[1].produce_records("t", 0, [NewRecord(b"x")] * 5, deadline=soon())
+    await member.commit(2)
+    for number in range(3):
+        await commit(brokers[2], {0: 1, 1: 0}, f"simple-{number}")
+    node = await coordinator_node(brokers)
+
+    async def is_known() -> bool:  # a follower hears of the last commit a little later
+        return (await brokers[node].groups.look(100)).lags[:1] == [(G, "t", 0, 3)]
+
+    await until_told(is_known)
+    figures = await brokers[node].groups.look(100)
+    assert (figures.by_state["Stable"], figures.by_state["Empty"], figures.members) == (1, 3, 1)
+    assert (len(figures.lags), figures.lags_left_out) == (7, 0)
+    figures = await brokers[node].groups.look(4)
+    assert (len(figures.lags), figures.lags_left_out) == (4, 3)
+    elsewhere = await brokers[1 + node % 3].groups.look(100)
+    assert (sum(elsewhere.by_state.values()), elsewhere.lags) == (0, [])
