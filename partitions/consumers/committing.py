@@ -28,6 +28,8 @@ _logger = logging.getLogger(__name__)
 
 AUTO_COMMIT_S: Final = 5.0
 _COMMIT_MS: Final = 5_000
+_PAUSE_S: Final = 0.01
+"""Before a commit that met a rebalance is made again."""
 _LATER_MAX: Final = 16
 """Commits of one instance that nobody waits for."""
 
@@ -64,7 +66,7 @@ class Commits:
             except (RebalanceInProgress, StaleGeneration):
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
-                await asyncio.sleep(0)  # the member hears of it in this turn, and is settled no more
+                await asyncio.sleep(_PAUSE_S)  # the member hears of it at once, and is settled no more
 
     async def _commit_as_it_is(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         taken = self._taken(offers)

@@ -120,13 +120,15 @@ class Instance:
             raise as_raised_again(self._over)
 
     @asynccontextmanager
-    async def _turn_for_me(self) -> AsyncIterator[None]:
-        self._wanting += 1
-        self._interrupted.set()
+    async def _turn_for_me(self, *, is_urgent: bool = True) -> AsyncIterator[None]:
+        """`is_urgent`: a poll that has the turn ends."""
+        self._wanting += is_urgent
+        if is_urgent:
+            self._interrupted.set()
         try:
             await self._turn.acquire()
         finally:
-            self._wanting -= 1
+            self._wanting -= is_urgent
             if not self._wanting and not self._stops:
                 self._interrupted.clear()
         try:
@@ -254,7 +256,7 @@ class Instance:
     async def _decide(self) -> None:
         """Where to begin is decided now, not with the first poll: what comes from now on is not missed."""
         try:
-            async with self._turn_for_me():
+            async with self._turn_for_me(is_urgent=False):
                 await self._begin_where_it_should(deadline_in(_CLOSING_MS))
         except RaftlogError as error:
             _logger.debug("%s/%s begins with its next poll: %s", self.group, self.name, error)
@@ -317,6 +319,8 @@ class Instance:
                     until, max_bytes, self._interrupted, lambda: number == self._polls
                 )
             moved += delivery.moved
+            if not delivery.pieces:
+                self._check()  # where it lives now, a poll may go on waiting
             is_over = number != self._polls or self._stops or self._loop.time() >= until
             if delivery.pieces or is_over or any(each.to is None for each in moved):
                 return delivery._replace(moved=moved)

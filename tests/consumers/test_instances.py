@@ -1,0 +1,352 @@
+"""Instances at a coordinator that tests move by hand: rebalances, fencing, lost memberships, failed commits."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from raftlog.assignors import encode_assignment
+from raftlog.errors import (
+    ConsumerState,
+    InvalidArgument,
+    NotLeader,
+    Overloaded,
+    RebalanceInProgress,
+    StaleGeneration,
+    Unavailable,
+    UnknownConsumer,
+    UnknownMember,
+)
+from raftlog.partitions.consumers import committing
+from raftlog.partitions.consumers.hosting import Host, ReadBounds
+from raftlog.partitions.consumers.registry import Registry
+from raftlog.partitions.consumers.requests import POLL, InstanceRequests
+from raftlog.partitions.consumers.results import Chosen, Consumed
+from raftlog.partitions.consumers.settings import read_settings
+from raftlog.partitions.consumers.stored import from_record
+from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.requests import Joined, Synced
+from raftlog.partitions.groups.results import CommittedOffset, MemberIdentity
+from raftlog.partitions.results import Fetched, OffsetRange
+from raftlog.records import NewRecord, build_batch, read_records, stamp
+from raftlog.types import Offset, Term, TopicPartition
+from tests.waiting import until
+
+G, C = "g", "c"
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def soon():
+    return deadline_in(10_000)
+
+
+class FakeCoordinator:
+    """Assigns what `assignment` says; a rebalance begins when a test says so."""
+
+    def __init__(self):
+        self.instances, self.generation, self.assignment = {}, 1, [A, B]
+        self.joins, self.left, self.confirmed = [], [], 0
+        self.is_deposed = False
+        self.next_join_error = None
+        self._beats = []
+
+    async def join(self, join, *, deadline):
+        self.joins.append(join)
+        if self.next_join_error is not None:
+            error, self.next_join_error = self.next_join_error, None
+            raise error
+        return Joined(join.member_id or "c-1", self.generation, "range", "", ())
+
+    async def sync(self, sync, *, deadline):
+        return Synced(encode_assignment(self.assignment), self.generation, "range")
+
+    async def heartbeat(self, heartbeat, *, deadline):
+        future = asyncio.get_running_loop().create_future()
+        self._beats.append(future)
+        await future
+
+    async def leave(self, leave, *, deadline):
+        self.left += [member.member_id for member in leave.members]
+
+    async def store_instance(self, group, name, record, *, deadline):
+        if self.is_deposed:
+            raise NotLeader("deposed")
+        if record is None:
+            self.instances.pop((group, name), None)
+        else:
+            self.instances[group, name] = record
+
+    async def confirm(self, deadline):
+        self.confirmed += 1
+        if self.is_deposed:
+            raise NotLeader("deposed")
+
+    async def tell(self, error):
+        """The member's heartbeat."""
+        await until(lambda: self._beats and not self._beats[-1].done())
+        self._beats[-1].set_exception(error)
+
+
+class World:
+    """A host with two partitions of ten records each, and what is committed."""
+
+    def __init__(self):
+        self.coordinator = FakeCoordinator()
+        self.commits, self.committed_offsets, self.commit_errors = [], {}, []
+        self.topics = {"t": UUID(int=1)}
+        self.registry = Registry(
+            lambda coordinator: Host(coordinator, self, self, self, ReadBounds(60_000, 1 << 20, 1 << 20)), 3, 60_000
+        )
+        self.registry.began(self.coordinator)
+
+    # records
+    async def fetch(self, topic, partition, offset, *, max_bytes, min_bytes, deadline):
+        batches = []
+        if offset < 10:
+            batch = build_batch([NewRecord(b"%d" % number) for number in range(10)])
+            stamp(batch, Offset(0), Term(1))
+            batches.append(memoryview(batch))
+        elif min_bytes:
+            await asyncio.sleep(60)
+        return Fetched(batches, Offset(10), Offset(0), 1)
+
+    async def offsets(self, topic, partition, *, linearizable=False, deadline):
+        return OffsetRange(Offset(0), Offset(10))
+
+    async def offset_for_timestamp(self, topic, partition, timestamp_ms, *, deadline):
+        return None
+
+    # topics
+    def topic_id(self, name):
+        return self.topics.get(name)
+
+    def names(self):
+        return iter(self.topics)
+
+    async def check(self, partition, deadline):
+        return None
+
+    # committed offsets
+    async def commit(self, group, offsets, *, member=None, deadline):
+        self.commits.append((member, {place: commit.offset for place, commit in offsets.items()}))
+        if self.commit_errors:
+            raise self.commit_errors.pop(0)
+        if member is not None and member.generation != self.coordinator.generation:
+            raise StaleGeneration(f"generation {member.generation}")
+        self.committed_offsets |= {place: CommittedOffset(*commit) for place, commit in offsets.items()}
+        return dict(self.committed_offsets)
+
+    async def committed(self, group, *, deadline):
+        return dict(self.committed_offsets)
+
+    # instances
+    async def instance(self, **settings):
+        given = {"auto.offset.reset": "earliest"} | {key.replace("_", "."): value for key, value in settings.items()}
+        await self.registry.create(self.coordinator, G, C, read_settings(given), soon())
+        return next(iter(self.registry))
+
+    async def subscribed(self, **settings):
+        found = await self.instance(**settings)
+        await found.subscribe(("t",), None, soon())
+        await until(lambda: found.assignment)
+        return found
+
+    def stored(self):
+        return from_record(self.coordinator.instances[G, C])
+
+
+@pytest.fixture
+def world():
+    found = World()
+    yield found
+    found.registry.ended(found.coordinator)
+    found.registry.close()
+
+
+async def poll(instance, wait_ms=0):
+    delivery = await instance.poll(wait_ms, 1 << 20, ["binary"])
+    return {
+        piece.partition: [
+            int(record.value)
+            for batch in piece.batches
+            for record in read_records(batch)
+            if piece.offset <= record.offset < piece.end
+        ]
+        for piece in delivery.pieces
+    }
+
+
+async def commit(instance, *consumed):
+    outcomes = await instance.commit(
+        [Consumed(place, offset) for place, offset in consumed] or None, is_waited_for=True, deadline=soon()
+    )
+    return {each.partition: each.committed for each in outcomes}
+
+
+EVERYTHING = {0: list(range(10)), 1: list(range(10))}
+
+
+async def test_what_it_is_stands_in_the_log_before_it_is_answered(world):
+    found = await world.subscribed()
+    assert (world.stored().topics, world.stored().member_id) == (("t",), "c-1")
+    await found.unsubscribe(soon())
+    assert (world.stored().topics, world.stored().member_id, found.assignment) == ((), "", ())
+    assert world.coordinator.left == ["c-1"]
+    await found.assign([B], soon())
+    assert world.stored().assigned == (B,)
+    world.coordinator.is_deposed = True
+    with pytest.raises(NotLeader):
+        await found.assign([A], soon())
+    assert found.assignment == (B,)
+
+
+async def test_a_member_keeps_its_positions_through_a_rebalance_that_leaves_them(world):
+    found = await world.subscribed()
+    assert await poll(found) == EVERYTHING
+    world.coordinator.generation, world.coordinator.assignment = 2, [A]
+    await world.coordinator.tell(RebalanceInProgress("again"))
+    await until(lambda: found.assignment == (A,))
+    assert await poll(found) == {}
+    # Nothing was acknowledged when the partition went, so nothing was committed for it.
+    assert all(B not in offsets for _, offsets in world.commits)
+    world.coordinator.generation, world.coordinator.assignment = 3, [A, B]
+    await world.coordinator.tell(RebalanceInProgress("again"))
+    await until(lambda: len(found.assignment) == 2)
+    assert await poll(found) == {1: list(range(10))}
+
+
+async def test_what_is_acknowledged_is_committed_before_the_partitions_go(world):
+    found = await world.subscribed()
+    await poll(found)
+    await poll(found)
+    world.commits.clear()
+    world.committed_offsets.clear()
+    for position in found._positions._known.values():
+        position.committed = None  # the commits of the polls were lost
+    await world.coordinator.tell(RebalanceInProgress("again"))
+    await until(lambda: len(world.coordinator.joins) == 2 and world.commits)
+    assert world.commits[0] == (MemberIdentity("c-1", 1), {A: 10, B: 10})
+
+
+@pytest.mark.parametrize("missed", [StaleGeneration("old"), UnknownMember("who")])
+async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, missed):
+    found = await world.subscribed(**{"auto.commit.enable": False})
+    assert await poll(found) == EVERYTHING
+    world.committed_offsets[A] = CommittedOffset(Offset(4))
+    world.coordinator.generation = 5
+    await world.coordinator.tell(missed)
+    await until(lambda: len(world.coordinator.joins) == 2 and len(found.assignment) == 2)
+    assert world.coordinator.joins[1].member_id == ("" if isinstance(missed, UnknownMember) else "c-1")
+    assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
+
+
+async def test_a_commit_that_meets_a_rebalance_goes_on_in_the_next_generation(world):
+    found = await world.subscribed(**{"auto.commit.enable": False})
+    await poll(found)
+    world.coordinator.generation, world.coordinator.assignment = 2, [A]
+    committing_ = asyncio.ensure_future(commit(found, (A, 3), (B, 3)))
+    await world.coordinator.tell(RebalanceInProgress("again"))
+    # By then one of the partitions is another member's, and is not committed.
+    assert await committing_ == {0: 4, 1: None}
+    assert world.commits[-1] == (MemberIdentity("c-1", 2), {A: 4})
+
+
+async def test_auto_commit_that_fails_is_tried_again(world, monkeypatch):
+    monkeypatch.setattr(committing, "AUTO_COMMIT_S", 0.01)
+    found = await world.subscribed()
+    await poll(found)
+    world.commit_errors = [Unavailable("not now"), Overloaded("nor now")]
+    await poll(found)
+    await until(lambda: world.committed_offsets)
+    assert [offsets for _, offsets in world.commits] == [{A: 10, B: 10}] * 3
+
+
+async def test_commits_that_nobody_waits_for_are_bounded(world):
+    found = await world.subscribed()
+    await poll(found)
+    for _ in range(16):
+        await found.commit([Consumed(A, 1)], is_waited_for=False, deadline=soon())
+    with pytest.raises(Overloaded):
+        await found.commit([Consumed(A, 1)], is_waited_for=False, deadline=soon())
+    with pytest.raises(ConsumerState):
+        await found.commit([Consumed(TopicPartition("u", 0), 1)], is_waited_for=False, deadline=soon())
+
+
+async def test_why_it_is_no_member_is_told_to_whoever_polls(world):
+    world.coordinator.next_join_error = InvalidArgument("too much metadata")
+    found = await world.instance()
+    await found.subscribe(("t",), None, soon())
+    with pytest.raises(InvalidArgument, match="too much metadata"):
+        await poll(found, 10_000)
+    await until(lambda: found.assignment)
+    assert await poll(found) == EVERYTHING
+
+
+async def test_another_coordinator_goes_on_with_what_is_stored(world):
+    found = await world.subscribed()
+    await found.seek([Chosen(A, offset=7)], soon())
+    polling = asyncio.ensure_future(poll(found, 0))
+    assert (await polling)[0] == [7, 8, 9]
+    waiting = asyncio.ensure_future(found.poll(60_000, 1, ["binary"]))
+    await asyncio.sleep(0)
+    world.registry.ended(world.coordinator)
+    with pytest.raises(NotLeader):
+        await waiting
+    with pytest.raises(NotLeader):
+        async with world.registry.using(world.coordinator, G, C):
+            pass
+    world.registry.began(world.coordinator)
+    (again,) = world.registry
+    await until(lambda: again.assignment)
+    assert world.coordinator.joins[-1].member_id == "c-1"
+    assert await poll(again) == {0: [7, 8, 9], 1: list(range(10))}  # the anchor holds: nothing was committed since
+    world.committed_offsets[A] = CommittedOffset(Offset(9))
+    world.registry.ended(world.coordinator)
+    world.registry.began(world.coordinator)
+    (last,) = world.registry
+    await until(lambda: last.assignment)
+    assert (await poll(last))[0] == [9]
+
+
+async def test_a_record_that_cannot_be_read_leaves_the_others(world):
+    await world.instance()
+    world.coordinator.instances[G, "newer"] = {"version": 9}
+    world.registry.ended(world.coordinator)
+    world.registry.began(world.coordinator)
+    assert [instance.name for instance in world.registry] == [C]
+
+
+async def test_a_deposed_coordinator_says_nothing_of_instances(world):
+    handler = InstanceRequests(world.registry).handlers[POLL]
+    header = {"group": G, "name": "made elsewhere", "wait": 0, "max_bytes": 1, "formats": ["json"]}
+    with pytest.raises(UnknownConsumer):
+        await handler(world.coordinator, header, soon())
+    assert world.coordinator.confirmed == 1
+    world.coordinator.is_deposed = True
+    with pytest.raises(NotLeader):
+        await handler(world.coordinator, header, soon())
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"wait": 0, "max_bytes": 1, "formats": "json"},
+        {"wait": "0", "max_bytes": 1, "formats": []},
+        {"max_bytes": 1, "formats": []},
+    ],
+)
+async def test_requests_that_cannot_be_read_are_refused(world, header):
+    await world.instance()
+    handler = InstanceRequests(world.registry).handlers[POLL]
+    with pytest.raises(InvalidArgument):
+        await handler(world.coordinator, {"group": G, "name": C, **header}, soon())
+
+
+async def test_the_broker_that_stops_lets_nobody_wait(world):
+    found = await world.subscribed(**{"consumer.request.timeout.ms": 60_000})
+    await poll(found)
+    waiting = asyncio.ensure_future(found.poll(60_000, 1, ["binary"]))
+    await asyncio.sleep(0)
+    world.registry.stop_waiting()
+    assert (await waiting).pieces == []
+    assert (await found.poll(60_000, 1, ["binary"])).pieces == []
