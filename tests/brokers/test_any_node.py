@@ -91,7 +91,7 @@ async def test_weaker_acknowledgements_are_forwarded_too(brokers, acks):
     await brokers[1].create_topic("t", 1, deadline=soon())
     (number, _) = await brokers.followers("t")
     (result,) = await brokers[number].produce_records("t", 0, [NewRecord(b"x")], acks=acks, deadline=soon())
-    assert result == (0, 0 if acks else None, None)
+    assert result == (0, 0 if acks else None, None, False)
     fetched = await brokers[number].fetch("t", 0, 0, max_bytes=1000, min_bytes=1, deadline=soon())
     assert len(fetched.batches) == 1
 
