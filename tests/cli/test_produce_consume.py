@@ -136,6 +136,18 @@ def test_count_and_timeout(run: Any, topic: str, at: tuple[str, str]) -> None:
     assert b"only 3 of 5" in run("consume", topic, "--count", "5", "--no-follow", *at, expect=1).stderr
 
 
+def test_a_group_goes_on_where_it_has_printed(run: Any, at: tuple[str, str]) -> None:
+    run("topic", "create", "shared", "-p", "2", *at)
+    run("produce", "shared", *at, stdin=b"".join(b"%d\n" % number for number in range(1000)))
+    first = run("consume", "shared", "-g", "readers", "-n", "300", *at).stdout.split()
+    rest = run("consume", "shared", "-g", "readers", "--no-follow", *at).stdout.split()
+    assert len(first) == 300
+    assert sorted(map(int, [*first, *rest])) == list(range(1000))
+    assert run("consume", "shared", "-g", "readers", "--no-follow", *at).stdout == b""
+    assert run("consume", "shared", "-g", "late", "--from", "end", "--no-follow", *at).stdout == b""
+    assert b"nowhere" in run("consume", "nowhere", "-g", "readers", *at, expect=1).stderr
+
+
 def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) -> None:
     reader = spawn("consume", topic, *at)
     writer = spawn("produce", topic, *at, stdin=subprocess.PIPE)
@@ -222,7 +234,17 @@ def test_flags_of_produce_that_do_not_go(run: Any, flags: tuple[str, ...]) -> No
     run("produce", "t", *flags, expect=2)
 
 
-@pytest.mark.parametrize("flags", [("--json", "-f", "%v"), ("-f", "%z"), ("-n", "0"), ("--timeout", "0")])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--json", "-f", "%v"),
+        ("-f", "%z"),
+        ("-n", "0"),
+        ("--timeout", "0"),
+        ("-g", "g", "-p", "0"),
+        ("-g", "g", "--from", "-1"),
+    ],
+)
 def test_flags_of_consume_that_do_not_go(run: Any, flags: tuple[str, ...]) -> None:
     run("consume", "t", *flags, expect=2)
 
