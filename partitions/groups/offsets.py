@@ -159,8 +159,17 @@ def check_offsets(offsets: Mapping[Place, OffsetCommit]) -> None:
     """Raises `InvalidArgument` for what cannot be committed."""
     if len(offsets) > OFFSETS_MAX:
         raise InvalidArgument(f"{len(offsets)} offsets in one call are too many; {OFFSETS_MAX} are possible")
-    for (_, partition), (offset, metadata, _) in offsets.items():
+    for (_, partition), (offset, metadata, epoch) in offsets.items():
         if not 0 <= offset < 1 << 63:
             raise InvalidArgument(f"offset {offset} of partition {partition} cannot be committed: it is no offset")
-        if len(metadata.encode("utf-8", "surrogatepass")) > METADATA_BYTES_MAX:
+        if not -1 <= epoch < 1 << 31:
+            raise InvalidArgument(f"leader epoch {epoch} of partition {partition} is none; −1 says nothing")
+        if not _is_metadata(metadata):
             raise InvalidArgument(f"the metadata of an offset has at most {METADATA_BYTES_MAX} bytes of UTF-8")
+
+
+def _is_metadata(text: str) -> bool:
+    try:
+        return len(text.encode()) <= METADATA_BYTES_MAX
+    except UnicodeEncodeError:
+        return False

@@ -122,6 +122,9 @@ async def test_what_cannot_be_committed_is_refused_as_a_whole(topic):
         ({TopicPartition("t", 1): OffsetCommit(Offset(-1))}, InvalidArgument),
         ({TopicPartition("t", 1): OffsetCommit(Offset(1 << 63))}, InvalidArgument),
         ({TopicPartition("t", 1): OffsetCommit(Offset(1), "x" * 4097)}, InvalidArgument),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(1), "\ud800")}, InvalidArgument),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(1), "", -2)}, InvalidArgument),
+        ({TopicPartition("t", 1): OffsetCommit(Offset(1), "", 1 << 31)}, InvalidArgument),
     ]
     for more, error in bad:
         with pytest.raises(error):
