@@ -2,8 +2,9 @@
 
 - `lost-key`: a consumer passed over a record of which nobody had sent a newer one of the same key when the consumer
   got past it. Tombstones may go.
-- `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone behind it. That
-  is for readers of a log at rest: others may meet an old value that is about to go, and find its tombstone gone.
+- `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone that is its
+  newest record. That is for readers of a log at rest: others may meet an old value that is about to go, and find its
+  tombstone gone.
 
 That offsets and order of what is kept stay as they were is judged by `records` and `polls`. A consumer reads on from
 its `assign`; what was known of offsets is looked up in the book at the end. Subscribed consumers are not judged.
@@ -114,16 +115,17 @@ class Compaction(Judge):
     def _check_tombstones(self, book: PartitionBook, history: dict[str, list[Offset]], last: _Pass) -> None:
         missed = _missed(history, last)
         for key, offsets in history.items():
-            shown: Offset | None = None
-            for offset in offsets:
-                if offset < last.start or offset > last.last:
-                    continue
-                if offset not in missed:
-                    shown = None if book.values[offset] in book.tombstones else offset
-                elif book.values[offset] in book.tombstones and shown is not None and offset >= book.start:
-                    what = f"{book.name}: key {key!r} was removed at offset {offset}, and is back with offset {shown}"
-                    self.findings.report("resurrected-key", what, (book.witnesses[offset], missed[offset].op))
-                    break
+            newest = offsets[-1]
+            removal = book.values[newest]
+            if newest not in missed or removal not in book.tombstones or newest < book.start:
+                continue
+            step = missed[newest]
+            shown = [offset for offset in offsets if last.start <= offset < newest and offset not in missed]
+            if not shown or book.values[shown[-1]] in book.tombstones:
+                continue
+            if not _may_be_replaced(book, removal, step.op, by_any=True):
+                what = f"{book.name}: key {key!r} was removed at offset {newest}, and is back with offset {shown[-1]}"
+                self.findings.report("resurrected-key", what, (book.witnesses[newest], step.op))
 
 
 def _by_key(book: PartitionBook, offsets: list[Offset]) -> dict[str, list[Offset]]:

@@ -274,6 +274,15 @@ def test_who_reads_last_sees_no_removed_key(tale: Tale) -> None:
     assert judge_history(tale.ops).is_clean(), "an early reader may have come too late for the tombstone"
 
 
+def test_a_removed_key_may_have_come_back_by_a_newer_record(tale: Tale) -> None:
+    tale.keyed(70, "a", 0)
+    tale.keyed(71, "a", 1, tombstone=True)
+    tale.keyed(72, "b", 2)
+    tale.read(2, (0, 70), (2, 72))
+    tale.keyed(73, "a", 3)
+    assert tale.at_the_end(Compaction).counts == {}
+
+
 def test_records_of_a_compacted_partition_stay_where_they_are(tale: Tale) -> None:
     tale.keyed(70, "a", 5)
     tale.keyed(71, "b", 6)

@@ -81,10 +81,10 @@ class Member:
             self._history.crash(self._process)
             self._join = None
             self._forget()
-        elif draw < STALLS + DEATHS + LEAVES and self._reader is not None:
-            await self._leave()
         try:
-            if self._reader is None:
+            if draw > 1 - LEAVES and self._reader is not None:
+                await self._leave()
+            elif self._reader is None:
                 await self._enter()
             else:
                 await self._be_inside(self._reader)
