@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from raftlog.client import BrokerClient, CommittedOffset, GroupMember, Membership, OffsetReset, ProducerIdentity
+from raftlog.client import BrokerClient, CommittedOffset, GroupMember, Membership, OffsetReset, ProducerIdentity, calls
 from raftlog.errors import OutcomeUnknown, StaleGeneration
 from raftlog.types import Offset, TopicPartition
 
@@ -119,6 +119,15 @@ async def test_the_coordinator_is_asked_next(scripted: Any) -> None:
     assert [name for name, _, _ in first.asked] == ["POST /groups/g/heartbeat", "POST /groups/h/heartbeat"]
     ((_, query, body),) = coordinator.asked
     assert (query["timeout"], body["wait_ms"]) == ("10000", 50), "the deadline counts from the end of the wait"
+
+
+async def test_a_long_poll_may_last_as_long_as_it_was_told(
+    scripted: Any, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "GRACE_MS", 0)
+    scripts.answers["POST /groups/g/heartbeat"] = (200, {})
+    async with BrokerClient([await scripted(scripts)]) as client:
+        await client.groups.heartbeat("g", ME, wait_ms=30_000, timeout_ms=0)
 
 
 async def test_a_reset_is_sent_as_it_was_asked(scripted: Any, scripts: Scripts) -> None:
