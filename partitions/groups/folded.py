@@ -71,13 +71,23 @@ class Folded:
         """Fold one slice; raises likewise."""
         if self.next_offset < group.log_start_offset:
             self._begin_at(group.log_start_offset)
-        begin = self.next_offset
+        begin = after = self.next_offset
+        newest: dict[bytes, bytes | None] = {}
+        """By key: of most keys a slice has several values, and only the last one is worth decoding."""
         for batch in group.read(begin, READ_BYTES):
             for record in read_records(batch):
-                if record.offset >= self.next_offset:
-                    self._apply(record.key, record.value, record.timestamp)
-                    self.next_offset = Offset(record.offset + 1)
-        if self.next_offset == begin:
+                if record.offset < after:
+                    continue
+                if record.key is not None and is_keyed(record.key):
+                    newest[record.key] = record.value
+                else:
+                    self._put_all(newest)
+                    for mark in watermarks_in(record.value):
+                        self._raise(mark, record.timestamp)
+                after = Offset(record.offset + 1)
+        self._put_all(newest)
+        self.next_offset = after  # what could not be read half way is read again from its beginning
+        if after == begin:
             raise OffsetNotAvailable(f"{self._name}: offset {begin} is committed and cannot be read yet")
 
     def _begin_at(self, offset: Offset) -> None:
@@ -87,14 +97,11 @@ class Folded:
         self.instances.clear()
         self.next_offset = offset
 
-    def _apply(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
-        if is_keyed(key):
-            assert key is not None, "a keyed record has a key"
-            decoded = decode_key(key)
-            self._put(decoded, None if value is None else decode_value(decoded, value))
-            return
-        for mark in watermarks_in(value):
-            self._raise(mark, timestamp_ms)
+    def _put_all(self, newest: dict[bytes, bytes | None]) -> None:
+        for data, value in newest.items():
+            key = decode_key(data)
+            self._put(key, None if value is None else decode_value(key, value))
+        newest.clear()
 
     def _raise(self, mark: Watermark, timestamp_ms: int) -> None:
         offsets = self.offsets.setdefault(mark.group, {})
