@@ -5,6 +5,8 @@
 so a broker that stands still is charged for everything that it kept waiting, also for what could not even be sent.
 """
 
+from itertools import cycle
+
 from bench.samples import VALUE_BYTES, percentile
 from bench.service import HOST
 from raftlog.loadgen import LoadPlan, Mix, Mode, Place, Run, SocketWire, Targeting, Work
@@ -13,13 +15,25 @@ CONNECTIONS = 48
 _ANSWER_S_MAX = 10.0
 
 
+class _KeyedWork(Work):
+    """Records with a key, one of so many in turn."""
+
+    def __init__(self, plan: LoadPlan, place: Place, keys: int) -> None:
+        super().__init__(plan, place)
+        self._keys = cycle(range(keys))
+
+    def _records(self) -> tuple[str, bytes]:
+        media_type, body = super()._records()
+        return media_type, body.replace(b'{"value"', b'{"key":"offered %d","value"' % next(self._keys), 1)
+
+
 def offer(
-    ports: list[int], topic: str, per_s: int, seconds: float, with_samples: bool = False
+    ports: list[int], topic: str, per_s: int, seconds: float, with_samples: bool = False, keys: int = 0
 ) -> dict[str, float | list[tuple[float, float]]]:
     """Offer single records of 100 bytes, all different, to partition 0 of a topic, in turn to these brokers.
 
-    Latencies are those of what succeeded. `samples` are, if wanted, for each of them when it was due
-    (`time.perf_counter`) and its latency, in seconds.
+    With `keys` they have a key, one of so many. Latencies are those of what succeeded. `samples` are, if wanted, for
+    each of them when it was due (`time.perf_counter`) and its latency, in seconds.
     """
     plan = LoadPlan(
         mode=Mode.OPEN,
@@ -34,7 +48,8 @@ def offer(
     place = Place([f"{HOST}:{port}" for port in ports], topic, {}, {0: 0})
     samples: list[tuple[float, float]] = []
     with SocketWire(_ANSWER_S_MAX) as wire:
-        result = Run(plan, wire, Work(plan, place), on_success=lambda due, at: samples.append((due, at - due))).run()
+        work = _KeyedWork(plan, place, keys) if keys else Work(plan, place)
+        result = Run(plan, wire, work, on_success=lambda due, at: samples.append((due, at - due))).run()
     latencies = sorted(latency for _, latency in samples)
     return {
         **({"samples": samples} if with_samples else {}),
