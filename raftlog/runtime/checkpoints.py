@@ -31,6 +31,8 @@ from raftlog.types import Index, Offset, Term
 
 _SLICE: Final = 32
 """Groups that are looked at in one turn of the loop: a millisecond or two."""
+_ASKED_SHARE: Final = 1 / 8
+"""When somebody waits for a checkpoint it comes after this part of the interval."""
 _LOOKS_MAX: Final = 4
 """Some groups change again and again: after so many looks at each, on average, the rest is looked at in one turn."""
 
@@ -59,6 +61,7 @@ class Checkpoints:
         """Since the start of the process."""
         self.has_news = True
         """Something was journaled since a checkpoint was begun."""
+        self._is_asked_for = False
         self._states: dict[GroupKey, Encoded] = {}
         """What a checkpoint would say of each group, as far as it is not in `_changed`."""
         self._changed: dict[GroupKey, Group] = {}
@@ -130,9 +133,15 @@ class Checkpoints:
 
     # until it begins
 
+    def ask(self) -> int:
+        """Make one soon; the number of those that are to be complete until that one is."""
+        self._is_asked_for = self.has_news = True
+        return self.begun + 1
+
     def maybe_begin(self, now: float) -> None:
         """Begin, by and by, when the journal has grown enough, or some time went by."""
-        is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= self._interval_s)
+        interval_s = self._interval_s * (_ASKED_SHARE if self._is_asked_for else 1)
+        is_time = self._journal.is_checkpoint_due or (self.has_news and now - self._last_at >= interval_s)
         is_busy = self._looks_left is not None or self._number is not None
         if is_time and self.has_news and not is_busy and self._journal.failure is None:
             self._looks_left = _LOOKS_MAX * len(self._changed)
@@ -176,7 +185,7 @@ class Checkpoints:
             self._number = self._journal.begin_encoded_checkpoint(states)
         except RaftlogError:
             return  # no room in the journal
-        self._last_at, self.has_news = now, False
+        self._last_at, self.has_news, self._is_asked_for = now, False, False
         self.begun += 1
         self._journal.flush()
         self._waiting.extend(self._to_sync.values())

@@ -67,8 +67,8 @@ class Compacting:
     def ask(self, group: Group) -> None:
         """Compact what lies below the group's mark, once everything allows it."""
         if group.key not in self._waiting:
-            begun = self._driver.persister.checkpoints.begun
-            self._waiting[group.key] = _Waiting(group, begun + 1, self._driver.loop.time())
+            checkpoint = self._driver.persister.checkpoints.ask()
+            self._waiting[group.key] = _Waiting(group, checkpoint, self._driver.loop.time())
 
     def tick(self) -> None:
         """Begin with a group, if one can be."""

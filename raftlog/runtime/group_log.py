@@ -408,7 +408,12 @@ class GroupLog(LogView):
 
     def note_repaired(self) -> None:
         """Nothing in the files is damaged any more: what was guessed of the boundary can be read."""
-        self._boundary = max(self._boundary, boundary_of(self.segments))
+        self._read_boundary()
+
+    def _read_boundary(self) -> None:
+        found = boundary_of(self.segments)
+        if found.index >= self._boundary.index:  # it can have been raised for a compaction that has not come so far
+            self._raise_boundary(found)
 
     # compaction
 
@@ -441,4 +446,4 @@ class GroupLog(LogView):
         segments.generation += self.segments.generation + 2
         self.segments = segments
         self._end = self._end_of_files()
-        self._raise_boundary(max(self._boundary, boundary_of(segments)))
+        self._read_boundary()
