@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from raftlog.assignors import ASSIGNORS, Subscription, decode_subscription, encode_assignment, encode_subscription
 from raftlog.errors import ConsumerExists, ConsumerState, InvalidArgument, NoLeader, Unavailable, UnknownConsumer
 from raftlog.partitions.consumers.results import Chosen, Consumed
 from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.groups.records import Protocol
+from raftlog.partitions.groups.requests import Join, Sync
 from raftlog.records import NewRecord, read_records
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
@@ -193,3 +196,26 @@ async def test_an_instance_that_lost_a_partition_does_not_commit_it(brokers):
         await brokers[3].consumers.commit(G, C, [Consumed(lost, 0)], deadline=soon())
     # Whoever owns it reads it again, for nobody had committed it.
     assert await values(brokers[3], 1, name="d") == [b"a" if lost.partition == 0 else b"b"]
+
+
+async def test_a_group_of_instances_and_others_is_assigned_by_one_of_the_others(brokers):
+    await brokers[1].create_topic("t", 2, deadline=soon())
+    await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
+    await brokers[1].consumers.subscribe(G, C, ["t"], None, deadline=soon())
+    await values_of_nothing(brokers[1])
+    protocols = (Protocol("range", encode_subscription(Subscription(("t",)))),)
+    joined = await brokers[2].groups.join(Join(G, "", protocols), deadline=soon())
+    assert joined.leader == joined.member_id
+    subscriptions = {each.member_id: decode_subscription(each.metadata) for each in joined.members}
+    assert len(subscriptions) == 2
+    shares = ASSIGNORS["range"](subscriptions, {"t": 2})
+    assignments = tuple((member, encode_assignment(share)) for member, share in shares.items())
+    sync = Sync(G, joined.member_id, joined.generation, assignments=assignments)
+    await brokers[3].groups.sync(sync, deadline=soon())
+    (instance_id,) = subscriptions.keys() - {joined.member_id}
+
+    async def has_its_share():
+        return await brokers[1].consumers.assignment(G, C, deadline=soon()) == shares[instance_id]
+
+    await until_told(has_its_share)
+    assert len(shares[instance_id]) == 1

@@ -47,7 +47,7 @@ class FakeCoordinator:
         self.instances, self.generation, self.assignment = {}, 1, [A, B]
         self.joins, self.left, self.confirmed = [], [], 0
         self.is_deposed = False
-        self.next_join_error = None
+        self.next_join_error = self.next_sync_error = None
         self._beats = []
 
     async def join(self, join, *, deadline):
@@ -58,6 +58,10 @@ class FakeCoordinator:
         return Joined(join.member_id or "c-1", self.generation, "range", "", ())
 
     async def sync(self, sync, *, deadline):
+        if self.next_sync_error is not None:
+            self.generation += 1
+            error, self.next_sync_error = self.next_sync_error, None
+            raise error
         return Synced(encode_assignment(self.assignment), self.generation, "range")
 
     async def heartbeat(self, heartbeat, *, deadline):
@@ -237,6 +241,16 @@ async def test_whoever_missed_a_generation_begins_at_what_is_committed(world, mi
     await world.coordinator.tell(missed)
     await until(lambda: len(world.coordinator.joins) == 2 and len(found.assignment) == 2)
     assert world.coordinator.joins[1].member_id == ("" if isinstance(missed, UnknownMember) else "c-1")
+    assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
+
+
+async def test_a_generation_without_its_share_may_have_been_somebody_elses(world):
+    found = await world.subscribed(**{"auto.commit.enable": False})
+    assert await poll(found) == EVERYTHING
+    world.committed_offsets[A] = CommittedOffset(Offset(4))
+    world.coordinator.generation, world.coordinator.next_sync_error = 2, RebalanceInProgress("once more")
+    await world.coordinator.tell(RebalanceInProgress("again"))
+    await until(lambda: len(world.coordinator.joins) == 3 and found._member.settled.is_set())
     assert await poll(found) == {0: list(range(4, 10)), 1: list(range(10))}
 
 
