@@ -53,16 +53,20 @@ def commit_without_fencing() -> None:
 
 
 def forget_producers_after_trim() -> None:
-    """What was known of producers stands in no segment but the one that they wrote to: what is trimmed is forgotten."""
+    """A replica forgets producers with the last of their records: what is trimmed was never told again."""
+    delivered = ProducerState.delivered
 
-    def covers(self: ProducerState) -> bool:
-        return self.is_loaded
+    def deliver_and_forget(self: ProducerState, first: Index, last: Index) -> None:
+        delivered(self, first, last)
+        start = self._group.log_start_offset
+        kept = {
+            producer: self.table._states[producer]
+            for producer in self.table
+            if (known := self.table.get(producer)) is not None and known.batches and known.batches[-1].offset >= start
+        }
+        self.table = ProducerTable(kept)
 
-    def take_nothing(self: ProducerState, payload: bytes) -> None:
-        self._at_roll, self.snapshot_index = None, self._roll_index
-
-    replace_method(ProducerState, "is_covered", property(covers))
-    replace_method(ProducerState, "_take_piece", take_nothing)
+    replace_method(ProducerState, "delivered", deliver_and_forget)
 
 
 def drop_newest_value() -> None:
@@ -122,7 +126,7 @@ BUGS = (
     ),
     PlantedBug(
         "forget-producers-after-trim",
-        "what a partition knows of its producers goes with the segments that they wrote to",
+        "what a partition knows of its producers goes with their records",
         forget_producers_after_trim,
         ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
         found_within=1,

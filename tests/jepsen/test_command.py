@@ -54,6 +54,25 @@ def test_three_brokers_survive_kills(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["idempotent", "groups", "compaction"])
+def test_other_workloads_survive_kills_too(workload: str, tmp_path: Path) -> None:
+    arguments = ("--workload", workload, "--faults", "kill", "--time", "12", "--clients", "2", "--rate", "150")
+    done = subprocess.run(
+        command(*arguments, "--seed", "3", "--json", store=tmp_path),
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(done.stdout)
+    assert results["verdict"] == "valid"
+    if workload == "groups":
+        assert results["outcomes"]["join"]["ok"] > 0
+
+
 def test_ctrl_c_ends_every_process_and_keeps_the_history(tmp_path: Path) -> None:
     arguments = ("--faults", "pause", "--nodes", "1", "--clients", "2", "--time", "60", "--seed", "1")
     with subprocess.Popen(

@@ -37,6 +37,8 @@ IN_FLIGHT: Final = 5
 """Of one producer in one partition: as many as a broker remembers."""
 PATIENCE_MS: Final = (150, 300, 800)
 """For one attempt: others wait for the one that has no answer."""
+RESTS: Final = 0.02
+"""Chance, before each request of a lane, that its producer is silent for a while."""
 PATIENCE_NS: Final = 12 * SECOND_NS
 """For one request, with all its repetitions."""
 
@@ -91,6 +93,13 @@ class Numberer:
         self.lanes = [Lane(cluster, random, self) for _ in range(IN_FLIGHT)]
         self._identity: tuple[int, int] | None = None
         self._is_asking = False
+        self._rests_until_ns = 0
+
+    def rest_ns(self) -> int:
+        """How long all lanes do nothing from now on; a producer is silent for some seconds now and then."""
+        if self.random.random() < RESTS:
+            self._rests_until_ns = self.cluster.loop.now_ns + int(self.random.uniform(1, 4) * SECOND_NS)
+        return max(0, self._rests_until_ns - self.cluster.loop.now_ns)
 
     def may_ask(self) -> bool:
         """Whether this lane is the one that asks for an id."""
@@ -147,7 +156,11 @@ class Lane(Client):
         if self.random.random() < self.cluster.options.uses.restarts:
             self._numberer.end_line()
             self._line = self._request = None
-        self.ask(self._go)
+        rest_ns = 0 if self._request is not None else self._numberer.rest_ns()
+        if rest_ns:
+            self.after(rest_ns)
+        else:
+            self.ask(self._go)
 
     def gave_up(self, attempt: Attempt) -> None:
         if self._is_asking:
