@@ -43,6 +43,8 @@ _SLICE_COST: Final = 800
 """Bytes and records that are looked at before others get their turn: a millisecond or two."""
 _BATCH_COST: Final = 12
 """What a batch costs beside its records, in records."""
+_SYNC_BYTES: Final = 2 << 20
+"""So much of a new file is synced at once: a large sync holds up those of everybody else."""
 
 
 class CompactionBounds(NamedTuple):
@@ -172,7 +174,7 @@ class Compaction:
             written = output.segment.end_position - position
             if step := self._step_after(row.length + written, header.record_count):
                 output.segment.write()
-                yield step
+                yield step if not output.is_sync_due() else step._replace(files=(output.segment.files.log,))
         output.segment.write()
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> bytes | None:
@@ -245,6 +247,7 @@ class _Output:
             first.base_offset, first.base_index, stage_segment_files(log.disk, log.path, first.base_offset)
         )
         self.segment.created_ms, self.segment.compacted_to = first.created_ms, compacted_to
+        self._synced_position = 0
         self._gap: Gap | None = None
         """What was removed since the last batch that was kept."""
 
@@ -295,6 +298,13 @@ class _Output:
             batch = gap_batch(self._gap)
             self._gap = None
             self.segment.append_compacted(batch, read_header(batch))
+
+    def is_sync_due(self) -> bool:
+        """Whether much was written since the last sync; that one is to follow then."""
+        is_due = self.segment.written_position >= self._synced_position + _SYNC_BYTES
+        if is_due:
+            self._synced_position = self.segment.written_position
+        return is_due
 
     def finish(self) -> Segment:
         self._close_gap()
