@@ -105,7 +105,7 @@ BUGS = (
         "a retry is answered before its original is committed, and both may be lost",
         acknowledge_duplicate_early,
         ("acknowledged-uncommitted", "lost-write"),
-        found_within=1,
+        found_within=2,
         level="records",
     ),
     PlantedBug(
@@ -129,7 +129,7 @@ BUGS = (
         "what a partition knows of its producers goes with their records",
         forget_producers_after_trim,
         ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
-        found_within=1,
+        found_within=5,
         level="records",
     ),
     PlantedBug(
@@ -137,7 +137,7 @@ BUGS = (
         "compaction removes the newest record of a key",
         drop_newest_value,
         ("lost-key", "lost-write"),
-        found_within=1,
+        found_within=6,
         level="records",
     ),
     PlantedBug(
@@ -145,7 +145,7 @@ BUGS = (
         "a tombstone goes before what it removed",
         resurrect_key,
         ("resurrected-key",),
-        found_within=1,
+        found_within=11,
         level="records",
     ),
 )
