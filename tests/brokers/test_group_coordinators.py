@@ -1,15 +1,17 @@
 """What coordinators keep and give up: instances, expiry, shorter logs, and offsets below feature level 3."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
-from raftlog.errors import InvalidArgument, UnknownGroup
+from raftlog.errors import FormatError, InvalidArgument, UnknownGroup
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.level_two import watermarks_in
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
 from raftlog.partitions.metadata import first_start
+from raftlog.partitions.results import ALL
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import Answer
 from tests.brokers.conftest import Brokers, brokers_in
@@ -146,8 +148,8 @@ async def start_of(brokers: Brokers) -> int:
 async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
     member = Member(brokers[1])
     await member.begin()
-    for offset in range(150):
-        await member.commit(offset, offset % 4, "some words" * 10)
+    for offset in range(0, 160, 4):
+        await asyncio.gather(*(member.commit(offset, number, "some words" * 10) for number in range(4)))
     await commit(brokers[2], {0: 7}, "simple")
     await (await coordinator(brokers)).store_instance(G, "i", {"x": 1}, deadline=soon())
     before = await brokers[1].groups.committed(G, deadline=soon())
@@ -192,8 +194,7 @@ async def test_below_level_three_offsets_are_written_as_the_former_release_does(
         ):
             with pytest.raises(InvalidArgument, match="finish the upgrade first"):
                 await refused
-        for offset in range(10, 160):
-            await commit(brokers[1], {0: offset})
+        await asyncio.gather(*(commit(brokers[1], {0: offset}) for offset in range(10, 160)))
         await keep_house(brokers)
         await until_told(lambda: start_of(brokers))
         assert await committed(brokers[3]) == {("t", 0): 159}
@@ -230,3 +231,17 @@ async def test_figures_of_groups_are_bounded(brokers):
     assert (len(figures.lags), figures.lags_left_out) == (4, 3)
     elsewhere = await brokers[1 + node % 3].groups.look(100)
     assert (sum(elsewhere.by_state.values()), elsewhere.lags) == (0, [])
+
+
+async def test_a_log_of_a_later_release_is_refused_and_not_guessed_at(brokers):
+    await commit(brokers[1], {0: 1})
+    node = await coordinator_node(brokers)
+    partition = await brokers[1].groups.partition_for(G, soon())
+    future = await partition.enqueue_records([NewRecord(b"?", b"\0\x7f?")], ALL, soon())
+    assert future is not None
+    await future
+    await brokers.stop(node)
+    survivor = next(iter(brokers.running.values()))
+    for asked in (lambda: committed(survivor), lambda: commit(survivor, {0: 2}), Member(survivor).join):
+        with pytest.raises(FormatError):
+            await asked()
