@@ -66,6 +66,7 @@ class Instance:
         self._storing = asyncio.Lock()
         self._polls = 0
         """Polls so far: only the newest delivers."""
+        self._last_poll = ""
         self._matched: tuple[str, ...] = ()
         """What the pattern matches."""
         self._member: Member | None = None
@@ -282,8 +283,9 @@ class Instance:
 
     # polls
 
-    async def poll(self, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
-        """Records of its partitions, from its positions on.
+    async def poll(self, poll_id: str, wait_ms: int, max_bytes: int, formats: Collection[str]) -> Delivery:
+        """Records of its partitions, from its positions on. One that comes again, under the id of the last, gets again
+        what the last one gave: its answer was lost between brokers.
 
         Raises `ConsumerState` when it reads nothing, and what `Deliveries` raises.
         """
@@ -294,7 +296,11 @@ class Instance:
         longest_ms = min(self.stored.settings.request_timeout_ms, self._host.bounds.wait_ms_max)
         until = deadline_in(min(wait_ms, longest_ms))
         async with self._turn_for_me():
-            self._positions.acknowledge()
+            if poll_id == self._last_poll:
+                self._positions.take_back()
+            else:
+                self._positions.acknowledge()
+                self._last_poll = poll_id
         committing = self._commits.auto_commit() if self.stored.settings.auto_commit else None
         delivery = await self._poll(number, until, max_bytes)
         if committing is not None:

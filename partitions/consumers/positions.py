@@ -42,6 +42,8 @@ class Positions:
         self._topic_id_of = topic_id_of
         self.owned: tuple[TopicPartition, ...] = ()
         self._known: dict[TopicPartition, _Position] = {}
+        self._before: dict[TopicPartition, tuple[_Position, Offset, OffsetCommit | None]] = {}
+        """Where those stood that delivered since the last acknowledgement."""
 
     def own(self, partitions: Collection[TopicPartition], *, keep: bool) -> None:
         """These and no others; positions are kept where nobody else can have been in between (`keep`)."""
@@ -89,13 +91,21 @@ class Positions:
         """Everything before `end` goes out."""
         position = self._known.pop(partition)
         assert end >= position.next, f"{partition}: a poll goes from {position.next} back to {end}"
+        self._before.setdefault(partition, (position, position.next, position.delivered))
         position.next, position.delivered = end, OffsetCommit(end, "", leader_epoch)
         self._known[partition] = position
 
     def acknowledge(self) -> None:
         """The client asks for more: it has what was delivered so far."""
+        self._before.clear()
         for position in self._known.values():
             position.acknowledged = position.delivered
+
+    def take_back(self) -> None:
+        """What was delivered since the last acknowledgement never arrived."""
+        for position, offset, delivered in self._before.values():
+            position.next, position.delivered = offset, delivered
+        self._before.clear()
 
     def acknowledged(self) -> dict[TopicPartition, OffsetCommit]:
         """What is to be committed of it."""

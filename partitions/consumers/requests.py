@@ -103,9 +103,9 @@ class InstanceRequests:
 
     async def _poll(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:
         match header:
-            case {"wait": int(wait_ms), "max_bytes": int(max_bytes), "formats": list(formats)}:
+            case {"id": str(poll_id), "wait": int(wait_ms), "max_bytes": int(max_bytes), "formats": list(formats)}:
                 async with self._using(coordinator, header) as instance:
-                    return delivery_to(await instance.poll(wait_ms, max_bytes, formats))
+                    return delivery_to(await instance.poll(poll_id, wait_ms, max_bytes, formats))
         raise _malformed(POLL)
 
     async def _commit(self, coordinator: Coordinator, header: Any, deadline: Deadline) -> Answer:

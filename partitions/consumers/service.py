@@ -3,12 +3,13 @@
     base_uri of an instance may name whichever broker;   a new coordinator goes on with the instances of its groups
 
 Every call raises from `raftlog.errors`: `UnknownConsumer` for an instance that there is not, and `OutcomeUnknown` for
-what may have happened all the same. A poll whose answer was lost is not asked again: its records may be gone.
-`broker.consumers` is the one instance of a process. Called by the HTTP face.
+what may have happened all the same. A poll whose answer was lost between brokers is asked again under its id, and gets
+the same records. `broker.consumers` is the one instance of a process. Called by the HTTP face.
 """
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -60,6 +61,7 @@ class Consumers:
         finder: Finder,
     ) -> None:
         self._groups, self._reader = groups, reader
+        self._node_id, self._polls = settings.node_id, count(1)
         stored_bytes_max = min(settings.fetch_bytes_max, _STORED_BYTES_MAX)
         self._bounds = ReadBounds(settings.fetch_wait_ms_max, stored_bytes_max, settings.opened_bytes_max)
         self._catalogue = _Catalogue(topics, finder)
@@ -166,12 +168,16 @@ class Consumers:
         """
         while True:
             piece_ms = min(wait_ms, _PIECE_MS)
-            header = {"wait": piece_ms, "max_bytes": max_bytes, "formats": list(formats)}
+            header = {"id": self._poll_id(), "wait": piece_ms, "max_bytes": max_bytes, "formats": list(formats)}
             deadline = deadline_in(piece_ms + _FINDING_MS)
-            delivery = delivery_of(await self._ask(requests.POLL, group, name, header, deadline, is_repeatable=False))
+            delivery = delivery_of(await self._ask(requests.POLL, group, name, header, deadline))
             wait_ms = min(wait_ms - piece_ms, delivery.may_wait_ms)
             if wait_ms <= 0 or self._registry.is_stopping:
                 return delivery
+
+    def _poll_id(self) -> str:
+        """No other poll has it, of whichever broker and whichever of its lives."""
+        return f"{self._node_id}-{asyncio.get_running_loop().time()}-{next(self._polls)}"
 
     async def commit(
         self,

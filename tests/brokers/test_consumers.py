@@ -13,6 +13,7 @@ from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.requests import Join, Sync
 from raftlog.partitions.metadata import first_start
 from raftlog.records import NewRecord, read_records
+from raftlog.runtime.rpc import ConnectionLost
 from raftlog.types import TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
 from tests.waiting import until, until_told
@@ -161,6 +162,28 @@ async def test_a_poll_that_waits_follows_the_coordinator(brokers):
     if found != [{0: [b"late"]}]:  # the broker that stopped answered with what there was
         assert found in ([{}],) or isinstance(found[0], Unavailable | NoLeader)
         assert await values(brokers[number], 1) == [b"late"]
+
+
+async def test_records_whose_answer_was_lost_between_brokers_come_again(brokers, monkeypatch):
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())
+    await brokers[1].consumers.assign(G, C, [TopicPartition("t", 0)], deadline=soon())
+    await produce(brokers[1], b"a", b"b")
+    number, _ = await brokers.followers(OFFSETS)
+    router, lost = brokers[number]._router, []
+    read = router.read
+
+    async def loses_one(node, name, *arguments):
+        answer = await read(node, name, *arguments)
+        if name == "consumers.poll" and not lost:
+            lost.append(answer)
+            raise ConnectionLost("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(router, "read", loses_one)
+    assert await poll(brokers[number]) == {0: [b"a", b"b"]}
+    assert len(lost[0].payload) == 1
+    assert await poll(brokers[number], 0) == {}
 
 
 async def values_of_nothing(broker):

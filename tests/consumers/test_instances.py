@@ -1,6 +1,7 @@
 """Instances at a coordinator that tests move by hand: rebalances, fencing, lost memberships, failed commits."""
 
 import asyncio
+from itertools import count
 from uuid import UUID
 
 import pytest
@@ -167,8 +168,11 @@ def world():
     found.registry.close()
 
 
-async def poll(instance, wait_ms=0):
-    delivery = await instance.poll(wait_ms, 1 << 20, ["binary"])
+IDS = map(str, count())
+
+
+async def poll(instance, wait_ms=0, poll_id=None):
+    delivery = await instance.poll(poll_id or next(IDS), wait_ms, 1 << 20, ["binary"])
     return {
         piece.partition: [
             int(record.value)
@@ -275,6 +279,23 @@ async def test_auto_commit_that_fails_is_tried_again(world, monkeypatch):
     assert [offsets for _, offsets in world.commits] == [{A: 10, B: 10}] * 3
 
 
+async def test_a_poll_that_comes_again_gets_the_same(world):
+    found = await world.subscribed()
+    assert await poll(found, poll_id="x") == EVERYTHING
+    assert await poll(found, poll_id="x") == EVERYTHING
+    assert world.commits == []
+    assert await poll(found, poll_id="y") == {}
+    await until(lambda: world.commits)
+    assert world.commits == [(MemberIdentity("c-1", 1), {A: 10, B: 10})]
+
+
+async def test_what_was_chosen_meanwhile_is_not_taken_back(world):
+    found = await world.subscribed()
+    await poll(found, poll_id="x")
+    await found.seek([Chosen(A, offset=8)], soon())
+    assert await poll(found, poll_id="x") == {0: [8, 9], 1: list(range(10))}
+
+
 async def test_commits_that_nobody_waits_for_are_bounded(world):
     found = await world.subscribed()
     await poll(found)
@@ -301,7 +322,7 @@ async def test_another_coordinator_goes_on_with_what_is_stored(world):
     await found.seek([Chosen(A, offset=7)], soon())
     polling = asyncio.ensure_future(poll(found, 0))
     assert (await polling)[0] == [7, 8, 9]
-    waiting = asyncio.ensure_future(found.poll(60_000, 1, ["binary"]))
+    waiting = asyncio.ensure_future(found.poll(next(IDS), 60_000, 1, ["binary"]))
     await asyncio.sleep(0)
     world.registry.ended(world.coordinator)
     with pytest.raises(NotLeader):
@@ -332,7 +353,7 @@ async def test_a_record_that_cannot_be_read_leaves_the_others(world):
 
 async def test_a_deposed_coordinator_says_nothing_of_instances(world):
     handler = InstanceRequests(world.registry).handlers[POLL]
-    header = {"group": G, "name": "made elsewhere", "wait": 0, "max_bytes": 1, "formats": ["json"]}
+    header = {"group": G, "name": "made elsewhere", "id": "1", "wait": 0, "max_bytes": 1, "formats": ["json"]}
     with pytest.raises(UnknownConsumer):
         await handler(world.coordinator, header, soon())
     assert world.coordinator.confirmed == 1
@@ -344,9 +365,10 @@ async def test_a_deposed_coordinator_says_nothing_of_instances(world):
 @pytest.mark.parametrize(
     "header",
     [
-        {"wait": 0, "max_bytes": 1, "formats": "json"},
-        {"wait": "0", "max_bytes": 1, "formats": []},
-        {"max_bytes": 1, "formats": []},
+        {"id": "1", "wait": 0, "max_bytes": 1, "formats": "json"},
+        {"id": "1", "wait": "0", "max_bytes": 1, "formats": []},
+        {"id": "1", "max_bytes": 1, "formats": []},
+        {"wait": 0, "max_bytes": 1, "formats": []},
     ],
 )
 async def test_requests_that_cannot_be_read_are_refused(world, header):
@@ -359,8 +381,8 @@ async def test_requests_that_cannot_be_read_are_refused(world, header):
 async def test_the_broker_that_stops_lets_nobody_wait(world):
     found = await world.subscribed(**{"consumer.request.timeout.ms": 60_000})
     await poll(found)
-    waiting = asyncio.ensure_future(found.poll(60_000, 1, ["binary"]))
+    waiting = asyncio.ensure_future(found.poll(next(IDS), 60_000, 1, ["binary"]))
     await asyncio.sleep(0)
     world.registry.stop_waiting()
     assert (await waiting).pieces == []
-    assert (await found.poll(60_000, 1, ["binary"])).pieces == []
+    assert (await found.poll(next(IDS), 60_000, 1, ["binary"])).pieces == []
