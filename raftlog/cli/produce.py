@@ -17,16 +17,19 @@ from raftlog.cli.options import bootstrap_option, json_option, option, read_sepa
 from raftlog.cli.outcome import EXIT_UNKNOWN, CommandFailed, exit_code_of
 from raftlog.cli.patience import PatientReader
 from raftlog.cli.routing import Layout, router_for
-from raftlog.cli.sending import Records, Sender, Sending
+from raftlog.cli.sending import Records, Sender
 from raftlog.cli.source import Source
 from raftlog.cli.summary import Summary
-from raftlog.client import BrokerClient
-from raftlog.errors import RaftlogError
+from raftlog.client import BrokerClient, Producer
+from raftlog.client.producer_settings import BATCH_BYTES_MAX, Acks
+from raftlog.errors import RaftlogError, RequestError
 from raftlog.records import Compression, NewRecord
 from raftlog.records.partitioner import PARTITIONERS
 
 BATCH_BYTES_DEFAULT = 512 * 1024
 CHUNK_BYTES_MAX = 256 * 1024
+BUFFER_RECORDS = 1 << 30
+"""Bytes bound what is under way; lines may be as short as they like."""
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Records that wait in unfinished batches of all partitions together; past it all batches leave as they are."""
 
@@ -45,7 +48,7 @@ class Wanted:
     partition: int | None
     partitioner: str
     compression: str
-    acks: str
+    acks: Acks
     batch_bytes: int
     in_flight: int
     timeout_ms: int
@@ -98,7 +101,7 @@ class Wanted:
     "--in-flight",
     type=click.IntRange(min=1, max=64),
     default=4,
-    help="Partitions with a request under way; each has at most one, which keeps its order.",
+    help="Batches under way, of all partitions together; those of a partition stay in order.",
 )
 @option("--timeout-ms", type=click.IntRange(min=1), default=10_000, help="How long the broker may take for a request.")
 @option(
@@ -157,7 +160,6 @@ class _Run:
         self._wanted = wanted
         self._waiting: dict[int, tuple[list[bytes | NewRecord], int]] = {}
         self._waiting_bytes = 0
-        self._sender: Sender | None = None
         self.summary = Summary(wanted.topic)
 
     async def run(self) -> None:
@@ -174,23 +176,30 @@ class _Run:
                 wanted.number_keys,
                 wanted.json_lines,
             )
-            sending = Sending(
-                topic=wanted.topic,
-                compression=Compression.from_name(wanted.compression),
-                acks=wanted.acks,
-                timeout_ms=wanted.timeout_ms,
-                give_up_after_s=wanted.give_up_after,
-                lanes_under_way_max=wanted.in_flight,
-                max_message_bytes=limit,
-            )
             progress, lock = await self._progress(client, layout, limit)
             try:
-                self._sender = Sender(client, sending, *(progress or ()))
-                self.summary.begin(self._sender.lanes, progress.already if progress else None)
-                await self._send_all(self._sender, layout, limit, progress)
+                async with self._producer(await _gives_producer_ids(client)) as producer:
+                    sender = Sender(producer, wanted.topic, wanted.in_flight, progress)
+                    self.summary.begin(sender.lanes, progress.already if progress else None)
+                    await self._send_all(sender, layout, limit, progress)
             finally:
                 if lock is not None:
                     os.close(lock)
+
+    def _producer(self, can_be_idempotent: bool) -> Producer:
+        wanted = self._wanted
+        return Producer(
+            wanted.bootstrap,
+            acks=wanted.acks,
+            idempotent=can_be_idempotent and wanted.acks == "all",
+            compression=wanted.compression,
+            batch_bytes=BATCH_BYTES_MAX,
+            buffer_records=BUFFER_RECORDS,
+            buffer_bytes=WAITING_BYTES_MAX,
+            request_timeout_ms=wanted.timeout_ms,
+            delivery_timeout_ms=wanted.timeout_ms + round(wanted.give_up_after * 1000),
+            stops_at_failure=True,
+        )
 
     async def _progress(
         self, client: BrokerClient, layout: Layout, limit: int
@@ -283,6 +292,15 @@ class _Run:
         return CommandFailed(
             f"{error}. {self.summary.confirmed_text()}{advice}" if self.summary.begun else str(error), code
         )
+
+
+async def _gives_producer_ids(client: BrokerClient) -> bool:
+    """Whether the cluster's level is high enough; an id that is asked for only to see costs nothing."""
+    try:
+        await client.new_producer()
+    except RequestError:
+        return False
+    return True
 
 
 def _content_of(path: str, limit: int) -> bytes:

@@ -5,11 +5,12 @@ that says failed or unknown. Its records share that end; each has a `Delivery`, 
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from raftlog.client.answers import Produced
 from raftlog.errors import RaftlogError
+from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
 
 RecordHeaders: TypeAlias = list[tuple[str, bytes | None]]
@@ -80,6 +81,22 @@ class Batch:
         number = self.count
         self.count = number + 1
         return Delivery(self, number)
+
+    def fill(self, records: Sequence[NewRecord | bytes], now_ms: int) -> None:
+        """Many records at once, which nobody has checked: the codec does when the batch is built."""
+        count = len(records)
+        if type(records[0]) is bytes:  # values alone cost nothing each
+            self.values, self.keys = list(records), [None] * count  # type: ignore[arg-type]
+            self.timestamps, self.headers = [now_ms] * count, [[]] * count
+        else:
+            values, keys, timestamps, headers = zip(*records, strict=True)
+            self.values, self.keys = list(values), list(keys)
+            self.timestamps = [now_ms if timestamp is None else timestamp for timestamp in timestamps]
+            self.headers = [list(each) for each in headers]
+        self.count = count
+        self.size_bytes = sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+        self.size_bytes += RECORD_OVERHEAD_BYTES * count
+        self.size_bytes += sum(size_of(None, None, each) for each in self.headers if each)
 
     def end(self, produced: Produced | None, error: RaftlogError | None) -> None:
         """Once, with the one or the other. What the records held is let go; their timestamps stay for the answers."""

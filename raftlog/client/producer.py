@@ -25,10 +25,10 @@ from raftlog.client.delivery import Batch, Delivery, RecordHeaders, size_of
 from raftlog.client.identities import Identities
 from raftlog.client.metadata import REFRESH_S, Metadata
 from raftlog.client.producer_lane import Lane
-from raftlog.client.producer_settings import SEQUENCE_WINDOW, Acks, ProducerSettings
+from raftlog.client.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
 from raftlog.client.spreading import Spreading
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
-from raftlog.records import Compression
+from raftlog.records import Compression, NewRecord, build_columns
 from raftlog.records.header import HEADER_SIZE
 from raftlog.types import TopicPartition
 
@@ -56,6 +56,7 @@ class Producer:
         max_in_flight: int = SEQUENCE_WINDOW,
         request_timeout_ms: int = 10_000,
         delivery_timeout_ms: int = 120_000,
+        stops_at_failure: bool = False,
         metadata_refresh_s: float = REFRESH_S,
     ) -> None:
         """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
@@ -72,6 +73,7 @@ class Producer:
             max_in_flight=max_in_flight,
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
+            stops_at_failure=stops_at_failure,
             metadata_refresh_s=metadata_refresh_s,
         )
         self._client = BrokerClient(bootstrap)
@@ -123,8 +125,52 @@ class Producer:
         spreading = self._spreadings.get(topic)
         if spreading is None:
             spreading = await self._spread(topic)
-        if size + HEADER_SIZE > spreading.topic.message_bytes_max and self.settings.compression is Compression.NONE:
-            self._refuse_large(topic, size, spreading.topic.message_bytes_max)
+        limit = spreading.topic.message_bytes_max
+        if size + HEADER_SIZE > limit:
+            _require_fitting([value], [key], [timestamp_ms], [record_headers], self.settings.compression, topic, limit)
+        await self._until_room(size)
+        lane = spreading.lane(partition, key)
+        if lane.failure is not None:
+            raise lane.failure
+        delivery = lane.add(value, key, timestamp_ms, record_headers, size)
+        self._records += 1
+        self._bytes += size
+        if delivery.number_in_batch + 1 == self.settings.batch_records:
+            await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
+        return delivery
+
+    async def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
+        """Take many records of one partition, values alone or `NewRecord`s, as a batch, or as several where they do not
+        fit into one; the deliveries of the last record of each. Raises as `send`."""
+        if not records:
+            return []
+        spreading = self._spreadings.get(topic) or await self._spread(topic)
+        lane = spreading.lane(partition, None)
+        limit = spreading.topic.message_bytes_max
+        batches = self._batches(TopicPartition(topic, partition), records, limit)
+        for batch in batches:
+            await self._until_room(batch.size_bytes)
+            if lane.failure is not None:
+                raise lane.failure
+            self._records += batch.count
+            self._bytes += batch.size_bytes
+            lane.put(batch)
+        return [Delivery(batch, batch.count - 1) for batch in batches]
+
+    def _batches(self, place: TopicPartition, records: Sequence[NewRecord | bytes], limit: int) -> list[Batch]:
+        loop = asyncio.get_running_loop()
+        batch = Batch(place, loop.time(), loop.create_future())
+        batch.fill(records, time.time_ns() // 1_000_000)
+        if batch.size_bytes + HEADER_SIZE <= min(limit, BATCH_BYTES_MAX):
+            return [batch]
+        if batch.count == 1:
+            columns = batch.values, batch.keys, batch.timestamps, batch.headers
+            _require_fitting(*columns, self.settings.compression, place.topic, limit)
+            return [batch]
+        half = batch.count // 2
+        return self._batches(place, records[:half], limit) + self._batches(place, records[half:], limit)
+
+    async def _until_room(self, size: int) -> None:
         while self._records and (
             self._records >= self.settings.buffer_records or self._bytes + size > self.settings.buffer_bytes
         ):
@@ -132,12 +178,6 @@ class Producer:
             await self._room.wait()
         if self._is_closed:
             raise LogClosed("the producer is closed")
-        delivery = spreading.lane(partition, key).add(value, key, timestamp_ms, record_headers, size)
-        self._records += 1
-        self._bytes += size
-        if delivery.number_in_batch + 1 == self.settings.batch_records:
-            await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
-        return delivery
 
     async def flush(self) -> None:
         """Wait until every record that was sent before has its end.
@@ -241,10 +281,22 @@ class Producer:
         )
         raise first
 
-    def _refuse_large(self, topic: str, size: int, limit: int) -> None:
+
+def _require_fitting(
+    values: list[bytes | None],
+    keys: list[bytes | None],
+    timestamps: list[int],
+    headers: list[RecordHeaders],
+    compression: Compression,
+    topic: str,
+    limit: int,
+) -> None:
+    """Of a record that may be too large: built alone it shows its size."""
+    size = len(build_columns(values, keys, timestamps, headers, compression))
+    if size > limit:
         raise RecordTooLarge(
-            f"a record of about {size} bytes does not fit into a batch of topic {topic}, whose max.message.bytes is "
-            f"{limit}; `raftlog topic alter` can raise it"
+            f"a record makes a batch of {size} bytes; max.message.bytes of topic {topic} is {limit}, and "
+            "`raftlog topic alter` can raise it"
         )
 
 

@@ -68,6 +68,8 @@ class Lane:
         self._unsettled: deque[Batch] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._recovery: asyncio.Task[None] | None = None
+        self.failure: RaftlogError | None = None
+        """Why the lane takes no more, where it stops at failures."""
         self._is_awake = False
         self._is_hurried = False
         self._timer: asyncio.TimerHandle | None = None
@@ -92,6 +94,12 @@ class Lane:
         if batch.count == self._batch_records:
             self._wake()
         return delivery
+
+    def put(self, batch: Batch) -> None:
+        """Take a batch of its own, which gets no more records."""
+        self._open = None
+        self._waiting.append(batch)
+        self._wake()
 
     def hurry(self) -> list[Batch]:
         """Whatever waits leaves as soon as it can; the batches that have no end yet."""
@@ -147,7 +155,7 @@ class Lane:
         return (
             not self._unsettled
             or self._is_hurried
-            or len(self._waiting) > 1
+            or first is not self._open
             or first.count >= self._batch_records
             or now_s >= self._leaves_at(first)
         )
@@ -275,7 +283,18 @@ class Lane:
             unsure = "; an earlier answer was lost, so they may be stored" if is_unsure else ""
             error = kind(f"{batch.count} records for {self._place} were not acknowledged{waited}{unsure}: {error}")
         self._end(batch, error)
-        self._break_chain(error)
+        if self._settings.stops_at_failure:
+            self._stop(error)
+        else:
+            self._break_chain(error)
+
+    def _stop(self, error: RaftlogError) -> None:
+        """Nothing behind a batch that ended without being stored is stored: its sequence is missing."""
+        self.failure = error
+        waiting, self._waiting, self._open = self._waiting, deque(), None
+        for batch in (*self._unsettled, *waiting):
+            kind = OutcomeUnknown if batch.maybe_stored else Unavailable
+            self._end(batch, kind(f"{batch.count} records for {self._place} stand behind one that failed: {error}"))
 
     def _break_chain(self, cause: RaftlogError) -> None:
         """What follows cannot be told from repetitions under the sequences that it has."""
@@ -303,7 +322,10 @@ class Lane:
             if batch is self._open:
                 self._open = None
             why = f"were not sent within {self._settings.delivery_timeout_ms} ms"
-            self._end(batch, Unavailable(f"{batch.count} records for {self._place} {why}: {cause}"))
+            error = Unavailable(f"{batch.count} records for {self._place} {why}: {cause}")
+            self._end(batch, error)
+            if self._settings.stops_at_failure:
+                self._stop(error)
 
 
 def _abandoned(batch: Batch, is_sent: bool) -> RaftlogError:

@@ -30,6 +30,7 @@ class ProducerSettings:
     max_in_flight: int
     request_timeout_ms: int
     delivery_timeout_ms: int
+    stops_at_failure: bool
     metadata_refresh_s: float
 
     def __post_init__(self) -> None:

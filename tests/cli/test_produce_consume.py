@@ -259,7 +259,8 @@ def test_an_unknown_outcome_is_exit_code_3(spawn: Spawn, run: Any, own_broker: B
     """The broker stops answering in the middle: it is frozen, so the request stays without an answer."""
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
-    writer = spawn("produce", "t", "--timeout-ms", "100", "--json", *at, stdin=subprocess.PIPE)
+    patience = ("--timeout-ms", "100", "--give-up-after", "1")
+    writer = spawn("produce", "t", *patience, "--json", *at, stdin=subprocess.PIPE)
     assert writer.stdin is not None
     writer.stdin.write(b"one\n")
     writer.stdin.flush()

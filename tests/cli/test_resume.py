@@ -140,7 +140,7 @@ def test_the_broker_stays_away(spawn: Spawn, run: Any, own_broker: BrokerProcess
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
     command = produce("t", source, tmp_path / "state", at)
-    producer = start_and_wait(spawn, (*command, "--give-up-after", "0.5"), "t", at, LINES // 20)
+    producer = start_and_wait(spawn, (*command, "--give-up-after", "0.5", "--timeout-ms", "1000"), "t", at, LINES // 20)
     own_broker.kill()
     code = producer.wait(30)
     assert producer.stderr is not None

@@ -6,7 +6,8 @@ is noticed.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,6 +162,19 @@ class FakeBroker:
         body = partition.read(offset, int(request.query["max_bytes"]))
         headers = {"X-Raftlog-High-Watermark": str(partition.end), "X-Raftlog-Log-Start": str(partition.start)}
         return web.Response(body=body, headers=headers)
+
+
+@asynccontextmanager
+async def serving(broker: FakeBroker) -> AsyncIterator[None]:
+    """It has an address as long as the block lasts."""
+    runner = web.ServerRunner(web.Server(broker.serve), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        broker.address = "{}:{}".format(*runner.addresses[0])
+        yield
+    finally:
+        await runner.cleanup()
 
 
 def _json(fields: object, status: int = 200) -> web.Response:
