@@ -19,7 +19,7 @@ from raftlog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from raftlog.records import BatchHeader
+from raftlog.records import BatchHeader, NewRecord, build_batch
 from raftlog.records.partitioner import murmur2
 from tests.client.conftest import Scripted
 from tests.client.fake_broker import FakeBroker, Partition
@@ -387,3 +387,45 @@ async def test_a_full_disk_is_waited_out(serving: Serving) -> None:
     async with serving(broker) as producer:
         assert (await (await producer.send("orders", b"0"))).offset == 0
     assert issubclass(StorageFull, Unavailable)
+
+
+async def test_a_lane_that_stops_at_failures_stores_nothing_behind_one(serving: Serving) -> None:
+    broker = FakeBroker(orders=1)
+    broker.fault = Once(1, "413 413")
+    async with serving(broker, batch_records=10, stops_at_failure=True) as producer:
+        deliveries = []
+        for first in range(0, 40, 10):
+            deliveries += await sent(producer, "orders", range(first, first + 10))
+            await asyncio.sleep(0)
+        ends = await asyncio.gather(*deliveries, return_exceptions=True)
+        with pytest.raises(RecordTooLarge):
+            await producer.send("orders", b"more")
+    assert [isinstance(end, BaseException) for end in ends] == [False] * 10 + [True] * 30
+    assert broker.topics["orders"][0].values == expected(range(10))
+
+
+async def test_batches_are_taken_whole_and_split_where_they_do_not_fit(serving: Serving) -> None:
+    broker = FakeBroker(orders=1)
+    broker.max_message_bytes = 1000
+    async with serving(broker) as producer:
+        (delivery,) = await producer.send_batch("orders", 0, expected(range(10)))
+        assert (await delivery).offset == 9
+        records = [NewRecord(b"v", b"k", 1234, [("h", None)])] * 30
+        deliveries = await producer.send_batch("orders", 0, records)
+        assert [(await each).offset for each in deliveries][-1] == 39
+        assert len(deliveries) > 1
+        with pytest.raises(RecordTooLarge):
+            await producer.send_batch("orders", 0, [b"x" * 1000])
+    stored = broker.topics["orders"][0].records
+    assert [record.value for record in stored[:10]] == expected(range(10))
+    assert (stored[39].key, stored[39].timestamp, stored[39].headers) == (b"k", 1234, [("h", None)])
+
+
+async def test_a_record_that_just_fits_is_taken(serving: Serving) -> None:
+    broker = FakeBroker(orders=1)
+    size = len(build_batch([b"x" * 500]))
+    broker.max_message_bytes = size
+    async with serving(broker) as producer:
+        await (await producer.send("orders", b"x" * 500))
+        with pytest.raises(RecordTooLarge, match=f"{size + 1} bytes"):
+            await producer.send("orders", b"x" * 501)
