@@ -6,8 +6,9 @@ In parts, each in two passes: an index of the newest offset of each key, over wh
 memory that it may take; then every file below the end of that part is written anew beside its place, synced, and put
 there. What is removed leaves gaps, so offsets and indexes stay. Small neighbours become one file, whose first roll
 stays and says how far it is compacted; that is what recovery knows a compacted file by. A tombstone goes only when
-every older record of its key is gone durably, which the order of the files gives. The last record below the mark
-always stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
+every older record of its key is gone durably: where the log was clean when the run began, so whoever has read such a
+record meets the tombstone for at least as long as the run before took place. The last record below the mark always
+stays, so no log ends in a gap. Source: Kafka's log cleaner (KIP-58, KIP-534 for tombstones).
 
 `run` only does the work of one slice between two steps, and waits for nothing; whoever runs it does what a step says
 before the next one, and stops it (`close`) when the log was changed by somebody else, or must not be changed. Stopped
@@ -83,7 +84,8 @@ class Compaction:
         self.bytes_before = self.bytes_after = 0
         """Of files that were rewritten, and of those that took their place."""
         bases = [segment.base_offset for segment in log.segments if segment.base_offset <= mark]
-        self._mark, self._tombstones_to, self._bounds = Offset(max(bases, default=0)), tombstones_to, bounds
+        self._mark, self._bounds = Offset(max(bases, default=0)), bounds
+        self._tombstones_to = min(tombstones_to, clean_to(log))
         self._newest: dict[bytes, int] = {}
         self._end = Offset(0)
         """Of the part that is under way: where the index of keys ends."""

@@ -213,3 +213,20 @@ def test_the_scrub_reads_compacted_files_to_the_end() -> None:
     scrub = Scrub(keyed.log)
     while not (progress := scrub.run_slice(500)).has_finished:
         assert progress.damage is None
+
+
+def test_a_tombstone_never_goes_in_the_run_that_takes_the_record_it_deletes() -> None:
+    """Whatever the mark says: whoever has just read that record would never hear of the tombstone."""
+    keyed = KeyedLog()
+    keyed.append([(b"a", b"1"), (b"a", None), (b"b", b"1")])
+    keyed.roll()
+    keyed.settle()
+    for expected in ([1, 2, 3], [2, 3]):
+        mark = Offset(keyed.log.active.base_offset)
+        for step in compaction.Compaction(keyed.log, mark, mark, BOUNDS).run():
+            keyed.disk.sync(step.files, step.directories)
+        if len(keyed.records) == 3:
+            keyed.append([(b"c", b"1")])
+            keyed.roll()
+            keyed.settle()
+        assert [record[0] for record in read_all(keyed.log)] == expected
