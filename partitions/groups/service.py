@@ -332,8 +332,11 @@ class Groups:
     # ---- where the coordinator is
 
     def leader_address(self, group: str) -> str | None:
-        """Where clients reach the group's coordinator, when that is another broker."""
-        return self._finder.address_of_leader(self._partition(group)) if OFFSETS_TOPIC in self._topics else None
+        """Where clients reach the group's coordinator, when that is another broker. None below feature level 3: it may
+        run a release that knows only offsets, and calls through this one are answered."""
+        if OFFSETS_TOPIC not in self._topics or not self._around.is_level_three():
+            return None
+        return self._finder.address_of_leader(self._partition(group))
 
     async def partition_for(self, group: str, deadline: Deadline) -> Partition:
         """Whose leader coordinates the group; the internal topic is made when it is missing."""
