@@ -16,6 +16,7 @@ from raftlog.errors import (
     RaftlogError,
     RebalanceInProgress,
     StaleGeneration,
+    UnknownMember,
 )
 from raftlog.partitions.consumers.hosting import Host
 from raftlog.partitions.consumers.positions import Positions
@@ -57,13 +58,19 @@ class Commits:
     async def commit(self, offers: Offers, deadline: Deadline) -> list[CommitOutcome]:
         """Commit these where the instance may; what became of each, sorted.
 
-        Raises `ConsumerState` when it may nowhere, and what the coordinator raises.
+        Raises `ConsumerState` when it may nowhere, or without the group while that has members; and what the
+        coordinator raises.
         """
         while True:
             await self._settled(deadline)
             try:
                 return await self._commit_as_it_is(offers, deadline)
-            except (RebalanceInProgress, StaleGeneration):
+            except (RebalanceInProgress, StaleGeneration, UnknownMember) as error:
+                if self._identity() is None and isinstance(error, UnknownMember):
+                    raise ConsumerState(
+                        f"group {self._group} has members; {self._name}, whose partitions are assigned by hand, cannot "
+                        "commit for it"
+                    ) from None
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
                 await asyncio.sleep(_PAUSE_S)  # the member hears of it at once, and is settled no more

@@ -150,7 +150,12 @@ class Instance:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name=f"consumer {self.group}/{self.name}")
         self._background[task] = None
-        task.add_done_callback(self._background.pop)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._background[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("%s failed", task.get_name(), exc_info=error)
 
     # what it reads
 

@@ -19,6 +19,7 @@ from raftlog.errors import (
     RaftlogError,
     RebalanceInProgress,
     StaleGeneration,
+    Unavailable,
     UnknownMember,
 )
 from raftlog.partitions.consumers.hosting import Host
@@ -113,12 +114,21 @@ class Member:
                 await self._lose()
             except RaftlogError as error:
                 _logger.debug("%s/%s is no member now: %s", self._group, self._name, error)
-                self.problem = error
-                self.settled.set()
-                await self._pause(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S[1])
+                pause_s = await self._have(error, pause_s)
+                continue
+            except Exception:
+                _logger.exception("%s/%s failed and begins anew", self._group, self._name)
+                failure = Unavailable(f"consumer instance {self._name} failed; the broker's log says why")
+                pause_s = await self._have(failure, pause_s)
                 continue
             pause_s = _PAUSE_S[0]
+
+    async def _have(self, problem: RaftlogError, pause_s: float) -> float:
+        """Whoever waits is told the problem; how long to pause after the next one."""
+        self.problem = problem
+        self.settled.set()
+        await self._pause(pause_s)
+        return min(2 * pause_s, _PAUSE_S[1])
 
     async def _take_part(self) -> None:
         """One generation, to its end."""

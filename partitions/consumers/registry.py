@@ -20,7 +20,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.consumers.hosting import Host
 from raftlog.partitions.consumers.instance import Instance
-from raftlog.partitions.consumers.settings import InstanceSettings
+from raftlog.partitions.consumers.settings import InstanceSettings, check_name
 from raftlog.partitions.consumers.stored import Stored, from_record
 from raftlog.partitions.deadline import Deadline, DeadlineSweep, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
@@ -121,7 +121,8 @@ class Registry:
     async def create(
         self, coordinator: Coordinator, group: str, name: str, settings: InstanceSettings, deadline: Deadline
     ) -> None:
-        """Raises `ConsumerExists`, `Overloaded`."""
+        """Raises `InvalidConsumer`, `ConsumerExists`, `Overloaded`."""
+        check_name(name)
         key = group, name
         if coordinator not in self._instances:
             raise NotLeader(f"the coordinator of group {group} is another broker")

@@ -30,6 +30,7 @@ from raftlog.partitions.consumers.results import (
     Subscribed,
 )
 from raftlog.partitions.consumers.settings import check_name, read_settings
+from raftlog.partitions.control.naming import check_topic_name
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.names import check_group
@@ -130,9 +131,11 @@ class Consumers:
         self, group: str, name: str, topics: Sequence[str], pattern: str | None, *, deadline: Deadline
     ) -> None:
         """To topics by name, which need not exist yet, or to all whose whole name matches; a new subscription takes
-        the place of the one before. Raises `ConsumerState`, `InvalidArgument`."""
+        the place of the one before. Raises `ConsumerState`, `InvalidArgument`, `InvalidTopic`."""
         if pattern is not None:
             TopicPattern(pattern)
+        for topic in topics:
+            check_topic_name(topic)
         await self._ask(requests.SUBSCRIBE, group, name, {"topics": sorted(set(topics)), "pattern": pattern}, deadline)
 
     async def subscription(self, group: str, name: str, *, deadline: Deadline) -> Subscribed:

@@ -185,6 +185,8 @@ async def test_subscriptions_that_cannot_be(consumer):
         ({"topic_pattern": "("}, (400, 40002)),
         ({"topic_pattern": "a(?=b)"}, (400, 40002)),
         ({"topic": ["t"]}, (400, 40002)),
+        ({"topics": ["a/b"]}, (400, 40002)),
+        ({"topics": ["__consumer_offsets"]}, (400, 40002)),
     ):
         assert code(await found("POST", "/subscription", body)) == expected, body
 
@@ -571,3 +573,19 @@ async def test_what_is_not_its_own_is_not_committed(api, consumer):
     ):
         assert code(await found("POST", "/offsets", body)) == expected
     assert code(await found("GET", "/offsets?topic=t")) == (400, 40002)
+
+
+async def test_partitions_by_hand_have_watermarks_while_the_group_is_empty(api, consumer):
+    await api.topic("t")
+    by_hand, member = await consumer("by-hand"), await consumer("member")
+    await by_hand.assign(0)
+    one = {"topic": "t", "partition": 0}
+    for offset, committed in ((4, 5), (2, 5), (7, 8)):
+        _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": offset}]})
+        assert answered == {**one, "consumed": offset, "committed": committed}
+    await member.subscribe("t")
+    await until_told(member.assigned)
+    assert code(await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})) == (409, 40903)
+    await member.done("DELETE")
+    _, (answered,) = await by_hand("POST", "/offsets", {"offsets": [{**one, "offset": 9}]})
+    assert answered["committed"] == 10

@@ -386,3 +386,13 @@ async def test_the_broker_that_stops_lets_nobody_wait(world):
     world.registry.stop_waiting()
     assert (await waiting).pieces == []
     assert (await found.poll(next(IDS), 60_000, 1, ["binary"])).pieces == []
+
+
+async def test_a_member_that_fails_begins_anew(world, caplog):
+    world.coordinator.next_join_error = ZeroDivisionError("a bug")
+    found = await world.instance()
+    await found.subscribe(("t",), None, soon())
+    with pytest.raises(Unavailable, match="failed"):
+        await poll(found, 10_000)
+    await until(lambda: found.assignment)
+    assert "a bug" in caplog.text
