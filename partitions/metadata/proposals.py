@@ -68,7 +68,7 @@ class Proposals:
         Raises `Unavailable` when it was definitely not proposed, `DeadlineExceeded` when it may have been, and
         `InvalidArgument` for a command above the cluster's feature level.
         """
-        if self.is_fit:
+        if self.is_fit and self._copy.state.bootstrap is not None:  # before, the command itself brings the level
             check_level(command, self._copy.state.feature_level)
         request_id = draw_uuid(self._node.surroundings.random)
         if basis is None:

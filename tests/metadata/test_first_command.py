@@ -1,0 +1,17 @@
+"""The founding of a cluster alone: whoever is first, the barrier of the start or the first command of its leader."""
+
+import asyncio
+
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.settings import BrokerSettings
+
+
+async def test_the_first_command_brings_the_level_that_later_ones_are_held_to(tmp_path):
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    broker.metadata._proposals.is_fit = True  # the barrier was passed before anything was proposed
+    try:
+        async with asyncio.timeout(30):
+            await broker.start("127.0.0.1:1")
+        assert broker.metadata.state.feature_level == 3
+    finally:
+        await broker.close()
