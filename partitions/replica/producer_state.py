@@ -54,7 +54,7 @@ class ProducerState:
         self._segments = log.segments
         segments = log.segments.segments
         first = segments[-2].base_index if len(segments) > 1 else 0
-        self.table = ProducerTable()
+        self.table, self.problem = ProducerTable(), None
         self._next = Index(max(first, log.boundary.index + 1))
         self._read_to = log.last_index
         self._roll_index = Index(0)
@@ -84,7 +84,7 @@ class ProducerState:
     def may_roll(self) -> bool:
         """Whether the newest segment's beginning is complete, and not most of the segment."""
         active = self._group.log.segments.active
-        return self.is_covered and active.end_position >= 2 * self._run_bytes
+        return self.problem is not None or (self.is_covered and active.end_position >= 2 * self._run_bytes)
 
     # following the log
 
@@ -102,7 +102,8 @@ class ProducerState:
         self._delivered = last
         taken = self._group.log.producers.take(last)
         if self._next <= self._read_to:
-            self._read_to = max(self._read_to, last)
+            # What has been cut off meanwhile never comes; all that is here is read.
+            self._read_to = max(min(self._read_to, self._group.log.last_index), last)
             return
         for entry in taken:
             self._take(entry)

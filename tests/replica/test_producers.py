@@ -219,6 +219,28 @@ def test_what_is_known_survives_restarts_of_all() -> None:
         assert world.same_everywhere()
 
 
+def test_what_a_cut_takes_is_not_waited_for() -> None:
+    with Producing() as world:
+        old = world.lead()
+        world.sent(old, 0, b"a")
+        world.converge()
+        world.isolate(old)
+        for _ in range(10):
+            world.append(old, b"lost")
+        world.run(0.1)
+        new = world.new_leader(old)
+        world.crash(old)
+        world.start(old)
+        world.replica(old)
+        world.appended(new, b"instead")
+        world.network.heal()
+        world.converge()
+        world.do(new, lambda: world.group(new).transfer_leadership(world.ids[old - 1]))
+        world.run_until(lambda: world.leader() == old)
+        assert world.sent(old, 1, b"b").base_offset == 2
+        assert world.same_everywhere()
+
+
 def snapshots(world: Producing, number: int) -> list[int]:
     """Base offsets of the segments that have pieces of a snapshot."""
     found = []
