@@ -5,6 +5,8 @@ import sys
 from datetime import UTC, datetime
 
 import structlog
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import EventDict, Processor
 
 
@@ -25,12 +27,15 @@ _SHARED: tuple[Processor, ...] = (
 
 
 def formatter(line_format: str) -> logging.Formatter:
-    """`text` for people, `json` for machines; times are UTC."""
+    """`text` for people, `json` for machines; times are UTC. Tracebacks have no values of variables: those can be
+    records."""
     last: list[Processor]
     if line_format == "json":
-        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        without_values = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+        last = [without_values, structlog.processors.JSONRenderer()]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)]
+        plain = structlog.dev.plain_traceback
+        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, exception_formatter=plain)]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=_SHARED,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],

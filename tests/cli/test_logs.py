@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from raftlog import events
 from raftlog.cli.event_limit import EventLimit
+from raftlog.cli.log_lines import formatter
 from raftlog.events import EVENTS, event
 
 LOGGER = logging.getLogger("raftlog.tests")
@@ -75,6 +77,18 @@ def test_an_event_has_the_fields_of_its_name() -> None:
         event(LOGGER, "something_else")
     taken = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"} | _STANDARD
     assert [name for name, kind in EVENTS.items() if kind.fields & taken] == [], "names of the log record itself"
+
+
+@pytest.mark.parametrize("line_format", ["text", "json"])
+def test_a_traceback_has_no_values_of_variables(line_format: str) -> None:
+    record_value = "secret of a customer"
+    try:
+        raise AssertionError(f"{len(record_value)} characters")
+    except AssertionError:
+        record = logging.LogRecord("raftlog", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
+    line = formatter(line_format).format(record)
+    assert "20 characters" in line
+    assert record_value not in line
 
 
 def lines_of(process: Any) -> list[dict[str, Any]]:
