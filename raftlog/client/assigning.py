@@ -101,10 +101,11 @@ class Assigning:
             self._joining = asyncio.create_task(member.join(await self._subscribed()))
         if self._joining is None:
             return True
-        await asyncio.wait([self._joining], timeout=max(0.0, ends_at - time.monotonic()))
-        if not self._joining.done():
+        joined = self._joining
+        await asyncio.wait([joined], timeout=max(0.0, ends_at - time.monotonic()))
+        if not joined.done() or joined.cancelled():  # cancelled: another task closed the consumer
             return False
-        joined, self._joining = self._joining, None
+        self._joining = None
         if joined.exception() is not None:
             member.needs_join = True
         await self._take_over(joined.result())

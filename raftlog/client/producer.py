@@ -201,7 +201,7 @@ class Producer:
         try:
             await self._until_ended(timeout_s)
             for lane in self._lanes.values():
-                lane.abandon()
+                await lane.abandon()
         finally:
             await self._metadata.close()
             await self._client.close()
@@ -219,7 +219,9 @@ class Producer:
                     await self._identities.have()
                 described = await self._metadata.topic(topic)
             except (Unavailable, OutcomeUnknown):  # an id that nobody heard of costs nothing
-                if self._is_closed or time.monotonic() >= ends_at:
+                if self._is_closed:
+                    raise LogClosed("the producer is closed") from None
+                if time.monotonic() >= ends_at:
                     raise
                 await asyncio.sleep(back_off.next_s())
                 continue

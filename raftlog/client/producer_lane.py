@@ -73,6 +73,7 @@ class Lane:
         self._is_awake = False
         self._is_hurried = False
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
 
     # what the producer does
 
@@ -107,7 +108,7 @@ class Lane:
         self._wake()
         return [*self._unsettled, *self._waiting]
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """The producer closes: what has no end yet ends now, as unknown where it may be stored."""
         tasks = [*self._under_way, *([self._recovery] if self._recovery is not None else [])]
         under_way = list(self._unsettled)[: None if self._under_way else 1]
@@ -118,6 +119,7 @@ class Lane:
         waiting, self._waiting = self._waiting, deque()
         for batch in (*self._unsettled, *waiting):
             self._end(batch, _abandoned(batch, batch.maybe_stored or batch in under_way))
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # when batches leave
 
@@ -143,8 +145,9 @@ class Lane:
             task.add_done_callback(self._under_way.discard)
         if not self._waiting:
             self._is_hurried = False
-        elif self._has_window() and (self._timer is None or self._timer.when() <= now_s):
-            self._timer = self._loop.call_at(self._leaves_at(self._waiting[0]), self._wake)
+        elif self._has_window() and self._wakes_at <= now_s:
+            self._wakes_at = self._leaves_at(self._waiting[0])
+            self._timer = self._loop.call_at(self._wakes_at, self._wake)
 
     def _has_window(self) -> bool:
         """The oldest unsettled has to stay among the last that the broker knows, answered ones included."""

@@ -18,7 +18,7 @@ from yarl import URL
 
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import Leaders, Place
-from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
 
 PORT_DEFAULT = 8082
@@ -87,6 +87,8 @@ class Transport:
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
         for address in self._order(place):
+            if self._session.closed:
+                raise LogClosed("the client is closed")
             try:
                 answer = await self._send(address, method, target, timeout_s, headers, body)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Membership, Producer, RebalanceListener
-from raftlog.errors import FencedInstance, InvalidArgument, UnknownMember
+from raftlog.errors import FencedInstance, InvalidArgument, LogClosed, UnknownMember
 from raftlog.types import TopicPartition
 from tests.client.fake_broker import FakeBroker, problem
 
@@ -279,3 +279,13 @@ async def test_the_level_that_is_too_low_is_said(served: Callable[[FakeBroker], 
     async with Producer([address]) as producer:
         with pytest.raises(InvalidArgument, match="feature level 3"):
             await producer.send("orders", b"")
+
+
+async def test_who_polls_is_told_when_the_consumer_closes(live: str, client: BrokerClient) -> None:
+    for group in (None, "g"):
+        consumer = Consumer([live], "orders", group=group)
+        polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(LogClosed):
+            await polling

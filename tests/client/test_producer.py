@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
+from aiohttp import web
 
 from raftlog.client import Delivery, Producer
 from raftlog.errors import (
@@ -23,6 +25,7 @@ from raftlog.records import BatchHeader, NewRecord, build_batch
 from raftlog.records.partitioner import murmur2
 from tests.client.conftest import Scripted
 from tests.client.fake_broker import FakeBroker, Partition
+from tests.client.fake_broker import serving as serving_broker
 
 Serving = Callable[..., Any]
 
@@ -429,3 +432,30 @@ async def test_a_record_that_just_fits_is_taken(serving: Serving) -> None:
         await (await producer.send("orders", b"x" * 500))
         with pytest.raises(RecordTooLarge, match=f"{size + 1} bytes"):
             await producer.send("orders", b"x" * 501)
+
+
+async def test_who_waits_for_a_topic_is_told_when_the_producer_closes(scripted: Scripted) -> None:
+    asked = asyncio.Event()
+
+    async def never(request: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        return web.Response()
+
+    producer = Producer([await scripted(never)])
+    waiting = asyncio.create_task(producer.send("orders", b"0"))
+    await asked.wait()
+    await producer.close()
+    with pytest.raises(LogClosed):
+        await waiting
+
+
+def test_a_producer_works_on_uvloop_without_any_linger() -> None:
+    async def send() -> list[int]:
+        broker = FakeBroker(orders=1)
+        async with serving_broker(broker), Producer([broker.address], linger_ms=0) as producer:
+            deliveries = await sent(producer, "orders", range(500))
+            return [(await each).offset for each in deliveries]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(send()) == list(range(500))
