@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 
+from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
 from raftlog.client.commits import Commits
 from raftlog.client.consumer_settings import ConsumerSettings, RebalanceListener
@@ -18,7 +19,7 @@ from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.handing import Handing
 from raftlog.client.membership import Assigned, GroupMember
 from raftlog.client.metadata import Metadata
-from raftlog.errors import InvalidArgument
+from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
 
@@ -43,6 +44,7 @@ class Assigning:
         self._matched: frozenset[str] = frozenset()
         self._member: GroupMember | None = None
         self._joining: asyncio.Task[Assigned] | None = None
+        self._back_off = BackOff()
         self._is_manual = self._is_outdated = False
         metadata.changed = self._note_metadata
 
@@ -89,16 +91,14 @@ class Assigning:
     async def is_settled(self, ends_at: float) -> bool:
         """Whether it is known what to read; waits for it until `ends_at`. Raises what makes it impossible."""
         if self._member is None:
-            if self._is_outdated:
-                await self._read_all()
-            return True
+            return not self._is_outdated or await self._read_all(ends_at)
         member = self._member
         member.last_poll_s = time.monotonic()
         if member.fatal is not None:
             raise member.fatal
         if member.needs_join and self._joining is None:
             await self._give_away()
-            self._joining = asyncio.create_task(member.join(await self._subscribed()))
+            self._joining = asyncio.create_task(self._join(member))
         if self._joining is None:
             return True
         joined = self._joining
@@ -154,19 +154,38 @@ class Assigning:
         self._matched = self._metadata.matching
         return tuple(sorted(self._matched))
 
-    async def _read_all(self) -> None:
-        """Without a group: every partition of the topics. What is made later is read from its beginning."""
-        self._is_outdated = False
+    async def _join(self, member: GroupMember) -> Assigned:
+        while True:
+            try:
+                topics = await self._subscribed()
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(self._back_off.next_s())
+            else:
+                self._back_off.reset()
+                return await member.join(topics)
+
+    async def _read_all(self, ends_at: float) -> bool:
+        """Without a group: every partition of the topics. What is made later is read from its beginning. False when
+        nobody can say yet which these are."""
         readings = self._fetching.readings
         is_first = not readings
-        wanted = {
-            TopicPartition(name, number)
-            for name in await self._subscribed()
-            for number in range((await self._metadata.topic(name)).partitions)
-        }
+        self._is_outdated = False
+        try:
+            wanted = {
+                TopicPartition(name, number)
+                for name in await self._subscribed()
+                for number in range((await self._metadata.topic(name)).partitions)
+            }
+        except (Unavailable, OutcomeUnknown):
+            self._is_outdated = True
+            await asyncio.sleep(max(0.0, min(self._back_off.next_s(), ends_at - time.monotonic())))
+            self._fetching.arrived.set()  # so that it is tried again
+            return False
+        self._back_off.reset()
         await self._fetching.end([place for place in readings if place not in wanted])
         new = sorted(place for place in wanted if place not in readings)
         self._fetching.begin(dict.fromkeys(new), None if is_first else "earliest")
+        return True
 
     def _note_metadata(self) -> None:
         """Topics were looked at anew."""

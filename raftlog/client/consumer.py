@@ -185,9 +185,12 @@ class Consumer:
     # positions
 
     async def position(self, place: TopicPartition) -> Offset:
-        """The offset of the next record that is handed out."""
+        """The offset of the next record that is handed out; raises why it cannot be known."""
         self._require_assigned(place)
-        await self._fetching.readings[place].located.wait()
+        reading = self._fetching.readings[place]
+        await reading.located.wait()
+        if reading.position is None and reading.error is not None:
+            raise reading.error
         return self._handing.handed_out()[place]
 
     def seek(self, place: TopicPartition, offset: int) -> None:

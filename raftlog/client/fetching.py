@@ -121,7 +121,7 @@ class Fetching:
             except RaftlogError as error:
                 is_enough = patience_s is not None and time.monotonic() - well_at > patience_s
                 if is_enough or not self._is_passing(error):
-                    reading.error = error
+                    reading.fail(error)
                     self.arrived.set()
                     return
                 self._out_of_date()
@@ -150,7 +150,7 @@ class Fetching:
     def _out_of_range(self, reading: Reading, error: OffsetOutOfRange) -> None:
         error.args = (f"{reading.place}: {error}",)
         if self._settings.auto_offset_reset == "error":
-            reading.error = error
+            reading.fail(error)
         else:
             to = error.first if self._settings.auto_offset_reset == "earliest" else error.end
             _log.warning("%s; reading goes on at offset %d", error, to)

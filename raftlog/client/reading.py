@@ -34,6 +34,7 @@ class Reading:
         """Set while another answer may be fetched."""
         self.room.set()
         self.located = asyncio.Event()
+        """Set when there is a position, or an error in its place."""
         if position is not None:
             self.located.set()
         self.held_bytes = 0
@@ -51,6 +52,11 @@ class Reading:
         self._header, self._records = None, iter(())
         self.located.set()
         self.room.set()
+
+    def fail(self, error: RaftlogError) -> None:
+        """Nothing more comes, until it begins somewhere else."""
+        self.error = error
+        self.located.set()
 
     def go_on_at(self, offset: Offset) -> None:
         """Behind the records that are held, what comes next is from there on."""

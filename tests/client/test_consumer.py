@@ -158,6 +158,8 @@ async def test_an_offset_that_is_gone_is_an_error_when_that_is_wanted(served: Se
     async with Consumer([await served(broker)], "orders", auto_offset_reset="error") as consumer:
         with pytest.raises(OffsetOutOfRange, match="seek to an offset"):
             await consumer.poll()
+        with pytest.raises(OffsetOutOfRange, match="seek to an offset"):
+            await consumer.position(FIRST)
         consumer.seek(FIRST, 10)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRange, match="orders/0") as raised:
@@ -246,6 +248,25 @@ async def test_brokers_in_trouble_are_asked_again(served: Served) -> None:
 
     broker.extra = trouble
     async with Consumer([await served(broker)], "orders") as consumer:
+        assert offsets(await polled(consumer, 10)) == list(range(10))
+    assert refusals == 0
+
+
+async def test_a_topic_that_nobody_can_describe_yet_is_waited_for(served: Served) -> None:
+    broker = FakeBroker(orders=1)
+    fill(broker.topics["orders"][0], range(10))
+    refusals = 2
+
+    async def trouble(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
+        nonlocal refusals
+        if parts != ["topics", "orders"] or not refusals:
+            return None
+        refusals -= 1
+        return problem("503 50302")
+
+    broker.extra = trouble
+    async with Consumer([await served(broker)], "orders") as consumer:
+        assert await consumer.poll(timeout_ms=1) == []
         assert offsets(await polled(consumer, 10)) == list(range(10))
     assert refusals == 0
 

@@ -459,3 +459,22 @@ def test_a_producer_works_on_uvloop_without_any_linger() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(send()) == list(range(500))
+
+
+async def test_who_stops_waiting_for_a_delivery_does_not_end_it(serving: Serving) -> None:
+    broker = FakeBroker(orders=1)
+    released = asyncio.Event()
+
+    async def hold(partition: Partition, header: BatchHeader) -> None:
+        await released.wait()
+
+    broker.fault = hold
+    async with serving(broker) as producer:
+        delivery = await producer.send("orders", b"0")
+        waiting = asyncio.ensure_future(asyncio.gather(delivery))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert delivery.outcome == "pending"
+        released.set()
+        assert (await delivery).offset == 0
