@@ -53,7 +53,7 @@ class Refilling:
         try:
             await self._copying.copy(files, segments)
             await self._copy_own(segments)
-            await self._change_places(segments)
+            await self._change_places(segments, min(files.log_start_offset, files.below))
         finally:
             segments.close()
 
@@ -96,14 +96,15 @@ class Refilling:
                 segments.append_stamped(stored, header)
         segments.write()
 
-    async def _change_places(self, segments: SegmentedLog) -> None:
+    async def _change_places(self, segments: SegmentedLog, start: Offset) -> None:
+        """The log begins at `start`, where a trim that is not known here made the other's begin, or behind that."""
         driver, group = self._driver, self._group
         group.is_deaf = True
         try:
             await self._settle()
             while segments.last_index < group.log.last_index:
                 self._copy_slice(segments)
-            end, start = await self._sync(segments), group.log_start_offset
+            end, start = await self._sync(segments), max(start, group.log_start_offset)
             if group.is_closed or driver.failure is not None or group.log.segments is not self._old:
                 raise Unavailable(f"{group.name} changed meanwhile")
             driver.persister.checkpoints.note_changed(group)

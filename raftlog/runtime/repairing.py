@@ -71,8 +71,7 @@ class Repair:
             await self._refill(self._compacted)
         if self._left:
             group.damage, group.damaged = self._left[0].error, tuple(self._left)
-            if await self._trim_like_the_leader():
-                raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
+            await self._begin_like_the_leader()
             raise Unavailable(f"no other replica has it yet: {group.damage}")
         is_cut = log.segments.generation != generation or log.written_index < written
         if is_cut or group.damage_count != met:
@@ -221,15 +220,20 @@ class Repair:
         async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
             return await self._driver.transport.request(node, question)
 
-    async def _trim_like_the_leader(self) -> bool:
-        """Whether the leader's log begins above ours, so that nobody has to have what stands below any more."""
+    async def _begin_like_the_leader(self) -> None:
+        """Where the leader's log begins above ours, nobody gives entries below that: they were trimmed away, or, where
+        it has files there, compacted. Raises `Unavailable` when the same becomes of ours, which is to be looked at."""
         group, leader = self._group, self._group.core.leader
         if leader is None or leader == self._driver.me:
-            return False
+            return
         found = await self._ask(leader.node_id, LogAsked(group.key))
         if not isinstance(found, LogFound) or found.boundary.index <= group.log.boundary.index:
-            return False
-        return group.trim_damaged(found.base_offset)
+            return
+        if found.files:
+            if self._left[0].index <= found.boundary.index:
+                await self._refill(self._left[0].error)
+        elif group.trim_damaged(found.base_offset):
+            raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
 
     def _sources(self) -> list[NodeId]:
         """The other members, the leader first, who is known even where the members stood in what is damaged."""
