@@ -31,6 +31,7 @@ AUTO_COMMIT_S: Final = 5.0
 _COMMIT_MS: Final = 5_000
 _PAUSE_S: Final = 0.01
 """Before a commit that met a rebalance is made again."""
+_QUIET_S: Final = 1.0
 _LATER_MAX: Final = 16
 """Commits of one instance that nobody waits for."""
 
@@ -115,16 +116,20 @@ class Commits:
         self._taken(offers)
         if len(self._later) >= _LATER_MAX:
             raise Overloaded(f"{len(self._later)} commits of {self._name} are under way; nothing was committed")
-        task = asyncio.get_running_loop().create_task(self._try(offers), name=f"commit {self._group}/{self._name}")
+        committing = self.try_to_commit(offers, deadline_in(_COMMIT_MS))
+        task = asyncio.get_running_loop().create_task(committing, name=f"commit {self._group}/{self._name}")
         self._later[task] = None
         task.add_done_callback(self._later.pop)
         return self._outcomes(offers, {})
 
-    async def _try(self, offers: Offers) -> None:
+    async def try_to_commit(self, offers: Offers, deadline: Deadline) -> None:
+        """Best effort; what did not become of it stands in the log of the broker."""
+        if not offers:
+            return
         try:
-            await self.commit(offers, deadline_in(_COMMIT_MS))
+            await self.commit(offers, deadline)
         except RaftlogError as error:
-            _logger.warning("%s/%s: offsets were not committed: %s", self._group, self._name, error)
+            _logger.info("%s/%s: offsets were not committed: %s", self._group, self._name, error)
 
     def auto_commit(self) -> asyncio.Task[None]:
         """Commit what is acknowledged; it is tried again until that has happened."""
@@ -142,6 +147,11 @@ class Commits:
             except RaftlogError as error:
                 _logger.info("%s/%s: auto-commit is tried again: %s", self._group, self._name, error)
                 await asyncio.sleep(AUTO_COMMIT_S)
+
+    async def quiet(self) -> None:
+        """What is being committed by itself is, or is not for a while."""
+        if self._auto is not None and not self._auto.done():
+            await asyncio.wait((self._auto,), timeout=_QUIET_S)
 
     async def commit_before_the_end(self, offers: Offers, deadline: Deadline) -> None:
         """Of partitions that are about to go, in the generation that is; best effort."""

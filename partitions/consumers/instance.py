@@ -70,6 +70,8 @@ class Instance:
         self._matched: tuple[str, ...] = ()
         """What the pattern matches."""
         self._member: Member | None = None
+        self._has_begun = asyncio.Event()
+        """What is stored has been begun: whoever is subscribed has its member."""
         self._positions = Positions(host.catalogue.topic_id)
         settings = stored.settings
         self._beginnings = Beginnings(host, group, settings.reset, self._positions)
@@ -84,6 +86,7 @@ class Instance:
         if self.stored.is_subscribed:
             self._in_background(self._subscribe())
         else:
+            self._has_begun.set()
             self._positions.own(self.stored.assigned, keep=True)
 
     def end(self, error: RaftlogError) -> None:
@@ -101,10 +104,10 @@ class Instance:
 
     async def delete(self, why: RaftlogError, *, is_wanted: bool, deadline: Deadline) -> None:
         """Leave the group and be forgotten, durably. `is_wanted`: its client has done with what was delivered."""
+        if self.stored.settings.auto_commit:
+            offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
+            await self._commits.try_to_commit(offers, _soon(deadline))
         async with self._turn_for_me():
-            if self.stored.settings.auto_commit:
-                offers = self._positions.delivered() if is_wanted else self._positions.acknowledged()
-                await self._commits.commit_before_the_end(offers, _soon(deadline))
             await self._host.coordinator.store_instance(self.group, self.name, None, deadline=deadline)
             self._over = why
         self._stop()
@@ -178,6 +181,7 @@ class Instance:
         """Be a member for what is stored."""
         if self.stored.pattern is not None:
             self._matched = await TopicPattern(self.stored.pattern).matching(self._host.catalogue.names())
+        self._has_begun.set()
         if self._over is not None or not self.stored.is_subscribed:
             return
         if self._member is None:
@@ -272,19 +276,19 @@ class Instance:
 
     async def _settled(self, deadline: Deadline) -> None:
         """Wait until the group has assigned. Raises `RebalanceInProgress` at the deadline, and why it cannot be."""
-        member = self._member
-        if member is None:
-            if not self.stored.assigned:
-                raise ConsumerState(f"{self.name} is neither subscribed nor has it partitions assigned")
-            return
         try:
             async with asyncio.timeout_at(deadline):
-                await member.settled.wait()
+                await self._has_begun.wait()
+                member = self._member
+                if member is not None:
+                    await member.settled.wait()
         except TimeoutError:
             raise RebalanceInProgress(f"group {self.group} rebalances; ask again") from None
         self._check()
-        if member.problem is not None:
+        if member is not None and member.problem is not None:
             raise as_raised_again(member.problem)
+        if member is None and not self.stored.assigned:
+            raise ConsumerState(f"{self.name} is neither subscribed nor has it partitions assigned")
 
     # polls
 
@@ -357,9 +361,10 @@ class Instance:
         await self._settled(deadline)
         self._check_owned(each.partition for each in chosen)
         found = await self._beginnings.resolve(chosen, deadline)
-        committed = await self._host.offsets.committed(self.group, deadline=deadline)
         async with self._turn_for_me():
             self._check_owned(found)
+            await self._commits.quiet()
+            committed = await self._host.offsets.committed(self.group, deadline=deadline)
             await self._anchor(
                 {each: Anchor(offset, committed_offset(committed, each)) for each, offset in found.items()}, deadline
             )

@@ -396,3 +396,34 @@ async def test_a_member_that_fails_begins_anew(world, caplog):
         await poll(found, 10_000)
     await until(lambda: found.assignment)
     assert "a bug" in caplog.text
+
+
+@pytest.mark.parametrize("what", [{"topics": ("t",)}, {"pattern": "t.*"}])
+async def test_a_poll_that_comes_before_the_member_is_back_waits_for_it(world, what):
+    found = await world.instance()
+    await found.subscribe(what.get("topics", ()), what.get("pattern"), soon())
+    await until(lambda: found.assignment)
+    world.registry.ended(world.coordinator)
+    world.registry.began(world.coordinator)
+    (again,) = world.registry
+    assert await poll(again, 1_000) == EVERYTHING
+
+
+async def test_what_is_being_committed_does_not_undo_a_choice(world):
+    found = await world.subscribed()
+    await poll(found)
+    held = asyncio.Event()
+    commit_now = world.commit
+
+    async def slow(*arguments, **options):
+        await held.wait()
+        return await commit_now(*arguments, **options)
+
+    world.commit = slow
+    await poll(found)  # commits what the first one gave
+    seeking = asyncio.ensure_future(found.seek([Chosen(A, offset=3)], soon()))
+    await asyncio.sleep(0)
+    held.set()
+    await seeking
+    assert world.committed_offsets[A].offset == 10
+    assert world.stored().anchors[A] == (3, 10)
