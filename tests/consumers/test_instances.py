@@ -422,7 +422,9 @@ async def test_what_is_being_committed_does_not_undo_a_choice(world):
     world.commit = slow
     await poll(found)  # commits what the first one gave
     seeking = asyncio.ensure_future(found.seek([Chosen(A, offset=3)], soon()))
-    await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not seeking.done()
     held.set()
     await seeking
     assert world.committed_offsets[A].offset == 10
