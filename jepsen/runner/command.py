@@ -84,7 +84,7 @@ def test(
     folder = Store(store, options)
     try:
         with _ending_on_sigterm(), _Bar() as bar:
-            results = run(options, RealCluster(nodes, folder.data), folder, bar.tell)
+            results = run(options, RealCluster(nodes, folder.data, options.plan.serve_flags), folder, bar.tell)
     except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the log
         traceback.print_exc()
         sys.exit(COULD_NOT_RUN)

@@ -16,6 +16,7 @@ class Plan(NamedTuple):
     configs: Mapping[str, dict[str, str]] = MappingProxyType({})
     is_keyed: bool = False
     """Every record has a key, and what is replaced may be gone."""
+    serve_flags: tuple[str, ...] = ()
 
     def places(self) -> tuple[TopicPartition, ...]:
         return tuple(
@@ -37,7 +38,12 @@ WORKLOADS: Final[dict[str, Plan]] = {
     "log": Plan(TOPICS, {"rolling": SMALL_SEGMENTS}),
     "idempotent": Plan(TOPICS, {"rolling": SMALL_SEGMENTS}),
     "groups": Plan({"narrow": 1, "wide": 6}),
-    "compaction": Plan({"narrow": 1, "wide": 3}, {"narrow": COMPACTED, "wide": COMPACTED}, is_keyed=True),
+    "compaction": Plan(
+        {"narrow": 1, "wide": 3},
+        {"narrow": COMPACTED, "wide": COMPACTED},
+        is_keyed=True,
+        serve_flags=("--retention-interval-s", "0.5"),
+    ),
 }
 REPLICATION_MAX: Final = 3
 
