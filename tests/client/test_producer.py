@@ -204,6 +204,29 @@ async def test_a_batch_that_is_refused_for_good_fails_alone_and_the_next_go_on_u
     assert broker.ids_given == 2
 
 
+async def test_what_may_be_stored_behind_a_failure_is_unknown_and_what_is_not_goes_on(serving: Serving) -> None:
+    broker = FakeBroker(orders=1)
+    three = asyncio.Event()
+
+    async def trouble(partition: Partition, header: BatchHeader) -> str | None:
+        if len(broker.produces) == 3:
+            three.set()
+        if header.producer_id != 1 or len(broker.produces) > 3:
+            return None
+        await three.wait()
+        return {0: "413 413", 10: "lose-request"}.get(header.base_sequence)
+
+    broker.fault = trouble
+    async with serving(broker, batch_records=10) as producer:
+        deliveries = []
+        for first in range(0, 30, 10):
+            deliveries += await sent(producer, "orders", range(first, first + 10))
+            await asyncio.sleep(0)
+        await asyncio.gather(*deliveries, return_exceptions=True)
+    assert [each.outcome for each in deliveries] == ["failed"] * 10 + ["unknown"] * 10 + ["done"] * 10
+    assert broker.topics["orders"][0].values == expected(range(20, 30))
+
+
 async def test_a_sequence_that_jumps_fails_what_is_affected_and_later_records_go_on(serving: Serving) -> None:
     broker = FakeBroker(orders=1)
     async with serving(broker) as producer:
