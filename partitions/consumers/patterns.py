@@ -13,7 +13,8 @@ import re2
 from raftlog.errors import InvalidArgument
 
 PATTERN_CHARACTERS_MAX: Final = 1_000
-_MEMORY_BYTES: Final = 1 << 20
+_MEMORY_BYTES: Final = 256 * 1024
+"""Of one pattern; the library keeps the last 128."""
 _NAMES_PER_SLICE: Final = 200
 """At some 8 µs each."""
 
