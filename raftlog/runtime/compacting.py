@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from raftlog.errors import CorruptBatch, RaftlogError, SyncFailed
 from raftlog.events import event
 from raftlog.raft import Role
+from raftlog.runtime.control_entries import CompactedTo
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.storage.compaction import Compaction, CompactionBounds, Step, clean_to
@@ -43,6 +44,8 @@ class CompactionDone(NamedTuple):
 
 class _Waiting(NamedTuple):
     group: Group
+    mark: CompactedTo
+    """That was known when the checkpoint was asked for: below a later one there may be what that one does not know."""
     checkpoint: int
     """The number of checkpoints that are to be complete."""
     since: float
@@ -65,10 +68,10 @@ class Compacting:
         self.done: dict[GroupKey, CompactionDone] = {}
 
     def ask(self, group: Group) -> None:
-        """Compact what lies below the group's mark, once everything allows it."""
+        """Compact what lies below the group's mark, once everything allows it; then below marks that came meanwhile."""
         if group.key not in self._waiting:
             checkpoint = self._driver.persister.checkpoints.ask()
-            self._waiting[group.key] = _Waiting(group, checkpoint, self._driver.loop.time())
+            self._waiting[group.key] = _Waiting(group, group.log.mark, checkpoint, self._driver.loop.time())
 
     def tick(self) -> None:
         """Begin with a group, if one can be."""
@@ -77,7 +80,7 @@ class Compacting:
             if ready is not None:
                 del self._waiting[ready.group.key]
                 self.current = ready.group
-                self._task = self._driver.loop.create_task(self._compact(ready.group), name="compaction")
+                self._task = self._driver.loop.create_task(self._compact(ready.group, ready.mark), name="compaction")
 
     def stop(self) -> None:
         """Nothing goes on any more."""
@@ -100,9 +103,11 @@ class Compacting:
             return False
         if driver.persister.checkpoints.completed < waiting.checkpoint:
             return False
-        log, segment = group.log, group.log.compacts_to
+        log, segment = group.log, group.log.segment_at(waiting.mark.compacted_to)
         if segment is None or clean_to(log.segments) >= segment.base_offset:
             del self._waiting[group.key]  # nothing to do
+            if log.mark.compacted_to > waiting.mark.compacted_to:
+                self.ask(group)
             return False
         return (
             segment.base_index <= group.applied_index
@@ -127,11 +132,12 @@ class Compacting:
 
     # one run
 
-    async def _compact(self, group: Group) -> None:
+    async def _compact(self, group: Group, mark: CompactedTo) -> None:
         driver, began = self._driver, self._driver.loop.time()
         try:
-            is_done = await self._run_over(group, began)
-            if not is_done and self._may_change(group):
+            is_done = await self._run_over(group, mark, began)
+            is_last = group.log.mark.compacted_to <= mark.compacted_to
+            if not (is_done and is_last) and self._may_change(group):
                 self.ask(group)
         except CorruptBatch as error:
             group.note_damage(error)
@@ -147,15 +153,16 @@ class Compacting:
             self._close_run()
             self._task = self.current = None
 
-    async def _run_over(self, group: Group, began: float) -> bool:
+    async def _run_over(self, group: Group, mark: CompactedTo, began: float) -> bool:
         """False when it was ended by something else."""
         log = group.log
-        log.begin_compaction()
-        segment = log.compacts_to
-        assert segment is not None, "it was ready"
+        segment = log.segment_at(mark.compacted_to)
+        if segment is None:
+            return True  # it was trimmed meanwhile
+        log.begin_compaction(segment)
         limits, target = group.rolling.limits, Offset(segment.base_offset)
         bounds = CompactionBounds(limits.segment_bytes, limits.segment_rows_max)
-        compaction = Compaction(log.segments, target, log.mark.tombstones_to, bounds)
+        compaction = Compaction(log.segments, target, mark.tombstones_to, bounds)
         self._run = compaction.run()
         for step in self._run:
             self._driver.persister.checkpoints.note_changed(group)

@@ -421,18 +421,14 @@ class GroupLog(LogView):
         """A mark is committed."""
         self.mark = CompactedTo(*map(max, self.mark, mark))
 
-    @property
-    def compacts_to(self) -> Segment | None:
-        """The segment that begins at the mark, or, where none does, the last one below; `None`: no file lies below."""
+    def segment_at(self, mark: int) -> Segment | None:
+        """The segment that begins at a mark, or, where none does, the last one below; `None`: no file lies below."""
         segments = self.segments.segments
-        mark: int = self.mark.compacted_to
         at = bisect_right(segments, mark, key=lambda segment: segment.base_offset) - 1
         return segments[at] if at > 0 else None
 
-    def begin_compaction(self) -> None:
-        """Entries below the mark are not to be had by index from now on. Raises `CorruptBatch`."""
-        segment = self.compacts_to
-        assert segment is not None, f"{self.segments.path}: nothing lies below mark {self.mark}"
+    def begin_compaction(self, segment: Segment) -> None:
+        """Entries below a segment are not to be had by index from now on. Raises `CorruptBatch`."""
         self._raise_boundary(self._boundary_before(segment))
 
     def replace(self, segments: SegmentedLog) -> None:

@@ -418,3 +418,37 @@ def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() ->
         world.converge()
         assert {*expected} - {*newest(world, 1)} <= {lost}
         assert verify_log(world.disks[0], world.group(1).path).problems == []
+
+
+def test_a_mark_that_comes_while_one_waits_has_a_checkpoint_of_its_own() -> None:
+    """Otherwise recovery would begin with an entry in a file that was rewritten."""
+    with World(config=replace(CONFIG, checkpoint_interval_ms=8_000)) as world:
+        leader = world.leader()
+        write(world, leader, 100)
+        supplying, key = world.drivers[leader].supplying, world.group(leader).key
+        first = mark(world, leader)
+        checkpoints = world.drivers[leader].persister.checkpoints
+        completed = checkpoints.completed
+
+        def is_held() -> bool:
+            supplying._copied_at[key] = world.drivers[leader].loop.time()
+            return checkpoints.completed > completed
+
+        world.run_until(is_held)
+        assert clean_to(world.group(leader).log.segments) < first
+        expected = write(world, leader, 100, tag=b"later ")
+        second = mark(world, leader)
+        supplying._copied_at.clear()
+        world.run_until(lambda: is_compacted(world, leader, first))
+        assert clean_to(world.group(leader).log.segments) < second
+        world.crash(leader)
+        world.start(leader)
+        assert world.group(leader).damage is None
+        require_same_after(world, expected, second)
+
+
+def require_same_after(world: World, expected: Found, to: Offset) -> None:
+    world.leader()
+    expected |= write(world, world.leader(), 60, tag=b"last ")
+    world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)), 60)
+    require_same(world, expected)
