@@ -161,6 +161,8 @@ class GroupProperties:
             self._commit(replica, log, life, ready.committed_index, term)
         if ready.cut_to is not None or ready.entries:
             self._follow_members(replica, life, ready, now, log.boundary.index)
+        elif life.configurations and now.configuration.index > life.configurations[-1].index:
+            life.configurations.append(now.configuration)  # it was damaged, and can be read again
         if ready.apply is not None and ready.apply.last > self.committed_index:
             self._break("applied-uncommitted", replica, applied=ready.apply.last, committed=self.committed_index)
         if now.high_watermark != life.high_watermark:
