@@ -268,6 +268,8 @@ class _Output:
                 self.append(row.index, bytes(batch))
         elif kind is ControlKind.ROLL and not self.segment.rows:
             self.append(row.index, self._roll(row, payload))
+        elif row.offset > self.segment.compacted_to:
+            self.append(row.index, bytes(batch))  # this part ends before it, and so may gaps
         else:
             self.remove(row.index, row.index, row.offset, header)
 

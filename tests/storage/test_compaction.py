@@ -191,6 +191,26 @@ def test_a_run_that_is_stopped_anywhere_leaves_a_sound_log() -> None:
         check(keyed)
 
 
+def test_a_run_that_is_stopped_between_two_parts_left_no_gap_behind_the_first() -> None:
+    """The control entries there too: gaps above what a file is compacted to are damage."""
+    keyed = KeyedLog()
+    for number in range(4):
+        keyed.append([(b"a", b"%d" % number)])
+        keyed.append([(b"%d" % number, b"x")])
+        keyed.control()
+    keyed.roll()
+    compaction = keyed.compaction(BOUNDS._replace(keys_max=2))
+    run = compaction.run()
+    while not keyed.log.segments[0].is_compacted:
+        step = next(run)
+        keyed.disk.sync(step.files, step.directories)
+    run.close()  # type: ignore[attr-defined]
+    assert 0 < clean_to(keyed.log) < keyed.mark
+    check_chain(keyed.log)
+    keyed.compact()
+    check(keyed)
+
+
 def test_rows_that_rot_are_healed_from_gaps_and_rebuilt_batches() -> None:
     keyed = many_segments()
     keyed.compact(CompactionBounds(100_000, 1000))
