@@ -64,15 +64,14 @@ async def everything(cluster: Cluster, topic: str) -> dict[int, list[ConsumerRec
     return records
 
 
-async def test_no_record_is_lost_doubled_or_out_of_order_while_leaders_die(cluster: Cluster, topic: str) -> None:
+async def test_no_record_is_lost_doubled_or_out_of_order_while_a_leader_dies(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.addresses[0], topic, partitions=3)
     async with Producer(cluster.addresses, batch_records=20) as producer:
         feed = Feed(producer, topic)
         sending = asyncio.create_task(feed.run())
-        for partition in range(2):
-            await feed.more(200)
-            await kill_and_restart(cluster, topic, partition)
-        await feed.more(200)
+        await feed.more(150)
+        await kill_and_restart(cluster, topic, 0)
+        await feed.more(150)
         feed.stop()
         await sending
     records = await everything(cluster, topic)
@@ -111,10 +110,10 @@ async def test_a_group_reads_everything_while_its_coordinator_and_a_member_go(cl
         coordinator = (await client.groups.describe(topic)).coordinator
         assert coordinator is not None
         await asyncio.to_thread(cluster.nodes[coordinator].kill)
-        await feed.more(200)
+        await feed.more(100)
         await asyncio.to_thread(cluster.nodes[coordinator].start)
         members.append(asyncio.create_task(consume(Consumer(cluster.addresses, topic, group=topic))))
-        await feed.more(200)
+        await feed.more(100)
         feed.stop()
         await sending
         async with asyncio.timeout(ANSWER_S):
