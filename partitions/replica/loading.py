@@ -7,7 +7,6 @@ Shared by the replicas of a process, which take turns.
 
 import asyncio
 import logging
-from collections import deque
 from typing import Final, Protocol
 
 from raftlog.errors import RaftlogError
@@ -37,13 +36,13 @@ class Loading:
     """See the module."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Reading] = deque()
+        self._waiting: dict[Reading, None] = {}
+        """Who waited longest stands first."""
         self._is_due = False
 
     def want(self, reading: Reading) -> None:
         """It has something to read."""
-        if reading not in self._waiting:
-            self._waiting.append(reading)
+        self._waiting[reading] = None
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._slice)
@@ -51,7 +50,8 @@ class Loading:
     def _slice(self) -> None:
         loop = asyncio.get_running_loop()
         began, reads = loop.time(), 0
-        reading = self._waiting.popleft()
+        reading = next(iter(self._waiting))
+        del self._waiting[reading]
         try:
             while reading.is_behind and reads < _READS_MAX and loop.time() < began + _SLICE_S:
                 reading.read_some()
@@ -61,7 +61,7 @@ class Loading:
             loop.call_later(_DAMAGE_PAUSE_S, self.want, reading)
         else:
             if reading.is_behind:
-                self._waiting.append(reading)
+                self._waiting[reading] = None
         self._is_due = bool(self._waiting)
         if self._is_due:
             loop.call_later(loop.time() - began, self._slice)
