@@ -73,8 +73,15 @@ class ConsumerSettings:
         if self.instance_id is not None and self.group is None:
             raise InvalidArgument("an instance_id is that of a static member of a group, and no group was given")
         counts = ("auto_commit_records", "auto_commit_interval_ms", "max_poll_records", "max_poll_interval_ms")
-        for name in (*counts, "session_timeout_ms", "rebalance_timeout_ms", "fetch_bytes", "prefetch_bytes"):
+        for name in (
+            *counts,
+            "session_timeout_ms",
+            "rebalance_timeout_ms",
+            "fetch_bytes",
+            "fetch_wait_ms",
+            "prefetch_bytes",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}; it has to be at least 1")
-        if self.fetch_wait_ms < 0 or self.metadata_refresh_s <= 0:
-            raise InvalidArgument("fetch_wait_ms cannot be negative, and metadata_refresh_s has to be above 0")
+        if self.metadata_refresh_s <= 0:
+            raise InvalidArgument(f"metadata_refresh_s is {self.metadata_refresh_s}; it has to be above 0")
