@@ -326,6 +326,8 @@ class ProduceQueue:
             self._queue = deque(sorted([*back, *self._queue], key=lambda pending: pending.number))
         else:
             self._queue.extendleft(reversed(back))
+        if not isinstance(error, Unavailable):  # what became of one producer's call says nothing to others
+            error = NotLeader(f"{self._destination.name}: earlier calls have no answer yet: {error}")
         self._hold(error)
 
     async def _wait(self) -> None:

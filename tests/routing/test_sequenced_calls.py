@@ -7,6 +7,7 @@ import pytest
 from raftlog.errors import (
     DeadlineExceeded,
     DuplicateSequence,
+    NoLeader,
     NotLeader,
     OutcomeUnknown,
     OutOfOrderSequence,
@@ -107,6 +108,21 @@ async def test_one_that_ran_out_of_time_before_it_could_be_asked_again_is_unknow
         await definite
     assert caught.value.outcome == "failed"
     assert not isinstance(caught.value, DeadlineExceeded)
+
+
+async def test_one_that_never_flew_hears_nothing_of_what_refused_another(queue, leader):
+    first, second = sequenced(queue, 0), sequenced(queue, 1)
+    await turns()
+    leader.refuse(1, OutOfOrderSequence("0 is missing"))
+    await turns()
+    third = sequenced(queue, 0, producer=8, ms=30)
+    with pytest.raises(NoLeader):
+        await third
+    leader.answer(0)
+    leader.changed.set()
+    await turns(20)
+    leader.answer(2)
+    assert (await first, await second) == (0, 1)
 
 
 async def test_duplicates_need_not_stand_one_after_another(queue, leader):
