@@ -19,6 +19,7 @@ from jepsen.workloads.log.access import Access
 from jepsen.workloads.log.asking import Committer, list_offsets
 from jepsen.workloads.log.belonging import Member
 from jepsen.workloads.log.configuration import ClientConfiguration, Period, read_period
+from jepsen.workloads.log.consuming import GroupReader
 from jepsen.workloads.log.delivering import Deliverer
 from jepsen.workloads.log.processes import Senders, other_process, pace
 from jepsen.workloads.log.reading import Reader
@@ -75,6 +76,7 @@ class Client:
             if self._config.workload == "groups":
                 for number in range(MEMBERS):
                     tasks.create_task(self._member(number).live(until_s))
+                tasks.create_task(self._group_reader().live(until_s))
             else:
                 tasks.create_task(self._commit(readers[0], until_s))
             tasks.create_task(self._tell(until_s))
@@ -123,6 +125,12 @@ class Client:
         process = other_process(config.number, _MEMBER + number)
         random = Random(self._random.random())  # noqa: S311 - repeatable, not secret
         return Member(list(config.addresses.values()), self._access, self._history, process, topics, random)
+
+    def _group_reader(self) -> GroupReader:
+        config = self._config
+        topics = sorted({place.topic for place in config.partitions})
+        process = other_process(config.number, _MEMBER + MEMBERS)
+        return GroupReader(list(config.addresses.values()), self._history, process, topics, self._random)
 
     async def _tell(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()

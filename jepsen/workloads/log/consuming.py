@@ -1,0 +1,72 @@
+"""Records through `raftlog.client.Consumer`, as a member of a group that commits by itself.
+
+One process of the history that is subscribed: what each poll returned is judged by itself, and every record by its
+offset and value. Now and then it dies and another one takes its place, or it stalls past its session.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.log.values import value_in
+from raftlog.checkers import Fetched, Poll, Subscribe
+from raftlog.checkers.history import POLL, SUBSCRIBE, Value
+from raftlog.client import Consumer
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset, TopicPartition
+
+GROUP: Final = "consumers"
+SESSION_TIMEOUT_MS: Final = 2_000
+POLL_MS: Final = 300
+STALLS: Final = 0.01
+ENDS: Final = 0.02
+
+
+class GroupReader:
+    """One member of the group, and those that follow it."""
+
+    def __init__(
+        self, addresses: Sequence[str], history: HistoryWriter, process: int, topics: Sequence[str], random: Random
+    ) -> None:
+        self._addresses, self._history, self._process = list(addresses), history, process
+        self._topics, self._random = tuple(topics), random
+
+    async def live(self, until_s: float) -> None:
+        """Until that time of the loop."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            self._history.ok(self._history.invoke(self._process, SUBSCRIBE, Subscribe(self._topics)))
+            consumer = Consumer(
+                self._random.sample(self._addresses, len(self._addresses)),
+                *self._topics,
+                group=GROUP,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=3 * SESSION_TIMEOUT_MS,
+                fetch_wait_ms=POLL_MS,
+            )
+            try:
+                async with consumer:
+                    while loop.time() < until_s and self._random.random() >= ENDS:
+                        await self._poll(consumer)
+            except RaftlogError:
+                await asyncio.sleep(POLL_MS / 1000)
+
+    async def _poll(self, consumer: Consumer) -> None:
+        if self._random.random() < STALLS:
+            await asyncio.sleep(1.5 * SESSION_TIMEOUT_MS / 1000)
+        invocation = self._history.invoke(self._process, POLL, Poll())
+        try:
+            records = await consumer.poll(timeout_ms=POLL_MS)
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+            raise
+        found: dict[TopicPartition, tuple[list[Offset], list[Value]]] = {}
+        for record in records:
+            offsets, values = found.setdefault(TopicPartition(record.topic, record.partition), ([], []))
+            offsets.append(Offset(record.offset))
+            values.append(value_in(record))
+        fetched = tuple(Fetched(place, tuple(offsets), tuple(values)) for place, (offsets, values) in found.items())
+        self._history.ok(invocation, Poll(fetched))
+        self._history.polled += len(records)
