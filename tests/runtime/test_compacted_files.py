@@ -70,8 +70,7 @@ def survivors(records: list[Kept]) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value in newest.items() if value is not None}
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
-@pytest.mark.parametrize("second", [False, True], ids=["first mark", "second mark"])
+@pytest.mark.parametrize(("kind", "second"), [("power", False), ("power", True), ("kill", True)])
 def test_whatever_step_is_the_last_one_the_newest_of_each_key_is_there(kind: str, second: bool) -> None:
     """Also when it is cut off again and again: then the next opening goes on, and ends with what one run gives."""
     after = 0

@@ -6,82 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from raftlog.errors import CorruptBatch, EntriesTrimmed
+from raftlog.errors import EntriesTrimmed
 from raftlog.raft import RaftSettings
 from raftlog.records import (
     ControlKind,
-    NewRecord,
-    build_batch,
     build_control_batch,
     read_control,
     read_header,
-    read_records,
     stamp,
 )
 from raftlog.runtime.bulk import PieceAsked, PieceFound
-from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to, is_control
+from raftlog.runtime.control_entries import is_control
 from raftlog.storage.compaction import clean_to
 from raftlog.storage.gap import gap_batch, gap_in
 from raftlog.storage.roll import decode_roll, encode_roll
-from raftlog.storage.verify import verify_log
 from raftlog.types import Index, Offset, Term
-from tests.runtime.drivers import SMALL, World
-
-KEYS = 5
-CONFIG = replace(SMALL, segment_bytes=4096, compaction_bytes_per_s=1 << 20, compaction_wait_ms=3000)
-Found = dict[bytes, bytes]
-
-
-def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = b"") -> Found:
-    """So many records with keys in turn; what is the newest of each key afterwards."""
-    newest: Found = {}
-    for position in range(count):
-        key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
-        batch = build_batch([NewRecord(value, key, 1000 + position)])
-        [future] = world.do(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
-        world.run_until(future.done)  # type: ignore[attr-defined]
-        newest[key] = value
-    return newest
-
-
-def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
-    """Commit a mark at the newest roll."""
-    offset = Offset(world.group(number).log.segments.active.base_offset)
-    payload = encode_compacted_to(CompactedTo(offset, Offset(tombstones_to)))
-    [future] = world.do(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
-    world.run_until(future.done)  # type: ignore[attr-defined]
-    return offset
-
-
-def is_compacted(world: World, number: int, to: int) -> bool:
-    log = world.group(number).log
-    return clean_to(log.segments) >= to and world.drivers[number].compacting.current is None
-
-
-def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
-    """Every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
-    group, found = world.group(number), []
-    offset = max(offset, group.log_start_offset)
-    while offset < group.high_watermark:
-        batches = group.read(offset, 1000)
-        assert batches, f"nothing at {offset} of {group.high_watermark}"
-        for batch in batches:
-            found += [(each.offset, each.key or b"", each.value or b"") for each in read_records(batch)]
-        offset = read_header(batches[-1]).next_offset
-    return found
-
-
-def newest(world: World, number: int) -> Found:
-    return {key: value for _, key, value in read(world, number)}
-
-
-def compacted(world: World, count: int = 200) -> tuple[int, Offset, Found]:
-    leader = world.leader()
-    expected = write(world, leader, count)
-    to = mark(world, leader)
-    for number in list(world.drivers):
-        world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
-    return leader, to, expected
+from tests.runtime.compacting import (
+    CONFIG,
+    KEYS,
+    Found,
+    compacted,
+    is_compacted,
+    mark,
+    newest,
+    read,
+    require_same,
+    write,
+)
+from tests.runtime.drivers import World
 
 
 def test_every_replica_compacts_below_the_mark_by_itself() -> None:
@@ -216,15 +168,6 @@ def behind(world: World, count: int = 200) -> tuple[int, int, Offset, Found]:
     return leader, follower, to, expected | write(world, leader, 10, tag=b"later ")
 
 
-def require_same(world: World, expected: Found) -> None:
-    world.converge()
-    for number in (1, 2, 3):
-        assert newest(world, number) == expected
-        assert read(world, number) == read(world, 1)
-        assert world.group(number).log.boundary == world.group(1).log.boundary
-    assert not world.failures
-
-
 def test_a_follower_behind_the_mark_copies_the_compacted_files() -> None:
     with World(config=CONFIG) as world:
         leader, follower, to, expected = behind(world)
@@ -308,116 +251,6 @@ def spoilt(what: str, batches: tuple[bytes, ...]) -> list[bytes]:
     elif what == "no roll":
         del changed[0]
     return changed
-
-
-# damage in what is compacted
-
-
-def damage(world: World, number: int, at: str) -> None:
-    segment = world.group(number).log.segments.segments[0]
-    row = segment.row({"roll": 0, "inside": 1, "last": segment.rows - 1}[at])
-    world.disks[number - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
-
-
-@pytest.mark.parametrize("at", ["roll", "inside", "last"])
-@pytest.mark.parametrize("who", ["leader", "follower"])
-def test_what_is_damaged_there_is_copied_anew_and_what_was_acknowledged_stays(at: str, who: str) -> None:
-    with World(config=CONFIG) as world:
-        leader, _, expected = compacted(world)
-        victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
-        damage(world, victim, at)
-        group = world.group(victim)
-        error = group.log.segments.corrupt(
-            group.log.segments.segments[0], group.log.segments.segments[0].row(0), "found"
-        )
-        world.do(victim, lambda: group.note_damage(error))
-        expected |= write(world, world.leader(), 20, tag=b"meanwhile ")
-        world.run_until(lambda: world.drivers[victim].entries_repaired > 0, 60)
-        world.run_until(lambda: group.damage is None, 60)
-        require_same(world, expected | newest(world, world.leader()))
-        world.crash(victim, power=True)
-        world.start(victim)
-        require_same(world, newest(world, world.leader()))
-
-
-def test_damage_below_where_the_others_have_compacted_already() -> None:
-    """Nobody gives the entry any more, and nobody trimmed it away."""
-    with World(config=CONFIG) as world:
-        leader = world.leader()
-        victim = next(number for number in (1, 2, 3) if number != leader)
-        expected = write(world, leader, 200)
-        world.converge()
-        group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
-        world.disks[victim - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
-        world.unreachable |= {1, 2, 3}
-        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, segment.row(3), "found")))
-        to = mark(world, leader)
-        for number in {1, 2, 3} - {victim}:
-            world.run_until(lambda number=number: is_compacted(world, number, to), 60)  # type: ignore[misc]
-        world.unreachable.clear()
-        world.run_until(lambda: group.damage is None, 60)
-        assert group.log_start_offset == 0
-        require_same(world, expected)
-
-
-def test_a_copy_begins_where_a_trim_that_was_not_heard_of_let_the_others_begin() -> None:
-    with World(config=CONFIG) as world:
-        leader = world.leader()
-        write(world, leader, 300, keys=60)
-        to = mark(world, leader)
-        world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)))
-        world.run(3)  # a checkpoint
-        victim = next(number for number in (1, 2, 3) if number != leader)
-        world.crash(victim)
-        start = world.group(leader).log.segments.segments[1].base_offset
-        [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(start))
-        world.run_until(trimmed.done)  # type: ignore[attr-defined]
-        world.run(1)
-        for other in {1, 2, 3} - {victim}:
-            world.network.cut(world.nodes[other - 1], world.nodes[victim - 1])
-        world.start(victim)
-        group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
-        row = segment.row(segment.rows - 1)
-        world.disks[victim - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
-        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, row, "found")))
-        world.run_until(lambda: group.damage is None)
-        assert group.log_start_offset == start
-        world.network.heal()
-        require_same(world, newest(world, world.leader()))
-        world.crash(victim, power=True)
-        world.start(victim)
-        require_same(world, newest(world, world.leader()))
-
-
-def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() -> None:
-    with World(config=CONFIG, count=1) as world:
-        world.leader()
-        expected = write(world, 1, 200)
-        to = mark(world, 1)
-        world.run_until(lambda: is_compacted(world, 1, to))
-        group, (offset, lost, _) = world.group(1), read(world, 1)[0]
-        segment = group.log.segments.segment_of_offset(offset)
-        assert segment.is_compacted
-        row = segment.row(segment.find_row(offset))
-        world.disks[0].flip_bit(segment.files.log.path, row.position + 70, 1)
-        with pytest.raises(CorruptBatch):
-            read(world, 1)
-        world.run(3.0)
-        assert group.damage is not None
-        assert group.damaged is not None
-        assert len(group.damaged) == 1
-        world.crash(1, power=True)
-        world.start(1)
-        world.do(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
-        world.run_until(lambda: world.group(1).damage is None and bool(world._leaders()), 30)
-        write(world, 1, 1)
-        assert {*expected} - {*newest(world, 1)} <= {lost}
-        world.crash(1, power=True)
-        world.start(1)
-        world.leader()
-        world.converge()
-        assert {*expected} - {*newest(world, 1)} <= {lost}
-        assert verify_log(world.disks[0], world.group(1).path).problems == []
 
 
 def test_a_mark_that_comes_while_one_waits_has_a_checkpoint_of_its_own() -> None:

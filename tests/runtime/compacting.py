@@ -1,0 +1,80 @@
+"""Drivers of three processes whose group is written by keys and compacted; what consumers read of it."""
+
+from dataclasses import replace
+
+from raftlog.records import (
+    ControlKind,
+    NewRecord,
+    build_batch,
+    read_header,
+    read_records,
+)
+from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
+from raftlog.storage.compaction import clean_to
+from raftlog.types import Offset
+from tests.runtime.drivers import SMALL, World
+
+KEYS = 5
+CONFIG = replace(SMALL, segment_bytes=4096, compaction_bytes_per_s=1 << 20, compaction_wait_ms=3000)
+Found = dict[bytes, bytes]
+
+
+def write(world: World, number: int, count: int, keys: int = KEYS, tag: bytes = b"") -> Found:
+    """So many records with keys in turn; what is the newest of each key afterwards."""
+    newest: Found = {}
+    for position in range(count):
+        key, value = b"key %d" % (position % keys), b"%s%d " % (tag, position) + b"x" * 100
+        batch = build_batch([NewRecord(value, key, 1000 + position)])
+        [future] = world.do(number, lambda batch=batch: world.group(number).propose([batch]))  # type: ignore[misc]
+        world.run_until(future.done)  # type: ignore[attr-defined]
+        newest[key] = value
+    return newest
+
+
+def mark(world: World, number: int, tombstones_to: int = 0) -> Offset:
+    """Commit a mark at the newest roll."""
+    offset = Offset(world.group(number).log.segments.active.base_offset)
+    payload = encode_compacted_to(CompactedTo(offset, Offset(tombstones_to)))
+    [future] = world.do(number, lambda: world.group(number).propose_control([(ControlKind.COMPACTED_TO, payload)]))
+    world.run_until(future.done)  # type: ignore[attr-defined]
+    return offset
+
+
+def is_compacted(world: World, number: int, to: int) -> bool:
+    log = world.group(number).log
+    return clean_to(log.segments) >= to and world.drivers[number].compacting.current is None
+
+
+def read(world: World, number: int, offset: int = 0) -> list[tuple[int, bytes, bytes]]:
+    """Every committed record from `offset` on, by fetches, none of which is empty below the high watermark."""
+    group, found = world.group(number), []
+    offset = max(offset, group.log_start_offset)
+    while offset < group.high_watermark:
+        batches = group.read(offset, 1000)
+        assert batches, f"nothing at {offset} of {group.high_watermark}"
+        for batch in batches:
+            found += [(each.offset, each.key or b"", each.value or b"") for each in read_records(batch)]
+        offset = read_header(batches[-1]).next_offset
+    return found
+
+
+def newest(world: World, number: int) -> Found:
+    return {key: value for _, key, value in read(world, number)}
+
+
+def compacted(world: World, count: int = 200) -> tuple[int, Offset, Found]:
+    leader = world.leader()
+    expected = write(world, leader, count)
+    to = mark(world, leader)
+    for number in list(world.drivers):
+        world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+    return leader, to, expected
+
+
+def require_same(world: World, expected: Found) -> None:
+    world.converge()
+    for number in (1, 2, 3):
+        assert newest(world, number) == expected
+        assert read(world, number) == read(world, 1)
+        assert world.group(number).log.boundary == world.group(1).log.boundary
+    assert not world.failures

@@ -1,0 +1,115 @@
+"""Damage in what is compacted: copied anew from another replica, or given up by order where there is none."""
+
+import pytest
+
+from raftlog.errors import CorruptBatch
+from raftlog.storage.verify import verify_log
+from tests.runtime.compacting import CONFIG, compacted, is_compacted, mark, newest, read, require_same, write
+from tests.runtime.drivers import World
+
+
+def damage(world: World, number: int, at: str) -> None:
+    segment = world.group(number).log.segments.segments[0]
+    row = segment.row({"roll": 0, "inside": 1, "last": segment.rows - 1}[at])
+    world.disks[number - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
+
+
+@pytest.mark.parametrize("at", ["roll", "inside", "last"])
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_what_is_damaged_there_is_copied_anew_and_what_was_acknowledged_stays(at: str, who: str) -> None:
+    with World(config=CONFIG) as world:
+        leader, _, expected = compacted(world)
+        victim = leader if who == "leader" else next(number for number in (1, 2, 3) if number != leader)
+        damage(world, victim, at)
+        group = world.group(victim)
+        error = group.log.segments.corrupt(
+            group.log.segments.segments[0], group.log.segments.segments[0].row(0), "found"
+        )
+        world.do(victim, lambda: group.note_damage(error))
+        expected |= write(world, world.leader(), 20, tag=b"meanwhile ")
+        world.run_until(lambda: world.drivers[victim].entries_repaired > 0, 60)
+        world.run_until(lambda: group.damage is None, 60)
+        require_same(world, expected | newest(world, world.leader()))
+        world.crash(victim, power=True)
+        world.start(victim)
+        require_same(world, newest(world, world.leader()))
+
+
+def test_damage_below_where_the_others_have_compacted_already() -> None:
+    """Nobody gives the entry any more, and nobody trimmed it away."""
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        victim = next(number for number in (1, 2, 3) if number != leader)
+        expected = write(world, leader, 200)
+        world.converge()
+        group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
+        world.disks[victim - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
+        world.unreachable |= {1, 2, 3}
+        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, segment.row(3), "found")))
+        to = mark(world, leader)
+        for number in {1, 2, 3} - {victim}:
+            world.run_until(lambda number=number: is_compacted(world, number, to), 60)  # type: ignore[misc]
+        world.unreachable.clear()
+        world.run_until(lambda: group.damage is None, 60)
+        assert group.log_start_offset == 0
+        require_same(world, expected)
+
+
+def test_a_copy_begins_where_a_trim_that_was_not_heard_of_let_the_others_begin() -> None:
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        write(world, leader, 300, keys=60)
+        to = mark(world, leader)
+        world.run_until(lambda: all(is_compacted(world, number, to) for number in (1, 2, 3)))
+        world.run(3)  # a checkpoint
+        victim = next(number for number in (1, 2, 3) if number != leader)
+        world.crash(victim)
+        start = world.group(leader).log.segments.segments[1].base_offset
+        [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(start))
+        world.run_until(trimmed.done)  # type: ignore[attr-defined]
+        world.run(1)
+        for other in {1, 2, 3} - {victim}:
+            world.network.cut(world.nodes[other - 1], world.nodes[victim - 1])
+        world.start(victim)
+        group, segment = world.group(victim), world.group(victim).log.segments.segments[1]
+        row = segment.row(segment.rows - 1)
+        world.disks[victim - 1].flip_bit(segment.files.log.path, row.position + 70, 1)
+        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, row, "found")))
+        world.run_until(lambda: group.damage is None)
+        assert group.log_start_offset == start
+        world.network.heal()
+        require_same(world, newest(world, world.leader()))
+        world.crash(victim, power=True)
+        world.start(victim)
+        require_same(world, newest(world, world.leader()))
+
+
+def test_a_replica_alone_keeps_what_is_sound_and_goes_on_with_gaps_by_order() -> None:
+    with World(config=CONFIG, count=1) as world:
+        world.leader()
+        expected = write(world, 1, 200)
+        to = mark(world, 1)
+        world.run_until(lambda: is_compacted(world, 1, to))
+        group, (offset, lost, _) = world.group(1), read(world, 1)[0]
+        segment = group.log.segments.segment_of_offset(offset)
+        assert segment.is_compacted
+        row = segment.row(segment.find_row(offset))
+        world.disks[0].flip_bit(segment.files.log.path, row.position + 70, 1)
+        with pytest.raises(CorruptBatch):
+            read(world, 1)
+        world.run(3.0)
+        assert group.damage is not None
+        assert group.damaged is not None
+        assert len(group.damaged) == 1
+        world.crash(1, power=True)
+        world.start(1)
+        world.do(1, lambda: world.loop.create_task(world.drivers[1].catch_up.rebuild(world.group(1), 5)))
+        world.run_until(lambda: world.group(1).damage is None and bool(world._leaders()), 30)
+        write(world, 1, 1)
+        assert {*expected} - {*newest(world, 1)} <= {lost}
+        world.crash(1, power=True)
+        world.start(1)
+        world.leader()
+        world.converge()
+        assert {*expected} - {*newest(world, 1)} <= {lost}
+        assert verify_log(world.disks[0], world.group(1).path).problems == []
