@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from raftlog.client import Consumer, ConsumerRecord, RebalanceListener
+from raftlog.client import Consumer, ConsumerRecord, Fetched, RebalanceListener
+from raftlog.client.reading import Reading
 from raftlog.errors import (
     InvalidArgument,
     InvalidBatch,
@@ -196,17 +197,18 @@ async def test_an_offset_that_is_gone_is_reset_and_told(served: Served, policy: 
     assert told == [(FIRST, 30, to)]
 
 
-async def test_records_that_were_fetched_before_the_log_was_trimmed_are_still_given(served: Served) -> None:
-    broker = FakeBroker(orders=1)
-    partition = broker.topics["orders"][0]
+@pytest.mark.parametrize("begin", [50, 3])
+def test_what_is_held_is_given_before_reading_goes_on_elsewhere(begin: int) -> None:
+    partition = Partition(0)
     fill(partition, range(60))
-    async with Consumer([await served(broker)], "orders", fetch_bytes=200) as consumer:
-        (first,) = await polled(consumer, 1)
-        held = broker.fetches
-        partition.start = 50
-        seen = [first.offset, *offsets(await polled(consumer, 10 + 10 * (held - 1) - 1))]
-        assert seen == list(range(len(seen))), "what was held has no gap"
-        assert offsets(await polled(consumer, 1))[0] in (len(seen), 50)
+    reading = Reading(FIRST, Offset(0))
+    reading.accept(Fetched(b"".join(partition.batches[:2]), Offset(60), Offset(0)))
+    assert offsets(reading.take(5)) == [0, 1, 2, 3, 4]
+    reading.go_on_at(Offset(begin))
+    assert (reading.position, reading.next_fetch) == (5, begin)
+    reading.accept(Fetched(partition.read(begin, 1), Offset(60), Offset(0)))
+    assert offsets(reading.take(100)) == [*range(5, 20), *range(begin, begin // 10 * 10 + 10)]
+    assert reading.position == reading.next_fetch
 
 
 async def test_offsets_that_compaction_removed_are_passed_over(served: Served) -> None:
