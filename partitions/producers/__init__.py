@@ -1,6 +1,6 @@
 """Ids of idempotent producers: given by the controller in blocks, each id once.
 
-    Producers → metadata (a command of the controller)          called by the broker
+Producers → metadata (a command of the controller)          called by the broker
 """
 
 from raftlog.partitions.producers.ids import LEVEL_OF_PRODUCERS, ProducerId, Producers

@@ -8,7 +8,7 @@ Called by the broker.
 import asyncio
 from typing import Final, NamedTuple
 
-from raftlog.errors import InvalidArgument, Overloaded
+from raftlog.errors import IdentityRefused, InvalidArgument, Overloaded, Unavailable, UnknownBroker
 from raftlog.partitions.control import AllocateProducerIds
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
@@ -17,6 +17,7 @@ from raftlog.partitions.multiraft import Node
 LEVEL_OF_PRODUCERS: Final = 3
 """The feature level from which on producers have ids."""
 _BLOCK: Final = 1_000
+_LOOK_S: Final = 0.05
 
 
 class ProducerId(NamedTuple):
@@ -37,9 +38,12 @@ class Producers:
     async def allocate(self, deadline: Deadline) -> ProducerId:
         """A new id, with epoch 0.
 
-        Raises `InvalidArgument` below feature level 3, `Unavailable`, and `DeadlineExceeded` when the controller did
-        not answer (then at most a block is lost).
+        A broker that was just started waits until the controller knows that. Raises `InvalidArgument` below feature
+        level 3, `Unavailable`, and `DeadlineExceeded` when the controller did not answer (then at most a block is
+        lost).
         """
+        while not self._metadata.is_ready and self._node.loop.time() < deadline and self._node.is_working:
+            await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
         level = self._metadata.state.feature_level
         if level < LEVEL_OF_PRODUCERS:
             raise InvalidArgument(
@@ -58,5 +62,8 @@ class Producers:
     async def _take_block(self, deadline: Deadline) -> None:
         me = self._node.identity
         command = AllocateProducerIds(me.node_id, me.disk_uuid, me.boot_epoch, _BLOCK)
-        self._next = await self._metadata.submit(command, deadline)
-        self._end = self._next + _BLOCK
+        try:
+            first = await self._metadata.submit(command, deadline)
+        except (IdentityRefused, UnknownBroker) as error:  # of another start of this broker; another one may do
+            raise Unavailable(f"this broker gets no producer ids now, ask again, or another one: {error}") from None
+        self._next, self._end = first, first + _BLOCK

@@ -1,0 +1,29 @@
+"""Producer ids of a broker that was just started."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import IdentityRefused, InvalidArgument, Unavailable
+from raftlog.partitions.deadline import deadline_in
+
+
+async def test_a_broker_whose_start_the_controller_does_not_know_yet_waits_or_can_be_asked_again(open_broker):
+    broker = await open_broker()
+    broker.metadata.is_ready = False
+    waiting = asyncio.ensure_future(broker.producers.allocate(deadline_in(30_000)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    broker.metadata.is_ready = True
+    assert (await waiting).producer_id == 0
+
+    async def refuse(command, deadline):
+        raise IdentityRefused("broker 1 runs with boot epoch 1, not 2")
+
+    broker.metadata.submit = refuse
+    broker.producers._next = broker.producers._end
+    with pytest.raises(Unavailable, match="ask again"):
+        await broker.producers.allocate(deadline_in(5_000))
+    broker.metadata.state.feature_level = 2
+    with pytest.raises(InvalidArgument):
+        await broker.producers.allocate(deadline_in(5_000))
