@@ -62,6 +62,7 @@ class Loading:
         else:
             if reading.is_behind:
                 self._waiting[reading] = None
-        self._is_due = bool(self._waiting)
-        if self._is_due:
-            loop.call_later(loop.time() - began, self._slice)
+        finally:  # whatever one of them met, the others go on
+            self._is_due = bool(self._waiting)
+            if self._is_due:
+                loop.call_later(loop.time() - began, self._slice)

@@ -1,0 +1,40 @@
+"""Turns at reading: whatever one replica meets, the others go on."""
+
+import asyncio
+
+from raftlog.errors import RaftlogError
+from raftlog.partitions.replica.loading import Loading
+
+
+class Book:
+    """Has so many pages to read, or cannot be read."""
+
+    def __init__(self, pages: int, error: Exception | None = None) -> None:
+        self.pages, self.error = pages, error
+        self.is_read = asyncio.Event()
+
+    @property
+    def is_behind(self) -> bool:
+        return self.pages > 0
+
+    def read_some(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.pages -= 1
+        if not self.pages:
+            self.is_read.set()
+
+
+async def test_what_cannot_be_read_holds_up_nobody() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    unforeseen = AssertionError("an offset that is nowhere")
+    first, second, third = Book(1, RaftlogError("damaged")), Book(1, unforeseen), Book(500)
+    loading = Loading()
+    for book in (first, second, third):
+        loading.want(book)
+    await third.is_read.wait()
+    assert reported == [unforeseen]
+    later = Book(1)
+    loading.want(later)
+    await later.is_read.wait()
