@@ -18,6 +18,7 @@ from bench.stored import BATCHES_TYPE
 from raftlog.assignors import ASSIGNORS, Subscription, decode_subscription, encode_assignment, encode_subscription
 from raftlog.client import BrokerClient
 from raftlog.client.group_answers import Membership
+from raftlog.client.transport import LEADER_HEADER
 from raftlog.errors import RaftlogError
 from raftlog.records import BatchBuilder, NewRecord
 from raftlog.testing import Cluster
@@ -43,7 +44,8 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def commit_closed(ports: list[int], in_flight: int, warm_s: float, seconds: float) -> dict[str, Any]:
-    """Commit for so long, each client for a group of its own; in a child."""
+    """Commit for so long, each client for a group of its own, and where the answers say that it is kept, as
+    `raftlog.client` does; in a child."""
     return asyncio.run(_commit_closed(ports, in_flight, warm_s, seconds))
 
 
@@ -54,13 +56,15 @@ async def _commit_closed(ports: list[int], in_flight: int, warm_s: float, second
     end = begin + seconds
 
     async def commit(session: aiohttp.ClientSession, number: int) -> None:
-        url = f"http://{HOST}:{ports[number % len(ports)]}/groups/group-{number}/offsets"
+        address = f"{HOST}:{ports[number % len(ports)]}"
         while (sent := time.perf_counter()) < end:
+            url = f"http://{address}/groups/group-{number}/offsets"
             entry = {"topic": TOPIC, "partition": number % PARTITIONS, "offset": last[number] + 1}
             async with session.post(url, data=json.dumps({"offsets": [entry]}), headers=_JSON) as response:
                 if response.status != 200:
                     raise MeasureFailed(f"POST {url}: {response.status} {(await response.text())[:300]}")
                 await response.read()
+                address = response.headers.get(LEADER_HEADER, address)
             last[number] += 1
             if sent >= begin:
                 took.append(time.perf_counter() - sent)
