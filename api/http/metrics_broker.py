@@ -33,8 +33,26 @@ def broker_families(broker: Broker) -> Iterator[Metric]:
     for name, text in _COUNTERS.items():
         yield CounterMetricFamily(f"raftlog_{name}", text, value=getattr(broker.counters, name))
     yield from _catch_up(broker)
+    yield from _compaction(broker)
     yield from _elections(broker)
     yield from _cluster(broker)
+
+
+def _compaction(broker: Broker) -> Iterator[Metric]:
+    compacting = broker.node.driver.compacting
+    yield CounterMetricFamily(
+        "raftlog_compaction_bytes", "Bytes that compaction read and wrote.", value=compacting.bytes_done
+    )
+    yield GaugeMetricFamily(
+        "raftlog_compaction_running",
+        "1 while a log is being compacted here.",
+        value=int(compacting.current is not None),
+    )
+    yield GaugeMetricFamily(
+        "raftlog_compaction_saved_bytes",
+        "By how much the last runs over the logs that are here made them smaller.",
+        value=sum(each.bytes_before - each.bytes_after for each in compacting.done.values()),
+    )
 
 
 def _catch_up(broker: Broker) -> Iterator[Metric]:
