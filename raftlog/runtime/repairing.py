@@ -227,12 +227,12 @@ class Repair:
         if leader is None or leader == self._driver.me:
             return
         found = await self._ask(leader.node_id, LogAsked(group.key))
-        if not isinstance(found, LogFound) or found.boundary.index <= group.log.boundary.index:
+        own = group.log.boundary.index
+        if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
             return
-        if found.files:
-            if self._left[0].index <= found.boundary.index:
-                await self._refill(self._left[0].error)
-        elif group.trim_damaged(found.base_offset):
+        if found.files and found.boundary.index > own:
+            await self._refill(self._left[0].error)
+        elif not found.files and found.boundary.index >= own and group.trim_damaged(found.base_offset):
             raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
 
     def _sources(self) -> list[NodeId]:

@@ -55,6 +55,21 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
         require_same(world, expected)
 
 
+def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
+    with World(config=CONFIG) as world:
+        leader, to, _ = compacted(world)
+        victim = next(number for number in (1, 2, 3) if number != leader)
+        damage(world, victim, "inside")
+        group, segment = world.group(victim), world.group(victim).log.segments.segments[0]
+        world.unreachable |= {1, 2, 3}
+        world.do(victim, lambda: group.note_damage(group.log.segments.corrupt(segment, segment.row(1), "found")))
+        [trimmed] = world.do(leader, lambda: world.group(leader).propose_trim(to))
+        world.run_until(lambda: trimmed.done() and group.log_start_offset == to)  # type: ignore[attr-defined]
+        world.unreachable.clear()
+        world.run_until(lambda: group.damage is None, 60)
+        require_same(world, newest(world, leader))
+
+
 def test_a_copy_begins_where_a_trim_that_was_not_heard_of_let_the_others_begin() -> None:
     with World(config=CONFIG) as world:
         leader = world.leader()
