@@ -21,6 +21,12 @@ def boundary_of(segments: SegmentedLog) -> EntryId:
     return entry_before(first) or EntryId(Index(first.base_index - 1), Term(first.row(0).term))
 
 
+def whole_from(segments: SegmentedLog) -> Index:
+    """The first entry that is in the files as it was appended, with all behind it; from the boundary on at the latest:
+    that rises when a compaction begins, before any file is another."""
+    return Index(segments.whole_from.base_index) if segments.segments else Index(1)
+
+
 def entry_before(segment: Segment) -> EntryId | None:
     """The entry before a segment, as its roll says; `None` where that is damaged. Raises `OSError`."""
     roll = read_roll(segment)

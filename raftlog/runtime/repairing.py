@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from raftlog.errors import CorruptBatch, RaftlogError, Unavailable
 from raftlog.events import event
 from raftlog.records import ControlKind, read_control
+from raftlog.runtime.boundary import whole_from
 from raftlog.runtime.bulk import EntriesAsked, EntriesFound, LogAsked, LogFound
 from raftlog.runtime.configuration_walk import configurations
 from raftlog.runtime.control_entries import is_control
@@ -71,7 +72,7 @@ class Repair:
             await self._refill(self._compacted)
         if self._left:
             group.damage, group.damaged = self._left[0].error, tuple(self._left)
-            await self._begin_like_the_leader()
+            await self._begin_like_others()
             raise Unavailable(f"no other replica has it yet: {group.damage}")
         is_cut = log.segments.generation != generation or log.written_index < written
         if is_cut or group.damage_count != met:
@@ -87,6 +88,7 @@ class Repair:
         group.damage, group.damaged, group.repair_note = None, None, None
         group.core.lift_quarantine()
         driver.persister.settle_cut(group)
+        driver.compact(group)  # damage ended what was under way
         driver.mark_dirty(group)
 
     # looking
@@ -94,7 +96,7 @@ class Repair:
     async def _mend_known(self) -> None:
         """First of all what somebody stumbled over: others may want to read it."""
         index = self._index_of(self._group.damage)
-        if index is None or index <= self._group.log.boundary.index:
+        if index is None or index < whole_from(self._group.log.segments):
             return
         if self._damage_at(index) is not None:
             await self._mend(index)
@@ -146,7 +148,7 @@ class Repair:
                 return segment.rows
             if error is None:
                 self._note_configuration(index, batch)
-            elif segment.base_index <= group.log.boundary.index:
+            elif segment.base_index < whole_from(group.log.segments):
                 if not heal_row(segment, number):
                     self._compacted = self._compacted or error
             elif not is_placed:
@@ -220,20 +222,23 @@ class Repair:
         async with asyncio.timeout(self._driver.config.transfer_timeout_ms / 1000):
             return await self._driver.transport.request(node, question)
 
-    async def _begin_like_the_leader(self) -> None:
-        """Where the leader's log begins above ours, nobody gives entries below that: they were trimmed away, or, where
+    async def _begin_like_others(self) -> None:
+        """Where another log begins above ours, nobody has to give entries below that: they were trimmed away, or, where
         it has files there, compacted. Raises `Unavailable` when the same becomes of ours, which is to be looked at."""
-        group, leader = self._group, self._group.core.leader
-        if leader is None or leader == self._driver.me:
-            return
-        found = await self._ask(leader.node_id, LogAsked(group.key))
-        own = group.log.boundary.index
-        if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
-            return
-        if found.files and found.boundary.index > own:
-            await self._refill(self._left[0].error)
-        elif not found.files and found.boundary.index >= own and group.trim_damaged(found.base_offset):
-            raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
+        group = self._group
+        for node in self._sources():
+            try:
+                found = await self._ask(node, LogAsked(group.key))
+            except (RaftlogError, OSError, TimeoutError) as error:
+                _logger.info("%s: node %s could not say where its log begins: %s", group.path, node, error)
+                continue
+            own = whole_from(group.log.segments) - 1
+            if not isinstance(found, LogFound) or self._left[0].index > found.boundary.index:
+                continue
+            if found.files and found.boundary.index > own:
+                await self._refill(self._left[0].error)
+            elif not found.files and found.boundary.index >= own and group.trim_damaged(found.base_offset):
+                raise Unavailable("what is damaged was trimmed elsewhere, and is trimmed here; looked at again")
 
     def _sources(self) -> list[NodeId]:
         """The other members, the leader first, who is known even where the members stood in what is damaged."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from raftlog.errors import CorruptBatch, Unavailable
 from raftlog.raft import EntryId, ReplicaId
 from raftlog.raft.supply import Unsupplied, Wanted
-from raftlog.runtime.boundary import entry_before
+from raftlog.runtime.boundary import entry_before, whole_from
 from raftlog.runtime.bulk import (
     AppendAsked,
     AppendFound,
@@ -159,8 +159,9 @@ class Supplying:
 
     def _entries(self, group: Group, asked: EntriesAsked) -> EntriesFound:
         log = group.log
-        if not log.boundary.index < asked.first_index <= log.written_index:
-            raise Unavailable(f"{group.path} holds entries {log.boundary.index + 1} to {log.written_index}")
+        first = whole_from(log.segments)
+        if not first <= asked.first_index <= log.written_index:
+            raise Unavailable(f"{group.path} holds entries {first} to {log.written_index}")
         last = Index(min(asked.last_index, log.written_index))
         stored = log.segments.read_entries(asked.first_index, last, self._size(asked.bytes_max))
         return EntriesFound(tuple(StoredEntry(Index(row.index), Term(row.term), bytes(b)) for row, b in stored))

@@ -55,6 +55,29 @@ def test_damage_below_where_the_others_have_compacted_already() -> None:
         require_same(world, expected)
 
 
+def test_what_no_compaction_has_come_to_is_mended_entry_by_entry_and_then_compacted() -> None:
+    """Also where nobody has a whole log to copy: compaction finds the damage, and has done nothing yet."""
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        expected = write(world, leader, 200)
+        world.converge()
+        away, other = sorted({1, 2, 3} - {leader})
+        world.crash(away)
+        for number, at in ((leader, 1), (other, 2)):
+            segment = world.group(number).log.segments.segments[at]
+            world.disks[number - 1].flip_bit(segment.files.log.path, segment.row(3).position + 70, 1)
+        to = mark(world, leader)
+        for number in (leader, other):
+            world.run_until(lambda number=number: world.drivers[number].entries_repaired == 1, 60)  # type: ignore[misc]
+        for number in (leader, other):
+            world.run_until(lambda number=number: is_compacted(world, number, to), 60)  # type: ignore[misc]
+        world.start(away)
+        world.run_until(lambda: is_compacted(world, away, to), 60)
+        world.converge()
+        assert [newest(world, number) for number in (1, 2, 3)] == [expected] * 3
+        assert not world.failures
+
+
 def test_damage_in_a_file_that_is_trimmed_before_it_is_copied() -> None:
     with World(config=CONFIG) as world:
         leader, to, _ = compacted(world)
