@@ -50,7 +50,7 @@ class Calls:
         place: Place | None = None,
         wait_ms: int = 0,
     ) -> Any:
-        """A change with `fields` as its body; its answer as parsed JSON, None without one.
+        """A change with `fields` as its body; its answer as parsed JSON, None without one. Raises `InvalidArgument`.
 
         `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`.
 
@@ -63,10 +63,18 @@ class Calls:
             timeout_s=patience_s(timeout_ms + wait_ms),
             repeatable=repeatable,
             headers=_JSON if fields is not None else None,
-            body=orjson.dumps(fields) if fields is not None else None,
+            body=_body(fields) if fields is not None else None,
             place=place,
         )
         return parsed(answer) if answer.body else None
+
+
+def _body(fields: object) -> bytes:
+    """Raises `InvalidArgument` for numbers of more than 64 bits, and for strings with half a surrogate pair."""
+    try:
+        return orjson.dumps(fields)
+    except TypeError as error:
+        raise InvalidArgument(f"the request cannot be written as JSON: {error}") from None
 
 
 def patience_s(timeout_ms: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from raftlog.client import BrokerClient, CommittedOffset, GroupMember, Membership, OffsetReset, ProducerIdentity, calls
-from raftlog.errors import OutcomeUnknown, StaleGeneration
+from raftlog.errors import InvalidArgument, OutcomeUnknown, StaleGeneration
 from raftlog.types import Offset, TopicPartition
 
 ME = Membership("m-1", 7, None)
@@ -142,6 +142,13 @@ async def test_a_reset_is_sent_as_it_was_asked(scripted: Any, scripts: Scripts) 
         "topics": ["t"],
         "partitions": [{"topic": "t", "partition": 0}],
     }
+
+
+async def test_numbers_that_json_has_no_room_for_are_refused_unsent(scripted: Any, scripts: Scripts) -> None:
+    async with BrokerClient([await scripted(scripts)]) as client:
+        with pytest.raises(InvalidArgument, match="64-bit"):
+            await client.groups.reset("g", {"offset": 10**30})
+    assert not scripts.asked
 
 
 async def test_what_is_not_known_of_a_lag_is_none(scripted: Any, scripts: Scripts) -> None:
