@@ -23,6 +23,8 @@ class TopicPattern:
     """Raises `InvalidArgument` for what is no pattern."""
 
     def __init__(self, text: str) -> None:
+        if not text:
+            raise InvalidArgument("topic_pattern is empty, which no topic's name matches; .* matches all")
         if len(text) > PATTERN_CHARACTERS_MAX:
             raise InvalidArgument(
                 f"a topic_pattern of {len(text)} characters is too long; it can have {PATTERN_CHARACTERS_MAX}"

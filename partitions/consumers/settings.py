@@ -72,9 +72,10 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
 
 def check_name(name: str) -> None:
     """Raises `InvalidConsumer` for a name that no instance can have."""
-    if not _NAME.fullmatch(name) or not _is_text(name):
+    if not _NAME.fullmatch(name) or not _is_text(name) or name in (".", ".."):
         raise InvalidConsumer(
-            "the name of a consumer instance has 1 to 255 characters, no slash and no control characters"
+            "the name of a consumer instance has 1 to 255 characters, no slash and no control characters, and is not . "
+            "or .., which clients drop from an address"
         )
 
 

@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused_with_what_can(given, says):
     assert says in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a\nb", "x" * 256, "\ud800"])
+@pytest.mark.parametrize("name", ["", "a/b", "a\nb", "x" * 256, "\ud800", ".", ".."])
 def test_names_that_no_instance_can_have(name):
     with pytest.raises(InvalidConsumer):
         check_name(name)
