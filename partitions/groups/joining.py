@@ -169,7 +169,9 @@ def member_of(group: Group | None, member_id: str, instance_id: str | None) -> M
         if holder is None:
             raise UnknownMember(f"the group {group.name} has no static member {instance_id}")
     if group is None or member_id not in group.members:
-        raise UnknownMember(f"{member_id or 'nobody'} is no member of the group (any more): join without a member id")
+        raise UnknownMember(
+            f"{member_id or 'an empty id'} is no member of the group (any more): join without a member id"
+        )
     return group.members[member_id]
 
 

@@ -107,7 +107,10 @@ def _header(header: Any) -> tuple[str, bytes | None]:
 def read_timestamp(value: Any) -> int:
     """Milliseconds since 1970, given so or as RFC 3339; raises `ValueError`."""
     if type(value) is str:
-        moment = datetime.fromisoformat(value)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"timestamp {value!r} is not RFC 3339; write it like 2024-05-01T12:00:00Z") from None
         if moment.tzinfo is None:
             raise ValueError(f"timestamp {value!r} has no time zone; write it like 2024-05-01T12:00:00Z")
         value = round(moment.timestamp() * 1000)

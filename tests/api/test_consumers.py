@@ -182,6 +182,7 @@ async def test_subscriptions_that_cannot_be(consumer):
         ({"topics": []}, (422, 42208)),
         ({"topics": ["t"], "topic_pattern": "t"}, (422, 42203)),
         ({"topics": "t"}, (422, 42203)),
+        ({"topic_pattern": ""}, (400, 40002)),
         ({"topic_pattern": "("}, (400, 40002)),
         ({"topic_pattern": "a(?=b)"}, (400, 40002)),
         ({"topic": ["t"]}, (400, 40002)),
@@ -428,6 +429,8 @@ async def test_positions_that_cannot_be(api, consumer):
         ("/positions/end", {"offsets": []}, (400, 40002)),
     ):
         assert code(await found("POST", path, body)) == expected, body
+    _, answer = await found("POST", "/positions", {"timestamps": [{**here, "timestamp": "yesterday"}]})
+    assert answer["message"] == "timestamp 'yesterday' is not RFC 3339; write it like 2024-05-01T12:00:00Z"
 
 
 async def test_latest_begins_with_what_comes_after_the_assignment(api, consumer):
