@@ -1,19 +1,41 @@
 """What compacted topics ask of records: a key each, for without one nobody could say which record is the newest of its
-kind (Kafka's INVALID_RECORD). Stored batches are opened for that, and only for that.
+kind (Kafka's INVALID_RECORD). Stored batches are opened for that, and only for that: within bounds, and with others in
+between, for a few bytes may open to very many. Whoever compacts opens them again, as often as a mark rises.
 """
 
+import asyncio
 from collections.abc import Iterable
+from typing import Final
 
 from raftlog.errors import InvalidArgument
 from raftlog.records import BatchHeader, read_records
 from raftlog.types import Buffer
 
+OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
+"""A compressed batch may open to so much, or to four times `max.message.bytes` where that is more."""
+_BATCHES_OPENED: Final = 4
+"""All batches of a call together open to no more than so many of the largest."""
+_SLICE_BYTES: Final = 1024 * 1024
+_RECORD_COST: Final = 100
+"""What a record costs beside its bytes."""
 
-def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]]) -> None:
-    """Raises `InvalidArgument` for a record without a key, and `InvalidBatch` for what cannot be read."""
-    for _, batch in batches:
-        if any(record.key is None for record in read_records(batch)):
-            raise no_key(name)
+
+async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
+    """Raises `InvalidArgument` for a record without a key, and `InvalidBatch` for what cannot be read, or opens to too
+    much."""
+    limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
+    left, looked_at = _BATCHES_OPENED * limit, 0
+    for header, batch in batches:
+        for record in read_records(batch, min(limit, left)):
+            if record.key is None:
+                raise no_key(name)
+            size = len(record.key) + len(record.value or b"")
+            if header.compression:
+                left = max(0, left - size)
+            looked_at += size + _RECORD_COST
+            if looked_at >= _SLICE_BYTES:
+                looked_at = 0
+                await asyncio.sleep(0)
 
 
 def no_key(name: str) -> InvalidArgument:

@@ -104,7 +104,7 @@ class Partition:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
         checked = validate_client_batches(body, self.config.max_message_bytes)
         if self.config.is_compacted:
-            check_stored_keys(self.name, checked)
+            await check_stored_keys(self.name, checked, self.config.max_message_bytes)
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
         count = sum(header.record_count for header, _ in checked)
         producers = frozenset(header.producer_id for header, _ in checked if header.producer_id >= 0)

@@ -1,0 +1,55 @@
+"""Stored batches on their way into a compacted topic: each record with a key, and no batch that opens to too much."""
+
+import asyncio
+
+import pytest
+
+from raftlog.errors import InvalidArgument, InvalidBatch
+from raftlog.partitions.routing.compacted import OPENED_BYTES_MIN, check_stored_keys
+from raftlog.records import Compression, NewRecord, build_batch, read_header
+
+MAX_BYTES = 1 << 20
+
+
+async def check(*batches: bytearray) -> None:
+    await check_stored_keys("t/0", [(read_header(each), each) for each in batches], MAX_BYTES)
+
+
+def batch_of(size: int, codec: Compression, key: bytes | None = b"k") -> bytearray:
+    return build_batch([NewRecord(b"small", b"first"), NewRecord(bytes(size), key)], codec)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+async def test_every_record_has_a_key(codec: Compression) -> None:
+    await check(batch_of(10, codec), batch_of(10, codec))
+    with pytest.raises(InvalidArgument, match=r"cleanup\.policy"):
+        await check(batch_of(10, codec), batch_of(10, codec, key=None))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD, Compression.LZ4, Compression.SNAPPY])
+async def test_what_opens_to_too_much_is_refused(codec: Compression) -> None:
+    batch = batch_of(OPENED_BYTES_MIN, codec)
+    with pytest.raises(InvalidBatch):
+        await check(batch)
+
+
+async def test_all_batches_of_a_call_open_to_a_bounded_size() -> None:
+    batch = batch_of(OPENED_BYTES_MIN - 1000, Compression.ZSTD)
+    await check(batch, batch, batch)
+    with pytest.raises(InvalidBatch):
+        await check(batch, batch, batch, batch, batch)
+
+
+async def test_others_run_in_between() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await check(build_batch([NewRecord(b"", b"k")] * 50_000))
+    counting.cancel()
+    assert turns >= 4
