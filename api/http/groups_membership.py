@@ -2,7 +2,7 @@
 
 Subscriptions and assignments are Kafka's own bytes, as base64, and nobody here looks into them. Three of the four wait:
 a join for the others, a sync for the leader, a heartbeat for a rebalance. When the server stops they are answered at
-once, so that members go to another broker.
+once, so that members go to another broker; when the client hangs up nobody waits any more.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ class GroupMembershipHandlers:
         body = JsonFields(await self._bodies.json_object(request))
         group = target.args[0]
         join = _join(group, body, request.remote or "")
-        joined = await self._unless_stopping(
+        joined = await self._unless_over(
+            request,
             self._broker.groups.join(join, deadline=deadline_in(timeout_ms(target))),
             OutcomeUnknown(f"this broker stops, and a member may have joined {group}; join again at another broker"),
         )
@@ -81,7 +82,8 @@ class GroupMembershipHandlers:
             (row.text("member_id"), row.data("assignment")) for row in body.objects("assignments", can_be_empty=True)
         )
         sync = Sync(group, *_member(body), assignments)
-        synced = await self._unless_stopping(
+        synced = await self._unless_over(
+            request,
             self._broker.groups.sync(sync, deadline=deadline_in(timeout_ms(target))),
             OutcomeUnknown(f"this broker stops, and {group} may have been assigned; sync again at another broker"),
         )
@@ -100,7 +102,8 @@ class GroupMembershipHandlers:
         group = target.args[0]
         wait_ms = body.whole("wait_ms", 0, HEARTBEAT_WAIT_MS_MAX, default=0)
         heartbeat = Heartbeat(group, *_member(body), wait_ms)
-        await self._unless_stopping(
+        await self._unless_over(
+            request,
             self._broker.groups.heartbeat(heartbeat, deadline=deadline_in(wait_ms + timeout_ms(target))),
             Unavailable("this broker stops; send heartbeats to another one"),
         )
@@ -119,11 +122,13 @@ class GroupMembershipHandlers:
     def _answer(self, group: str, fields: dict[str, Any]) -> web.Response:
         return with_coordinator(json_answer(fields), self._broker, group)
 
-    async def _unless_stopping(self, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
-        """What it gives; raises `error` as soon as the server stops."""
+    async def _unless_over(self, request: web.BaseRequest, waiting: Coroutine[Any, Any, T], error: RaftlogError) -> T:
+        """What it gives; raises `error` as soon as the server stops, and when the client has hung up: a join that is
+        answered to nobody would make a member that the others wait for."""
         task = asyncio.ensure_future(waiting)
         try:
-            await asyncio.wait((task, self._ends.stopping), return_when=asyncio.FIRST_COMPLETED)
+            over = self._ends.stopping, self._ends.gone(request)
+            await asyncio.wait((task, *over), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise error

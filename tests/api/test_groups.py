@@ -4,6 +4,7 @@ import asyncio
 import base64
 from typing import Any
 
+import aiohttp
 import pytest
 
 from raftlog.assignors import Subscription, decode_assignment, encode_assignment, encode_subscription
@@ -337,6 +338,26 @@ async def test_a_join_that_waits_for_others_for_too_long(api: Any, member: Membe
     assert (status, body["error_code"], body["outcome"]) == (503, 50304, "failed")
     await member.join()
     assert len(member.joined["members"]) == 1, "whoever does not know its id is no member"
+
+
+async def test_whoever_hangs_up_has_not_joined(api: Any, member: Member, monkeypatch: Any) -> None:
+    join, has_come, has_ended = api.broker.groups.join, asyncio.Event(), asyncio.Event()
+
+    async def noted(*args: Any, **more: Any) -> Any:
+        has_come.set()
+        try:
+            return await join(*args, **more)
+        finally:
+            has_ended.set()
+
+    monkeypatch.setattr(api.broker.groups, "join", noted)
+    async with aiohttp.ClientSession() as session:
+        asking = asyncio.ensure_future(session.post(f"{api.url}/groups/g/join", json=joining()))
+        await has_come.wait()
+        asking.cancel()
+    await has_ended.wait()
+    await member.join()
+    assert len(member.joined["members"]) == 1
 
 
 async def test_who_waits_is_answered_when_the_server_stops(api: Any, member: Member, monkeypatch: Any) -> None:
