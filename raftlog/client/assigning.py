@@ -91,6 +91,8 @@ class Assigning:
     async def is_settled(self, ends_at: float) -> bool:
         """Whether it is known what to read; waits for it until `ends_at`. Raises what makes it impossible."""
         if self._member is None:
+            if not (self._is_manual or self._topics or self._pattern):
+                raise InvalidArgument("nothing is read: subscribe to topics, or assign partitions, first")
             return not self._is_outdated or await self._read_all(ends_at)
         member = self._member
         member.last_poll_s = time.monotonic()

@@ -194,8 +194,11 @@ class Consumer:
         return self._handing.handed_out()[place]
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        """Go on at an offset."""
+        """Go on at an offset; where the log does not have it, `auto_offset_reset` says what follows. Raises
+        `InvalidArgument` for one below 0."""
         self._require_assigned(place)
+        if offset < 0:
+            raise InvalidArgument(f"{place}: {offset} is no offset; seek_from_end() counts from the end")
         self._handing.forget(place)
         self._fetching.seek(place, Offset(offset))
 

@@ -143,7 +143,7 @@ class Fetching:
         first, end = await self._client.offsets(*place)
         if reset == "error":
             error = OffsetOutOfRange(-1, first, end)
-            error.args = (f"nothing is committed for {place}, and auto_offset_reset is error: seek to an offset",)
+            error.args = ("there is no offset to begin at, and auto_offset_reset is error: seek to an offset",)
             raise error
         return first if reset == "earliest" else end
 

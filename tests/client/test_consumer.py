@@ -53,6 +53,21 @@ async def test_records_come_in_order_with_all_that_they_have(served: Served) -> 
     assert (second.offset, second.key, second.value) == (1, None, None)
 
 
+async def test_a_consumer_that_was_told_nothing_to_read_says_so(served: Served) -> None:
+    async with Consumer([await served(FakeBroker(orders=1))]) as consumer:
+        with pytest.raises(InvalidArgument, match="subscribe"):
+            await consumer.poll(timeout_ms=1)
+        await consumer.assign([])
+        assert await consumer.poll(timeout_ms=1) == []
+
+
+async def test_no_offset_lies_below_the_first(served: Served) -> None:
+    async with Consumer([await served(FakeBroker(orders=1))]) as consumer:
+        await consumer.assign({FIRST: 0})
+        with pytest.raises(InvalidArgument, match="seek_from_end"):
+            consumer.seek(FIRST, -1)
+
+
 async def test_poll_gives_at_most_what_is_asked_for_and_waits_no_longer_than_it_may(served: Served) -> None:
     broker = FakeBroker(orders=1)
     fill(broker.topics["orders"][0], range(250))
