@@ -1,6 +1,7 @@
 """`raftlog consume`: the records of a topic on standard output."""
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Collection, Sequence
@@ -112,7 +113,7 @@ def consume(**options: Any) -> None:
     collector.relax()
     try:
         asyncio.run(_Reading(wanted, printer, sys.stdout.buffer).run())
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stdout.buffer.flush()
 
 
@@ -141,6 +142,9 @@ class _Reading:
     async def run(self) -> None:
         wanted = self._wanted
         self._last_arrival = time.monotonic()
+        if wanted.group is not None and (reading := asyncio.current_task()) is not None:
+            # as Ctrl-C: a member that did not leave holds its partitions until its session is over
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reading.cancel)
         async with Consumer(
             wanted.bootstrap,
             group=wanted.group,

@@ -163,6 +163,20 @@ def test_following_what_is_typed(spawn: Spawn, topic: str, at: tuple[str, str]) 
     assert reader.wait(10) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_member_that_is_stopped_leaves_its_group(
+    spawn: Spawn, run: Any, topic: str, at: tuple[str, str], number: signal.Signals
+) -> None:
+    group = f"stopped-by-{number.name}"
+    run("produce", topic, *at, stdin=b"one\n")
+    reader = spawn("consume", topic, "--group", group, *at)
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"one\n"
+    reader.send_signal(number)
+    assert reader.wait(10) == 0
+    assert json.loads(run("group", "describe", group, "--json", *at).stdout)["members"] == []
+
+
 def test_following_goes_on_when_the_broker_comes_back(spawn: Spawn, run: Any, own_broker: BrokerProcess) -> None:
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", *at)
