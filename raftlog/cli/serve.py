@@ -57,7 +57,7 @@ _TUNING = {
     "fetch_bytes_max": "Most bytes that a fetch answers.",
     "fetch_wait_ms_max": "Longest time that a fetch waits for records.",
     "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
-    "retention_interval_s": "Seconds between two looks for segments to delete.",
+    "retention_interval_s": "Seconds between two looks for segments to delete or compact.",
     "storage_min_free_bytes": "With less room on the file system no records are taken; reads and deletions go on.",
     "catch_up_bytes_per_s": "Bytes a second that are sent to replicas which catch up or are repaired, all together.",
     "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
