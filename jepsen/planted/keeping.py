@@ -1,6 +1,7 @@
 """Bugs in what a partition keeps: of its idempotent producers, and of its keys when it is compacted; and in who may
 commit for a group."""
 
+from collections.abc import Generator
 from typing import Any
 
 from jepsen.planted.bug import PlantedBug
@@ -9,8 +10,8 @@ from raftlog.partitions.groups.machine import Machine
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable
 from raftlog.partitions.replica.sequencing import Sequencing
-from raftlog.records import Record, read_records
-from raftlog.storage.compaction import Compaction
+from raftlog.records import BatchHeader, Record, read_records
+from raftlog.storage.compaction import Compaction, Step
 from raftlog.types import Index, Offset
 
 _EXPIRATION_MS = 1_000
@@ -73,8 +74,8 @@ def drop_newest_value() -> None:
     """Of a batch of which several records stay, compaction loses the first."""
     flags = Compaction._flags
 
-    def lose_one(self: Compaction, batch: memoryview) -> list[bool]:
-        found = flags(self, batch)
+    def lose_one(self: Compaction, header: BatchHeader, batch: memoryview) -> Generator[Step, None, list[bool]]:
+        found = yield from flags(self, header, batch)
         if sum(found) > 1:
             found[found.index(True)] = False
         return found
@@ -86,9 +87,10 @@ def resurrect_key() -> None:
     """Tombstones go in the first run that meets them, and what they removed stays: it is not looked for any more."""
     keys, stays = Compaction._keys, Compaction._stays
 
-    def keys_without_tombstones(batch: memoryview) -> dict[bytes, int]:
+    def keys_without_tombstones(batch: memoryview) -> Generator[Step, None, dict[bytes, int]]:
         gone = {record.offset for record in read_records(batch) if record.value is None}
-        return {key: offset for key, offset in keys(batch).items() if offset not in gone}
+        found = yield from keys(batch)
+        return {key: offset for key, offset in found.items() if offset not in gone}
 
     def drop_tombstones(self: Compaction, record: Record, is_newest: bool) -> bool:
         if record.value is None and record.offset < min(self._end, Offset(self._mark - 1)):

@@ -15,7 +15,8 @@ before the next one, and stops it (`close`) when the log was changed by somebody
 or crashed anywhere, the log holds the newest record of every key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from raftlog.errors import InvalidBatch
@@ -29,7 +30,7 @@ from raftlog.records import (
     read_records,
     stamp,
 )
-from raftlog.records.retain import retain_records
+from raftlog.records.retain import Retaining
 from raftlog.storage.disk import File
 from raftlog.storage.gap import REASON_COMPACTED, SPAN_MAX, Gap, decode_gap, gap_batch
 from raftlog.storage.roll import decode_roll, encode_roll
@@ -42,6 +43,8 @@ from raftlog.types import Offset, Term
 _SLICE_BYTES: Final = 128 * 1024
 _SLICE_COST: Final = 800
 """Bytes and records that are looked at before others get their turn: a millisecond or two."""
+_RETAINED_SLICE: Final = 4_000
+"""Records that are copied or left out before others get their turn."""
 _BATCH_COST: Final = 12
 """What a batch costs beside its records, in records."""
 _SYNC_BYTES: Final = 2 << 20
@@ -113,7 +116,7 @@ class Compaction:
                 self._end = Offset(header.next_offset)
                 if header.is_control or header.next_offset <= start:
                     continue
-                found = self._keys(batch)
+                found = yield from self._keys(batch)
                 newest.update(found)
                 keys_seen += len(found)
                 key_bytes_seen += sum(map(len, found))
@@ -124,12 +127,18 @@ class Compaction:
                     yield step
 
     @staticmethod
-    def _keys(batch: memoryview) -> dict[bytes, int]:
+    def _keys(batch: memoryview) -> Generator[Step, None, dict[bytes, int]]:
         """The newest offset of each key of a batch. One that cannot be opened has none: it stays as it was sent."""
+        found: dict[bytes, int] = {}
+        records = read_records(batch)
         try:
-            return {record.key: record.offset for record in read_records(batch) if record.key is not None}
+            while some := list(islice(records, _SLICE_COST)):
+                found.update((record.key, record.offset) for record in some if record.key is not None)
+                if len(some) == _SLICE_COST:
+                    yield Step()
         except InvalidBatch:
             return {}
+        return found
 
     # rewriting
 
@@ -168,7 +177,7 @@ class Compaction:
             if header.is_control:
                 output.take_control(row, header, batch)
             else:
-                kept = self._kept(header, batch)
+                kept = yield from self._kept(header, batch)
                 if kept is None:
                     output.remove(row.index, row.index, row.offset, header)
                 else:
@@ -179,24 +188,35 @@ class Compaction:
                 yield step if not output.is_sync_due() else step._replace(files=(output.segment.files.log,))
         output.segment.write()
 
-    def _kept(self, header: BatchHeader, batch: memoryview) -> bytes | None:
+    def _kept(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, bytes | None]:
         """What stays of a batch; `None`: nothing."""
         try:
-            keeps = self._flags(batch)
+            keeps = yield from self._flags(header, batch)
             if all(keeps):
                 return bytes(batch)
-            return retain_records(batch, keeps) if any(keeps) else None
+            if not any(keeps):
+                return None
+            retaining = Retaining(batch, keeps)
+            while retaining.advance(_RETAINED_SLICE):
+                yield Step()
+            return retaining.batch()
         except InvalidBatch:
             return bytes(batch) if header.next_offset > self.log.log_start_offset else None
 
-    def _flags(self, batch: memoryview) -> list[bool]:
+    def _flags(self, header: BatchHeader, batch: memoryview) -> Generator[Step, None, list[bool]]:
         """Which of its records stay; those without a key do."""
-        records = list(read_records(batch))
-        newest = map(self._newest.get, [record.key for record in records])  # type: ignore[arg-type]  # None is no key
-        flags = [at is None or at <= record.offset for record, at in zip(records, newest, strict=True)]
-        first, behind = records[0].offset, records[-1].offset + 1
-        if first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark):
-            flags = [self._stays(record, is_newest) for record, is_newest in zip(records, flags, strict=True)]
+        first, behind = header.base_offset, header.next_offset
+        is_at_edge = first < max(self._tombstones_to, self.log.log_start_offset) or behind >= min(self._end, self._mark)
+        flags: list[bool] = []
+        records = read_records(batch)
+        while some := list(islice(records, _SLICE_COST)):
+            newest = map(self._newest.get, [record.key for record in some])  # type: ignore[arg-type]  # None is no key
+            keeps = [at is None or at <= record.offset for record, at in zip(some, newest, strict=True)]
+            if is_at_edge:
+                keeps = [self._stays(record, is_newest) for record, is_newest in zip(some, keeps, strict=True)]
+            flags += keeps
+            if len(some) == _SLICE_COST:
+                yield Step()
         return flags
 
     def _stays(self, record: Record, is_newest: bool) -> bool:
