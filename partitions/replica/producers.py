@@ -110,6 +110,11 @@ def judged(name: str, producer: Producer | None, header: BatchHeader) -> Written
             f"{who} sent sequence {base} where {expected} follows: what lies between is missing, and nothing was "
             "appended"
         )
+    if (last - expected) % SEQUENCES < SEQUENCES // 2:
+        raise OutOfOrderSequence(
+            f"{who} sent sequences {base} to {last}, of which only those before {expected} were appended, in other "
+            "batches: nothing was appended; send what follows"
+        )
     raise DuplicateSequence(
         f"{who} sent sequences {base} to {last}, which were appended before sequence {expected}, and none of its last "
         f"{len(producer.batches)} batches is the same: the offsets are not known any more"

@@ -112,9 +112,11 @@ class _Dev:
         work.cancel()
         await asyncio.wait([stopped, work])
         self._control.stop()
-        await self._end()
-        if not work.cancelled():
-            work.result()
+        try:
+            await self._end()
+        finally:
+            if not work.cancelled():
+                work.result()  # why it began to end says more than how it ended
 
     async def _end(self) -> None:
         ended = await self._supervisor.end()

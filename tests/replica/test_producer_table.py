@@ -62,7 +62,7 @@ class Twin:
         follows = self.expected(producer)
         if base == follows:
             return None
-        return OutOfOrderSequence if base > follows else DuplicateSequence
+        return OutOfOrderSequence if base > follows or base + count > follows else DuplicateSequence
 
     def append(self, producer: int, epoch: int, base: int, count: int, offset: int) -> None:
         known = self.written.get(producer)
