@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # the driver owns this
 _logger = logging.getLogger(__name__)
 _BURST_S: Final = 0.1
 """What was not used of the rate for so long may be used at once."""
+_REST: Final = 3.0
+"""After a slice others have the loop for so many times as long: where records are small, work is what counts, not
+bytes, and all replicas of a partition do it at about the same time."""
 
 
 class CompactionDone(NamedTuple):
@@ -164,9 +167,11 @@ class Compacting:
         bounds = CompactionBounds(limits.segment_bytes, limits.segment_rows_max)
         compaction = Compaction(log.segments, target, mark.tombstones_to, bounds)
         self._run = compaction.run()
+        resumed = self._driver.loop.time()
         for step in self._run:
             self._driver.persister.checkpoints.note_changed(group)
-            await self._follow(step)
+            await self._follow(step, self._driver.loop.time() - resumed)
+            resumed = self._driver.loop.time()
             if not self._may_change(group) or log.segments.generation != compaction.generation:
                 return False
         seconds = self._driver.loop.time() - began
@@ -181,15 +186,15 @@ class Compacting:
         )
         return True
 
-    async def _follow(self, step: Step) -> None:
-        """Sync what is to be synced, and let others have loop and disk for as long as the rate says."""
+    async def _follow(self, step: Step, slice_s: float) -> None:
+        """Sync what is to be synced, and let others have loop and disk, for as long as rate and rest say."""
         if step.files or step.directories:
             await self._driver.persister.sync(step.files, step.directories)
         now = self._driver.loop.time()
         self.bytes_done += step.size_bytes
         used = step.size_bytes / self._driver.config.compaction_bytes_per_s
         self._next_at = max(self._next_at, now - _BURST_S) + used
-        await asyncio.sleep(max(0.0, self._next_at - now))
+        await asyncio.sleep(max(0.0, self._next_at - now, slice_s * _REST))
 
     def _close_run(self) -> None:
         if self._run is not None:

@@ -41,9 +41,9 @@ from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
 
 _SLICE_BYTES: Final = 128 * 1024
-_SLICE_COST: Final = 800
-"""Bytes and records that are looked at before others get their turn: a millisecond or two."""
-_RETAINED_SLICE: Final = 4_000
+_SLICE_COST: Final = 400
+"""Bytes and records that are looked at before others get their turn: a millisecond."""
+_RETAINED_SLICE: Final = 2_000
 """Records that are copied or left out before others get their turn."""
 _BATCH_COST: Final = 12
 """What a batch costs beside its records, in records."""
