@@ -1,11 +1,9 @@
-"""Bugs in how brokers heal: lost and old disks, damaged files, full disks, committed offsets."""
+"""Bugs in how brokers heal: lost and old disks, damaged files, full disks."""
 
 from collections.abc import Callable
 from uuid import UUID
 
 from jepsen.planted.patching import replace_method
-from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.multiraft import identity, opening
 from raftlog.partitions.multiraft.identity import JOURNAL, NodeDirectory, NodeIdentity
 from raftlog.partitions.multiraft.surroundings import Surroundings
@@ -86,13 +84,3 @@ def lift_quarantine() -> None:
         group.core.lift_quarantine()
 
     replace_method(Repair, "run", run)
-
-
-def read_commits_without_quorum() -> None:
-    """Committed offsets are read where the partition is led, as far as that replica knows."""
-
-    async def current_here(self: Coordinator, deadline: Deadline) -> None:
-        await self.ready(deadline)
-        await self.catch_up(deadline)
-
-    replace_method(Coordinator, "current", current_here)

@@ -200,14 +200,6 @@ BUGS: Final[dict[str, PlantedBug]] = {
             level="broker",
         ),
         PlantedBug(
-            "read-commits-without-quorum",
-            "a deposed leader serves committed offsets that went on elsewhere",
-            healing.read_commits_without_quorum,
-            ("committed-went-back", "group-gone"),
-            found_within=15,
-            level="broker",
-        ),
-        PlantedBug(
             "found-without-all",
             "seeds that do not see each other each found a cluster from the same list",
             clustering.found_without_all,
