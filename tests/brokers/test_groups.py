@@ -26,6 +26,8 @@ from raftlog.partitions.groups import service
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.requests import Heartbeat, Leave, MemberToLeave
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
+from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import OffsetRange
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
@@ -289,6 +291,23 @@ async def test_nobody_is_refused_by_a_coordinator_that_may_have_been_deposed(top
         else:
             assert isinstance(told[0].error, UnknownMember)
         assert len(doubts) == 1
+
+
+async def test_commits_are_read_once_a_majority_confirms_who_leads(topic, monkeypatch):
+    """A deposed coordinator that has not heard of it knows less than was acknowledged elsewhere."""
+    broker = (await others(topic))[0]
+    await commit(broker, {0: 5})
+    offsets, doubts = Replica.offsets, []
+
+    async def doubts_once(self: Replica, linearizable: bool, deadline: Deadline) -> OffsetRange:
+        if linearizable and not doubts:
+            doubts.append(self.name)
+            raise NotLeader("another one leads, as it turns out")
+        return await offsets(self, linearizable, deadline)
+
+    monkeypatch.setattr(Replica, "offsets", doubts_once)
+    assert await committed(broker) == {("t", 0): 5}
+    assert [name.split("/")[0] for name in doubts] == ["__consumer_offsets"]
 
 
 async def test_operators_move_what_an_empty_group_committed(topic):
