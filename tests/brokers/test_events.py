@@ -20,7 +20,7 @@ async def test_a_leader_that_stops_and_comes_back(brokers, caplog):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(10_000))
     leader = await brokers.leader("t")
     others = len(brokers.running) - 1
-    assert len(told(caplog, "replica_added", group="t/0", how="first")) == others + 1
+    await until(lambda: len(told(caplog, "replica_added", group="t/0", how="first")) == others + 1)
     assert len(told(caplog, "topic_created", topic="t")) == 1, "once for the whole cluster"
     assert len(told(caplog, "leader_elected", group="t/0")) == 1
     caplog.clear()
