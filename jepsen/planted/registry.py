@@ -132,7 +132,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a request goes to a node that no longer leads, and is served there",
             clustering.route_to_deposed_leader,
             ("stale-end", "known-offset-out-of-range"),
-            found_within=7,
+            found_within=16,
             level="broker",
         ),
         PlantedBug(
@@ -156,7 +156,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "records of a deleted topic show in another one of the same name",
             clustering.resurrect_deleted_topic,
             ("phantom", "inconsistent-offset", "acknowledged-uncommitted", "uncommitted-shown"),
-            found_within=31,
+            found_within=36,
             level="broker",
         ),
         PlantedBug(
