@@ -83,7 +83,7 @@ def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevN
 def _planned(number: int, port: int, directory: Path, seeds: str, workers: int) -> DevNode:
     http, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
-    command = [sys.executable, "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
+    command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
     command += ["--node-id", str(number), "--seeds", seeds, "--host-label", f"dev-{number}", "--log-format", "json"]
     if workers > 1:
         command += ["--workers", str(workers)]

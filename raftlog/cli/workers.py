@@ -47,7 +47,7 @@ def supervise(given: Mapping[str, Any]) -> None:
     """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
     flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
     # What was typed stays as it was; of a flag that is given twice the later one counts.
-    commands = [[sys.executable, "-m", "raftlog.cli", *sys.argv[1:], *each] for each in flags]
+    commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each] for each in flags]
     asyncio.run(_supervise(commands, given["log_format"]))
 
 

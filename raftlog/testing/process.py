@@ -78,8 +78,8 @@ class BrokerProcess:
         """What starts it, once more or by hand."""
         return [
             self.python,
-            # Another interpreter brings its own raftlog; the one in the working directory is not meant.
-            *(["-P"] if self.python != sys.executable else []),
+            # What is in the working directory is not meant, be it called raftlog or not.
+            "-P",
             "-m",
             "raftlog.cli",
             "serve",

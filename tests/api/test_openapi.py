@@ -75,7 +75,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_running_broker_does_what_the_document_says(tmp_path):
-    """schemathesis: some thousands of requests, good and bad, always the same ones. Every answer is as the document says."""
+    """schemathesis: thousands of requests, good and bad, always the same ones. Every answer is as the document says."""
     with BrokerProcess(str(tmp_path / "data"), *FLAGS) as broker:
         broker.start()
         topic = {"topic_name": "t", "partitions_count": 2}
