@@ -133,7 +133,7 @@ def test_down_and_back(cluster: Cluster, topic: str) -> None:
         return replica if replica["catch_up_bytes_per_s"] else None
 
     first = wait_until(lag, "nobody says that the follower catches up")
-    assert LACKS // 2 < first["bytes_behind"] <= stored_bytes(cluster, leader, topic)
+    assert 0 < first["bytes_behind"] <= stored_bytes(cluster, leader, topic)
     assert first["entries_behind"] > 0
     cluster.wait_unhealthy(f"node {follower} catches up")
     require_same_files(cluster, topic)
