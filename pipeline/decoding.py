@@ -1,0 +1,151 @@
+"""Stored batches opened into columns: what readers through brokers and of segment files have in common.
+
+Records never become Python rows: the compiled codec opens a batch, each column is gathered by one comprehension over
+its records, and Arrow copies the columns when enough is there. Pure; whoever calls has checked the CRCs.
+Invariants: offsets rise from row to row; no record batch has more than `ROWS_MAX` rows, or more than `BYTES_MAX` bytes
+of keys and values unless it is a single row. At most `ROWS_MAX` records of a stored batch are open at a time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raftlog.pipeline.rows import ARROW_SCHEMA, HEADERS_TYPE, TIMESTAMP_TYPE
+from raftlog.records import BatchHeader, Record, read_records
+from raftlog.records.header import TIMESTAMP_TYPE_BIT
+from raftlog.types import Buffer
+
+ROWS_MAX: Final = 20_000
+BYTES_MAX: Final = 8 * 1024 * 1024
+TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
+"""The latest time that fits Spark's microseconds."""
+
+Header = tuple[str, bytes | None]
+
+
+def rows_of(
+    topic: str, partition: int, batches: Iterable[tuple[BatchHeader, Buffer]], start: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    """The client records with `start ≤ offset < end` of stored batches that follow each other, as record batches of
+    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither. Raises `InvalidBatch`."""
+    gathered = _Columns()
+    for header, batch in batches:
+        if header.is_control or header.next_offset <= start or header.base_offset >= end:
+            continue
+        is_inside = start <= header.base_offset and header.next_offset <= end
+        records = read_records(batch)
+        while opened := list(islice(records, ROWS_MAX)):
+            if not is_inside:
+                opened = [record for record in opened if start <= record.offset < end]
+            for piece in _pieces(opened, header):
+                if not gathered.has_room(piece):
+                    yield gathered.record_batch(topic, partition)
+                    gathered = _Columns()
+                gathered.add(piece, header)
+    if gathered.offsets:
+        yield gathered.record_batch(topic, partition)
+
+
+class _Piece(NamedTuple):
+    """Records of one stored batch that fit one record batch; `size` is not less than their keys and values."""
+
+    records: Sequence[Record]
+    size: int
+
+
+def _pieces(records: Sequence[Record], header: BatchHeader) -> Iterator[_Piece]:
+    if not records:
+        return
+    if not header.compression and header.size <= BYTES_MAX:
+        yield _Piece(records, header.size)
+        return
+    ends = list(accumulate(map(_size, records)))
+    first, before = 0, 0
+    for number, end in enumerate(ends):
+        if end - before > BYTES_MAX and number > first:
+            yield _Piece(records[first:number], ends[number - 1] - before)
+            first, before = number, ends[number - 1]
+    yield _Piece(records[first:], ends[-1] - before)
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    if record.headers:
+        size += sum(len(key) + len(value or b"") for key, value in record.headers)
+    return size
+
+
+class _Columns:
+    """What becomes the next record batch."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._timestamp_types: list[tuple[int, int]] = []  # one run of equal types after another: type, count
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[list[Header]] = []
+        self._size = 0
+
+    def has_room(self, piece: _Piece) -> bool:
+        """An empty one takes every piece."""
+        if not self.offsets:
+            return True
+        return len(self.offsets) + len(piece.records) <= ROWS_MAX and self._size + piece.size <= BYTES_MAX
+
+    def add(self, piece: _Piece, header: BatchHeader) -> None:
+        records = piece.records
+        self.offsets += [record.offset for record in records]
+        self._timestamps += [record.timestamp for record in records]
+        self._timestamp_types.append((int(bool(header.attributes & TIMESTAMP_TYPE_BIT)), len(records)))
+        self._keys += [record.key for record in records]
+        self._values += [record.value for record in records]
+        self._headers += [record.headers for record in records]
+        self._size += piece.size
+
+    def record_batch(self, topic: str, partition: int) -> pa.RecordBatch:
+        count = len(self.offsets)
+        columns = [
+            pa.repeat(pa.scalar(topic, pa.string()), count),
+            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.array(self.offsets, pa.int64()),
+            _timestamps(self._timestamps),
+            _runs(self._timestamp_types),
+            pa.array(self._keys, pa.binary()),
+            pa.array(self._values, pa.binary()),
+            _headers(self._headers),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
+    """From a record's milliseconds, -1 without a time, to microseconds."""
+    given = pa.array(milliseconds, pa.int64())
+    bounds = pc.min_max(given).as_py()
+    if bounds["min"] < 0 or bounds["max"] > TIMESTAMP_MS_MAX:
+        fits = pc.and_(pc.greater_equal(given, 0), pc.less_equal(given, TIMESTAMP_MS_MAX))
+        given = pc.if_else(fits, given, pa.scalar(None, pa.int64()))
+    return given.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP_TYPE)
+
+
+def _runs(types: Sequence[tuple[int, int]]) -> pa.Array:
+    if len({kind for kind, _ in types}) == 1:
+        return pa.repeat(pa.scalar(types[0][0], pa.int32()), sum(count for _, count in types))
+    return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), count) for kind, count in types])
+
+
+def _headers(lists: Sequence[list[Header]]) -> pa.Array:
+    """Null where a record has none."""
+    if not any(lists):
+        return pa.nulls(len(lists), HEADERS_TYPE)
+    flat = [header for headers in lists for header in headers]
+    pairs = pa.StructArray.from_arrays(
+        [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    ends = list(accumulate((len(headers) for headers in lists), initial=0))
+    is_null = pa.array([not headers for headers in lists], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs, type=HEADERS_TYPE, mask=is_null)

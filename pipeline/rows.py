@@ -1,0 +1,32 @@
+"""What a record is as a row: the schema that every reader of the pipeline gives, for Spark and for Arrow.
+
+Names and order are those of Spark's Kafka source, but that a record's place (topic, partition, offset) comes first.
+`timestampType` is 0 for the time at which a client made the record and 1 for the time at which it was appended. A
+record without a timestamp has null there, and so has one whose timestamp Spark cannot hold (after the year 294246). A
+record without headers has null, not an empty array. Both schemas say the same; Spark compares them for equality.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA: Final = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
+    "headers array<struct<key:string,value:binary>>"
+)
+"""Spark's DDL."""
+TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
+HEADERS_TYPE: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP_TYPE),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS_TYPE),
+    ]
+)
+"""`SCHEMA` for Arrow."""

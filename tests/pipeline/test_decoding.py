@@ -1,0 +1,154 @@
+"""Stored batches opened into columns, against the records that were put in."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.errors import InvalidBatch
+from raftlog.pipeline import decoding
+from raftlog.pipeline.decoding import rows_of
+from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.records import (
+    BatchHeader,
+    Compression,
+    ControlKind,
+    NewRecord,
+    build_batch,
+    build_columns,
+    build_control_batch,
+    read_header,
+    stamp,
+)
+from raftlog.records.header import TIMESTAMP_TYPE_BIT, header_bytes
+from raftlog.types import Offset, Term
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Stored = tuple[BatchHeader, bytes]
+
+
+def stored(records: Sequence[NewRecord], offset: int, compression: Compression = Compression.NONE) -> Stored:
+    batch = build_batch(list(records), compression, now_ms=0)
+    stamp(batch, Offset(offset), Term(1))
+    return read_header(batch), bytes(batch)
+
+
+def chained(groups: Sequence[Sequence[NewRecord]], compression: Compression = Compression.NONE) -> Iterator[Stored]:
+    offset = 0
+    for records in groups:
+        yield stored(records, offset, compression)
+        offset += len(records)
+
+
+def expected_row(offset: int, record: NewRecord) -> dict[str, object]:
+    assert record.timestamp is not None
+    return {
+        "topic": "t",
+        "partition": 3,
+        "offset": offset,
+        "timestamp": EPOCH + timedelta(milliseconds=record.timestamp),
+        "timestampType": 0,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+    }
+
+
+data = st.none() | st.binary(max_size=20)
+new_records = st.builds(
+    NewRecord,
+    value=data,
+    key=data,
+    timestamp=st.integers(0, 4_102_444_800_000),
+    headers=st.lists(st.tuples(st.text(max_size=5), data), max_size=2),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.lists(st.lists(new_records, min_size=1, max_size=9), max_size=6),
+    compression=st.sampled_from([Compression.NONE, Compression.GZIP]),
+    bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+    rows_max=st.integers(1, 12),
+    bytes_max=st.integers(100, 400),
+)
+def test_rows_are_the_records_between_the_bounds(groups, compression, bounds, rows_max, bytes_max) -> None:
+    start, end = bounds
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decoding, "ROWS_MAX", rows_max)
+        patched.setattr(decoding, "BYTES_MAX", bytes_max)
+        found = list(rows_of("t", 3, chained(groups, compression), start, end))
+    for batch in found:
+        assert batch.schema.equals(ARROW_SCHEMA)
+        batch.validate(full=True)
+        size = sum(len(row["key"] or b"") + len(row["value"] or b"") for row in batch.to_pylist())
+        assert 0 < batch.num_rows <= rows_max
+        assert size <= bytes_max or batch.num_rows == 1
+    everything = [expected_row(offset, record) for offset, record in enumerate(chain(*groups))]
+    assert [row for batch in found for row in batch.to_pylist()] == everything[start : max(start, end)]
+
+
+def test_small_batches_are_put_together() -> None:
+    found = list(rows_of("t", 0, chained([[NewRecord(b"v", timestamp=0)]] * 500), 0, 500))
+    assert [batch.num_rows for batch in found] == [500]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_a_large_batch_is_divided(compression: Compression) -> None:
+    half = decoding.BYTES_MAX // 2
+    records = [NewRecord(bytes(half), timestamp=0)] * 3 + [NewRecord(bytes(3 * half), timestamp=0)]
+    found = list(rows_of("t", 0, [stored(records, 0, compression)], 0, 4))
+    assert [batch.num_rows for batch in found] == [2, 1, 1]
+    assert [len(value) for batch in found for value in batch.column("value").to_pylist()] == [half] * 3 + [3 * half]
+
+
+def test_many_records_of_one_batch_are_divided() -> None:
+    count = decoding.ROWS_MAX + 1
+    batch = build_columns([b""] * count, [None] * count, [0] * count, [[]] * count)
+    found = list(rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, count))
+    assert [batch.num_rows for batch in found] == [decoding.ROWS_MAX, 1]
+    assert found[1].column("offset").to_pylist() == [decoding.ROWS_MAX]
+
+
+def test_control_batches_and_holes_give_nothing() -> None:
+    gap = build_control_batch(ControlKind.GAP, b"", 0, next_offset=Offset(2), offsets_spanned=5)
+    header = read_header(gap)
+    batches = [
+        stored([NewRecord(b"a", timestamp=0)] * 2, 0),
+        (header, bytes(gap)),
+        stored([NewRecord(b"b", timestamp=0)], 7),
+    ]
+    assert header.next_offset == 7
+    [found] = rows_of("t", 0, batches, 0, 8)
+    assert found.column("offset").to_pylist() == [0, 1, 7]
+
+
+def test_a_record_without_a_time_or_with_one_out_of_reach_has_null() -> None:
+    greatest = decoding.TIMESTAMP_MS_MAX
+    batch = build_columns([b""] * 4, [None] * 4, [5, -1, greatest, greatest + 1], [[]] * 4)
+    [found] = rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, 4)
+    microseconds = found.column("timestamp").cast("int64").to_pylist()
+    assert microseconds == [5_000, None, greatest * 1000, None]
+
+
+def test_the_time_of_appending_is_the_batch_s() -> None:
+    header, batch = stored([NewRecord(b"a", timestamp=3), NewRecord(b"b", timestamp=9)], 0)
+    appended = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_BIT)
+    batches = [
+        (header, batch),
+        (appended._replace(base_offset=2), header_bytes(appended._replace(base_offset=2)) + batch[61:]),
+    ]
+    [found] = rows_of("t", 0, batches, 0, 4)
+    assert found.column("timestampType").to_pylist() == [0, 0, 1, 1]
+    assert found.column("timestamp").cast("int64").to_pylist() == [3000, 9000, 9000, 9000]
+
+
+def test_records_that_do_not_hold_together_are_an_error() -> None:
+    header, batch = stored([NewRecord(b"abc", timestamp=0)], 0)
+    broken = bytearray(batch)
+    broken[61] += 2  # the record's length
+    with pytest.raises(InvalidBatch, match="offset 0"):
+        list(rows_of("t", 0, [(header, bytes(broken))], 0, 1))
