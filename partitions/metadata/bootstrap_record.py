@@ -15,9 +15,9 @@ from uuid import UUID
 from raftlog.errors import FormatError, InvalidArgument
 from raftlog.partitions.control import Bootstrap
 from raftlog.partitions.metadata.addresses import parse_address
-from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
 from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
+from raftlog.runtime.sealed_file import read_sealed, write_sealed
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
 from raftlog.types import NodeId

@@ -4,13 +4,13 @@ Who may come in: the façade of a broker and the composition root. A `Node` host
 and one transport; what the groups are for (topics, the controller) and who asks for them is not known here.
 """
 
-from raftlog.partitions.multiraft.identity import NodeIdentity
 from raftlog.partitions.multiraft.leadership import Leadership
 from raftlog.partitions.multiraft.node import Node
 from raftlog.partitions.multiraft.requests import Handler, Request
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.status import GroupCounts, JournalStatus, NodeStatus
 from raftlog.partitions.multiraft.surroundings import NodeTransport, Surroundings, real_surroundings
+from raftlog.runtime.node_identity import NodeIdentity
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.multiraft"
 

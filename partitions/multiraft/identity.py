@@ -17,11 +17,11 @@ would have overtaken them. So such a refusal is kept, and the next start takes a
 import logging
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged, StorageError
-from raftlog.partitions.multiraft.sealed_file import read_sealed, write_sealed
-from raftlog.raft import ReplicaId
+from raftlog.runtime.node_identity import IDENTITY, JOURNAL, NodeIdentity, identity_of, read_identity
+from raftlog.runtime.sealed_file import read_sealed, write_sealed
 from raftlog.storage.directory import (
     DAMAGED,
     INTERNAL,
@@ -41,8 +41,6 @@ _logger = logging.getLogger(__name__)
 KIND: Final = "node"
 """Kind of directory, as its meta file says."""
 _EARLIER_KIND: Final = "broker"
-IDENTITY: Final = "identity"
-JOURNAL: Final = "journal"
 START_FREE_MIB: Final = 64
 """So much room is enough for a start: files of the journal, and entries that are not in their segments yet."""
 _NOT_OURS: Final = ("lost+found",)
@@ -50,27 +48,6 @@ _IDENTITY_LOST: Final = (
     "restore it from a copy of this very disk, or start with an empty directory, as a new member of the cluster"
 )
 _FORMER_DISKS_MAX: Final = 64
-
-
-class NodeIdentity(NamedTuple):
-    """As it stands in the file. `has_journal`: this disk uuid has one, so a missing one is damage. `refusal`: what the
-    cluster said when it refused this disk as a stale, copied or retired one; it is never used again. `former_disks`:
-    what this directory was before, oldest first: it may take the place of one of them, and of no other disk.
-    `was_refused`: it is another disk now because the cluster refused it; what it was may be in use elsewhere."""
-
-    cluster_id: str | None
-    node_id: NodeId
-    disk_uuid: uuid.UUID
-    boot_epoch: int
-    has_journal: bool
-    refusal: str | None = None
-    former_disks: tuple[uuid.UUID, ...] = ()
-    was_refused: bool = False
-
-    @property
-    def replica(self) -> ReplicaId:
-        """What the groups of this process know it by."""
-        return ReplicaId(self.node_id, self.disk_uuid)
 
 
 class NodeDirectory:
@@ -181,7 +158,7 @@ def _identify(
         if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
             raise FormatError(f"{name} is gone, and {path} was in use; {_IDENTITY_LOST}")
         return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
-    known = _identity_of(fields)
+    known = identity_of(fields)
     if known.node_id != node_id:
         raise InvalidArgument(
             f"{path} belongs to node {known.node_id}, and this is node {node_id}; "
@@ -190,17 +167,6 @@ def _identify(
     if cluster_id is not None and known.cluster_id not in (None, cluster_id):
         raise InvalidArgument(_other_cluster(path, known.cluster_id, cluster_id))
     return known._replace(cluster_id=known.cluster_id or cluster_id, boot_epoch=known.boot_epoch + 1)
-
-
-def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
-    """Whose data directory this is, for tools that change nothing; `None` when it is nobody's. Raises `FormatError`."""
-    fields = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
-    return None if fields is None else _identity_of(fields)
-
-
-def _identity_of(fields: dict[str, Any]) -> NodeIdentity:
-    former = tuple(map(uuid.UUID, fields.get("former_disks", ())))
-    return NodeIdentity(**{**fields, "disk_uuid": uuid.UUID(fields["disk_uuid"]), "former_disks": former})
 
 
 def _refuse_foreign(disk: Disk, path: str) -> None:

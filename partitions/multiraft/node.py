@@ -26,7 +26,7 @@ from raftlog.errors import (
 from raftlog.events import event
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft.campaigns import Campaigns
-from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity
+from raftlog.partitions.multiraft.identity import NodeDirectory
 from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.leadership import Leadership, LeaderWaits
 from raftlog.partitions.multiraft.opening import check_creation, draw_uuid, open_driver
@@ -42,6 +42,7 @@ from raftlog.raft import Ready, Role
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.replica_directory import move_aside
 from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Refusal
 from raftlog.runtime.transport import ProcessBeat

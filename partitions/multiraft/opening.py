@@ -11,11 +11,12 @@ import uuid
 from random import Random
 
 from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
-from raftlog.partitions.multiraft.identity import NodeDirectory, NodeIdentity, why_full
+from raftlog.partitions.multiraft.identity import NodeDirectory, why_full
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.surroundings import NodeTransport, Surroundings
 from raftlog.runtime.control_entries import member_of
 from raftlog.runtime.driver import Driver
+from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from raftlog.errors import FormatError, StorageFull, SyncFailed
-from raftlog.partitions.multiraft.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.runtime.rpc import PeerMemory, PeerRecord
+from raftlog.runtime.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.segmented_log import FULL_ERRORS

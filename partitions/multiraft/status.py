@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from raftlog.partitions.multiraft.identity import NodeIdentity
 from raftlog.raft import Role
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal import Journal
+from raftlog.runtime.node_identity import NodeIdentity
 from raftlog.runtime.rpc import PeerStatus
 
 

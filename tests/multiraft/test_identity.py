@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.errors import DirectoryLocked, FormatError, InvalidArgument, StorageError
 from raftlog.partitions.multiraft.identity import NodeDirectory
-from raftlog.partitions.multiraft.sealed_file import read_sealed, submit_sealed, write_sealed
+from raftlog.runtime.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage.directory import internal, make_directory, write_meta
 from raftlog.storage.simulated_disk import SimulatedDisk
 from raftlog.types import NodeId

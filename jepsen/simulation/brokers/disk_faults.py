@@ -25,9 +25,9 @@ from jepsen.simulation.machine_faults import FAULT_S, MachineFaults
 from jepsen.simulation.options import Fault
 from jepsen.simulation.timed_disk import Image, TimedDisk
 from raftlog.partitions.multiraft.remembered_peers import PEERS
-from raftlog.partitions.multiraft.sealed_file import read_sealed
 from raftlog.raft import ReplicaId
 from raftlog.runtime.group import Group
+from raftlog.runtime.sealed_file import read_sealed
 from raftlog.storage.simulated_faults import PAGE_BYTES
 from raftlog.types import NodeId
 

@@ -3,7 +3,7 @@
     beside its final name → synced → renamed → directory synced
 
 So at every moment the file is the old one or the new one, whole. For what a process must know of itself and of others
-before it says anything; called by `identity` and `remembered_peers`.
+before it says anything; called by `node_identity` and, above it, by whoever writes such a file.
 """
 
 import json
