@@ -1,0 +1,57 @@
+"""What a worker said, out of what Spark reports: one sentence instead of two stacks.
+
+Called by `jobs`, `progress` and whoever runs an action of Spark for a user.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from raftlog.pipeline.errors import PipelineFailed
+
+CHARACTERS_MAX: Final = 2_000
+"""Of a message that is passed on."""
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
+_OURS: Final = "raftlog."
+_RAISED: Final = re.compile(r"(?P<error>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?\Z", re.DOTALL)
+_AFTER: Final = re.compile(
+    r"\n(?:\s*\n|\tat | SQLSTATE: |\s*(?:Driver stacktrace|JVM stacktrace|During handling|The above))"
+)
+"""What follows the message: of Spark, or of Python where an exception was raised from another."""
+
+
+@contextmanager
+def told_plainly(what: str) -> Iterator[None]:
+    """Raises `PipelineFailed` with what failed and why in place of Spark's own exceptions; others pass."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise PipelineFailed(f"{what}: {reason_of(str(error))}") from error
+
+
+def reason_of(told: str) -> str:
+    """The last exception of Python in what Spark tells; else what Spark says first.
+
+    An error of raftlog's own speaks for itself; with any other goes its name.
+    """
+    _, found, last = told.rpartition(_TRACEBACK)
+    if not found:
+        return _AFTER.split(told.strip(), maxsplit=1)[0][:CHARACTERS_MAX]
+    lines = last.splitlines(keepends=True)
+    raised = "".join(lines[_stack_height(lines) :])
+    match = _RAISED.match(_AFTER.split(raised, maxsplit=1)[0].strip())
+    if match is None:
+        return raised.strip()[:CHARACTERS_MAX]
+    error, message = match["error"], match["message"] or ""
+    if not message or not error.startswith(_OURS):
+        message = f"{error.rpartition('.')[2]}: {message}".removesuffix(": ")
+    return message[:CHARACTERS_MAX]
+
+
+def _stack_height(lines: list[str]) -> int:
+    """How many lines of calls a traceback begins with: they are indented, and the exception is not."""
+    return next((number for number, line in enumerate(lines) if not line.startswith(" ")), len(lines))

@@ -1,0 +1,35 @@
+"""Run one function per split, as one Spark job.
+
+Called by archive, replay, verify and history. Splits and results are small values that cloudpickle takes; what is large
+stays in the workers. A split is one task: Spark repeats it elsewhere when it fails or its executor is lost, so `work`
+may run more than once for a split, also at the same time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from raftlog.pipeline.progress import OnProgress, watching
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def run_splits(
+    spark: SparkSession,
+    what: str,
+    splits: Sequence[S],
+    work: Callable[[S], Iterable[R]],
+    *,
+    on_progress: OnProgress | None = None,
+) -> list[R]:
+    """The results of all splits, in the order of the splits.
+
+    `what` names the work in progress and in errors. Raises `PipelineFailed` with what the worker said when a split
+    fails for good.
+    """
+    if not splits:
+        return []
+    with watching(spark, what, on_progress, total=len(splits)):
+        return spark.sparkContext.parallelize(splits, len(splits)).flatMap(work).collect()

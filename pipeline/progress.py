@@ -1,0 +1,92 @@
+"""How far a job of Spark is, told while it runs.
+
+Called by `jobs` and by whoever runs DataFrame actions for a user (`watching`). The numbers are of Spark's status
+tracker: tasks done of tasks known so far, which grow when an action starts further jobs. `0 ≤ done ≤ total`.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from raftlog.pipeline.failures import told_plainly
+
+TOLD_EVERY_SECONDS: Final = 0.5
+_GROUP: Final = "spark.jobGroup.id"
+_DESCRIPTION: Final = "spark.job.description"
+
+
+class Progress(NamedTuple):
+    """`done` of `total` units of what is being done."""
+
+    what: str
+    done: int
+    total: int
+    unit: str = "tasks"
+
+
+OnProgress = Callable[[Progress], None]
+"""Is called from a thread of its own, and must not raise."""
+
+
+@contextmanager
+def watching(
+    spark: SparkSession, what: str, on_progress: OnProgress | None = None, *, total: int | None = None
+) -> Iterator[None]:
+    """Run the jobs of a block as one group, and tell `on_progress` at most twice a second how far they are.
+
+    `total` is the number of tasks where it is known beforehand. Raises `PipelineFailed` where Spark raises.
+    """
+    context = spark.sparkContext
+    group = f"raftlog-{uuid.uuid4()}"
+    before = context.getLocalProperty(_GROUP), context.getLocalProperty(_DESCRIPTION)
+    context.setJobGroup(group, what)
+    over = threading.Event()
+    teller = None
+    if on_progress is not None:
+        on_progress(Progress(what, 0, total or 0))
+        arguments = (context, group, what, total, on_progress, over)
+        teller = threading.Thread(target=_tell, args=arguments, name=f"progress of {what}", daemon=True)
+        teller.start()
+    try:
+        with told_plainly(what):
+            yield
+    finally:
+        over.set()
+        if teller is not None:
+            teller.join()
+        context.setLocalProperty(_GROUP, before[0])  # type: ignore[arg-type]  # None takes it away
+        context.setLocalProperty(_DESCRIPTION, before[1])  # type: ignore[arg-type]
+    if on_progress is not None:
+        _, known = tasks_of(context, group)
+        every = total if total is not None else known
+        on_progress(Progress(what, every, every))
+
+
+def tasks_of(context: SparkContext, group: str) -> tuple[int, int]:
+    """Tasks that are done, and all that Spark knows of so far, of a group's jobs."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
+
+def _tell(
+    context: SparkContext, group: str, what: str, total: int | None, on_progress: OnProgress, over: threading.Event
+) -> None:
+    told = (0, total or 0)
+    while not over.wait(TOLD_EVERY_SECONDS):
+        try:
+            done, known = tasks_of(context, group)
+        except Py4JError:  # the session was stopped; the thread that runs the job hears it itself
+            return
+        every = max(known, total or 0)
+        if (done, every) != told:
+            told = (done, every)
+            on_progress(Progress(what, *told))

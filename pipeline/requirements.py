@@ -1,0 +1,67 @@
+"""What the pipeline needs beyond raftlog itself: pyspark and pyarrow (the extra `pipeline`), and Java for Spark.
+
+Called by `local_session`, by `raftlog pipeline` before anything else, and by the package when one of its names is used
+first, so that whoever lacks something is told what to install instead of seeing an ImportError or a shell's complaint.
+Imports neither pyspark nor pyarrow.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from raftlog.pipeline.errors import MissingRequirement
+
+PACKAGES: Final = ("pyspark", "pyarrow")
+JAVA_MIN: Final = 17
+_JAVA_SECONDS_MAX: Final = 30
+"""For `java -version`."""
+_WHAT_TO_INSTALL: Final = (
+    "install Java 17 or 21 (Debian and Ubuntu: apt install openjdk-17-jre-headless), or set JAVA_HOME to where it is"
+)
+
+
+def check_packages() -> None:
+    """Raises `MissingRequirement` unless pyspark and pyarrow are installed beside this interpreter."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingRequirement(f"{' and '.join(missing)} is not installed: pip install 'raftlog[pipeline]'")
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark will start; raises `MissingRequirement` that says what to install."""
+    java = find_java()
+    try:
+        told = subprocess.run(  # noqa: S603  # the program that Spark's own scripts are about to start
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingRequirement(f"{java} cannot be run ({error}): {_WHAT_TO_INSTALL}") from error
+    version = major_version(told.stderr)
+    if version is None or version < JAVA_MIN:
+        known = f"Java {version}" if version is not None else "of an unknown version"
+        raise MissingRequirement(f"{java} is {known}, too old for Spark: {_WHAT_TO_INSTALL}")
+    return version
+
+
+def find_java() -> str:
+    """The program that Spark's scripts start: that of JAVA_HOME, else the first on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if not java.is_file():
+            raise MissingRequirement(f"JAVA_HOME is {home}, and {java} does not exist: {_WHAT_TO_INSTALL}")
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise MissingRequirement(f"Spark needs Java, and there is no java on PATH: {_WHAT_TO_INSTALL}")
+    return found
+
+
+def major_version(told: str) -> int | None:
+    """Of what `java -version` prints: 17 for `openjdk version "17.0.15"`, 8 for `java version "1.8.0_402"`."""
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(found[1]) if found else None

@@ -1,0 +1,105 @@
+"""A Spark session in this process's own JVM, set up for raftlog; whoever has a session already does not need this.
+
+Called by users' programs, by `raftlog pipeline`, the tests and the bench. Workers are this very interpreter, whatever
+PYSPARK_PYTHON says, unless the master is another machine's. With a local master nothing listens beyond loopback.
+The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from raftlog.pipeline.requirements import check_java
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+_SAID_AT_EACH_START: Final = b"WARNING: Using incubator modules"
+"""By the JVM, about an option of Spark's launcher; nothing turns it off."""
+SOURCES: Final = (
+    ("raftlog.pipeline.brokers.source", "RaftlogDataSource"),
+    ("raftlog.pipeline.segments.source", "RaftlogSegmentsDataSource"),
+)
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+LOCAL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def local_session(app: str = "raftlog", master: str = "local[*]", config: Mapping[str, str] = {}) -> SparkSession:
+    """A session with both data sources registered, quiet, in UTC, without a web page; `config` overrides.
+
+    A session that this process has already is returned, with `config` applied as far as Spark can change it then.
+    Raises `MissingRequirement` when there is no Java that Spark can use.
+    """
+    check_java()
+    is_local = master.startswith("local")
+    choose_interpreter(is_local)
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
+    for name, value in settings(config, is_local).items():
+        conf.set(name, value)
+    if SparkContext._active_spark_context is None:
+        SparkContext(conf=conf, gateway=_gateway(conf))
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    register_sources(spark)
+    return spark
+
+
+def settings(config: Mapping[str, str], is_local: bool) -> dict[str, str]:
+    """What a session is started with: ours, then those of `config`; Java options add up."""
+    chosen = {**SETTINGS, **(LOCAL_SETTINGS if is_local else {}), **config}
+    quiet = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
+    chosen[_JAVA_OPTIONS] = " ".join(filter(None, (quiet, config.get(_JAVA_OPTIONS, ""))))
+    return chosen
+
+
+def choose_interpreter(is_local: bool) -> None:
+    """Workers must run the driver's Python; on other machines its path may differ, and PYSPARK_PYTHON tells it."""
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Make `spark.read.format("raftlog")` and `"raftlog-segments"` known."""
+    for module, source in SOURCES:
+        with contextlib.suppress(ModuleNotFoundError):
+            spark.dataSource.register(getattr(importlib.import_module(module), source))
+
+
+def _gateway(conf: SparkConf) -> JavaGateway:
+    """The JVM of this process; a new one's stderr is ours, but for what says nothing."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return SparkContext._gateway or launch_gateway(conf)  # type: ignore[no-untyped-call]
+    reading, writing = os.pipe()
+    try:
+        threading.Thread(target=_relay, args=(reading,), name="stderr of Spark", daemon=True).start()
+        return launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)
+
+
+def _relay(reading: int) -> None:
+    """Until the JVM and its workers are gone."""
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_SAID_AT_EACH_START):
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()

@@ -1,0 +1,11 @@
+"""Spark's tests are not even imported unless they are asked for: pyspark takes a second of every worker's time."""
+
+from pathlib import Path
+
+import pytest
+
+SPARK = Path(__file__).with_name("spark")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path == SPARK and "not spark" in config.option.markexpr else None

@@ -1,0 +1,49 @@
+"""One function per split in workers: results in order, progress, and errors in the worker's own words."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from raftlog.errors import CorruptBatch
+from raftlog.pipeline import PipelineFailed, Progress
+from raftlog.pipeline.jobs import run_splits
+from raftlog.pipeline.progress import watching
+from raftlog.types import Offset, Position
+
+
+def squares(number: int) -> Iterator[tuple[int, int]]:
+    yield number, number * number
+
+
+def damaged(number: int) -> Iterator[int]:
+    if number == 2:
+        raise CorruptBatch("/data/orders/0/0.log", Position(61), Offset(7), "its CRC does not match")
+    yield number
+
+
+def test_results_come_in_the_order_of_the_splits_and_progress_ends_at_all(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    results = run_splits(spark, "squaring", [3, 1, 2], squares, on_progress=told.append)
+    assert results == [(3, 9), (1, 1), (2, 4)]
+    assert told[0] == Progress("squaring", 0, 3)
+    assert told[-1] == Progress("squaring", 3, 3)
+    assert run_splits(spark, "nothing", [], squares) == []
+
+
+def test_a_failed_split_is_told_as_the_worker_said_it(spark: SparkSession) -> None:
+    with pytest.raises(PipelineFailed) as failed:
+        run_splits(spark, "checking", [1, 2, 3], damaged)
+    assert str(failed.value) == (
+        "checking: /data/orders/0/0.log: corrupt batch at position 61, offset 7: its CRC does not match"
+    )
+
+
+def test_actions_in_a_block_are_watched_and_told_plainly(spark: SparkSession) -> None:
+    told: list[Progress] = []
+    with watching(spark, "counting", told.append):
+        assert spark.range(1000).repartition(2).count() == 1000
+    assert told[-1].done == told[-1].total > 0
+    with pytest.raises(PipelineFailed, match=r"selecting: .*nowhere"), watching(spark, "selecting"):
+        spark.range(3).select("nowhere").count()
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
