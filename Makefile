@@ -6,13 +6,14 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip
 # More than two: a good part of the tests waits for clocks and disks.
 JOBS ?= 3
 
-.PHONY: help demo test check bench simulate jepsen format clean
+.PHONY: help demo test check bench bench-pipeline simulate jepsen format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
+	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make jepsen  real brokers and clients under kills, pauses, cuts and restarts (takes about seven minutes)"
 	@echo "make format  format the code"
@@ -38,6 +39,7 @@ demo: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m tests.system_packages
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
+	$(BIN)/pytest -m 'spark and not slow' tests/pipeline/spark
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
@@ -47,6 +49,9 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python -m bench
+
+bench-pipeline: .venv/installed-dev
+	$(BIN)/python -m bench.pipeline
 
 simulate: .venv/installed-dev
 	$(BIN)/python -m jepsen.simulation --seeds 1000

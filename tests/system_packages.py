@@ -5,7 +5,10 @@ import shutil
 import subprocess
 import sys
 
-PROGRAMS = {"openssl": "openssl", "strace": "strace"}
+from raftlog.pipeline.errors import MissingRequirement
+from raftlog.pipeline.requirements import check_java
+
+PROGRAMS = {"java": "openjdk-17-jre-headless", "openssl": "openssl", "strace": "strace"}
 """Program → Debian package."""
 PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
 """Those of tests that mount small disks, which only root can do."""
@@ -14,18 +17,26 @@ PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
 def main() -> int:
     is_root = os.geteuid() == 0
     programs = PROGRAMS | PROGRAMS_OF_ROOT if is_root else PROGRAMS
-    missing = sorted({package for program, package in programs.items() if shutil.which(program) is None})
-    if not missing:
-        return 0
-    apt = shutil.which("apt-get")
-    if apt is None or not is_root:
-        print(
-            f"The tests need these system packages: {' '.join(missing)}. Install them and try again.", file=sys.stderr
-        )
+    missing = sorted({package for program, package in programs.items() if not _is_there(program)})
+    if missing:
+        apt = shutil.which("apt-get")
+        if apt is None or not is_root:
+            needed = f"The tests need these system packages: {' '.join(missing)}. Install them and try again."
+            print(needed, file=sys.stderr)
+            return 1
+        subprocess.run([apt, "update", "-qq"], check=True)
+        subprocess.run([apt, "install", "-y", "-qq", *missing], check=True)
+    try:
+        check_java()
+    except MissingRequirement as error:
+        print(f"The tests of the pipeline run Spark. {error}", file=sys.stderr)
         return 1
-    subprocess.run([apt, "update", "-qq"], check=True)
-    subprocess.run([apt, "install", "-y", "-qq", *missing], check=True)
     return 0
+
+
+def _is_there(program: str) -> bool:
+    """Java may be where JAVA_HOME says, and nowhere else."""
+    return shutil.which(program) is not None or (program == "java" and "JAVA_HOME" in os.environ)
 
 
 if __name__ == "__main__":
