@@ -258,6 +258,10 @@ class CorruptBatch(StorageError):
         super().__init__(f"{file}: corrupt batch at position {position}, offset {offset}: {why}")
         self.file, self.position, self.offset, self.why = file, position, offset, why
 
+    def __reduce__(self) -> tuple[type["CorruptBatch"], tuple[str, Position, Offset, str]]:
+        """It goes from one process to another whole."""
+        return type(self), (self.file, self.position, self.offset, self.why)
+
 
 class JournalDamaged(StorageError):
     """Something synced is gone or altered: hard state may be lost, so this disk must not vote under its old uuid.

@@ -5,7 +5,8 @@ and the index row of each batch that has one. Nothing is changed. Bytes behind t
 of are a tail: a write under way, or one that a crash tore; the next opening cuts it off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,13 +14,13 @@ from raftlog.errors import CorruptBatch
 from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from raftlog.records.check import RECORD_BYTES_MIN
 from raftlog.records.header import MAGIC, TERM_MAX, header_bytes
-from raftlog.storage.checkpoint import read_checkpoint
+from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
-from raftlog.storage.segment_files import segment_stem
+from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.types import Offset, Position
 
 _CHUNK_BYTES = 4 << 20
@@ -62,6 +63,24 @@ class Stored(NamedTuple):
     restored: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """What one segment's files hold: enough to see how it joins its neighbours. `bytes_read` are those of batches."""
+
+    base_offset: int
+    base_index: int
+    next_index: int
+    next_offset: int
+    has_roll: bool
+    batches: int = 0
+    records: int = 0
+    bytes_read: int = 0
+    tail_bytes: int = 0
+    is_blank: bool = False
+    """Neither a batch nor a row is there: it may be in the making."""
+    problems: tuple[CorruptBatch, ...] = ()
+
+
 def verify_log(disk: Disk, path: str) -> VerifyReport:
     """Check the log in directory `path`; raises `OSError`."""
     while True:
@@ -71,40 +90,80 @@ def verify_log(disk: Disk, path: str) -> VerifyReport:
 
 
 def _verify_listed(disk: Disk, path: str) -> VerifyReport:
-    report = VerifyReport()
     checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is read afterwards
+    return join_segments(path, checkpoint, _verified_segments(disk, path, segment_bases(disk, path)))
+
+
+def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentReport]:
+    found = []
+    for base, newer in zip(bases, [*bases[1:], None], strict=False):
+        with suppress(FileNotFoundError):  # retention took it meanwhile
+            found.append(verify_segment(disk, path, base, newer))
+    return found
+
+
+def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> SegmentReport:
+    """Check one segment by itself; `newer` is the base offset of the next one. Raises `OSError`."""
+    segment = open_with_index(disk, path, base)
+    report = VerifyReport()
+    try:
+        is_blank = segment.files.log.size() == segment.files.index.size() == 0
+        has_roll = read_roll(segment) is not None
+        _verify_batches(segment, report, newer)
+    finally:
+        segment.close()
+    return SegmentReport(
+        base,
+        segment.base_index,
+        segment.next_index,
+        segment.next_offset,
+        has_roll,
+        report.batches,
+        report.records,
+        report.bytes_read,
+        report.tail_bytes,
+        is_blank,
+        tuple(report.problems),
+    )
+
+
+def join_segments(path: str, checkpoint: Checkpoint | None, segments: Sequence[SegmentReport]) -> VerifyReport:
+    """The verdict on a log whose segments, in their order, were checked one by one; pure."""
+    report = VerifyReport()
     expected_offset: int | None = None
     expected_index: int | None = None
-    bases = segment_bases(disk, path)
-    for base in bases:
-        try:
-            segment = open_with_index(disk, path, base)
-        except FileNotFoundError:
-            continue  # retention took it meanwhile
-        try:
-            if expected_offset == base == bases[-1] and segment.files.log.size() == segment.files.index.size() == 0:
-                continue  # it is being made: its roll is not written yet
-            if expected_offset is None:
-                report.first_offset = base
-                if checkpoint and base > checkpoint.log_start_offset:
-                    _report(report, segment, 0, base, f"offsets {checkpoint.log_start_offset} to {base} are missing")
-            elif base != expected_offset:
-                _report(report, segment, 0, base, f"offset {expected_offset} should follow")
-            if expected_index is not None and segment.base_index != expected_index:
-                _report(report, segment, 0, base, f"it starts at index {segment.base_index}, not {expected_index}")
-            if read_roll(segment) is None:
-                _report(report, segment, 0, base, "it does not begin with a roll entry")
-            expected_offset = _verify_segment(segment, report, next((b for b in bases if b > base), None))
-            expected_index = segment.next_index
-        finally:
-            segment.close()
+    for segment in segments:
+        base = segment.base_offset
+        if segment.is_blank and expected_offset == base == segments[-1].base_offset:
+            continue  # it is being made: its roll is not written yet
+        if expected_offset is None:
+            report.first_offset = base
+            if checkpoint and base > checkpoint.log_start_offset:
+                _report(report, path, base, f"offsets {checkpoint.log_start_offset} to {base} are missing")
+        elif base != expected_offset:
+            _report(report, path, base, f"offset {expected_offset} should follow")
+        if expected_index is not None and segment.base_index != expected_index:
+            _report(report, path, base, f"it starts at index {segment.base_index}, not {expected_index}")
+        if not segment.has_roll:
+            _report(report, path, base, "it does not begin with a roll entry")
+        report.problems += segment.problems
+        report.batches += segment.batches
+        report.records += segment.records
+        report.bytes_read += segment.bytes_read
+        report.tail_bytes += segment.tail_bytes
         report.segments += 1
+        expected_offset, expected_index = segment.next_offset, segment.next_index
     report.end_offset = expected_offset or report.first_offset
     if checkpoint and checkpoint.next_offset > report.end_offset and not report.problems:
         why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
-        last = f"{path}/{segment_stem(checkpoint.segment)}.log"
+        last = f"{path}/{segment_stem(checkpoint.segment)}{LOG_SUFFIX}"
         report.problems.append(CorruptBatch(last, Position(0), Offset(report.end_offset), why))
     return report
+
+
+def _report(report: VerifyReport, path: str, base: int, why: str) -> None:
+    file = f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
+    report.problems.append(CorruptBatch(file, Position(0), Offset(base), why))
 
 
 def _has_rows_behind(segment: Segment, stored: Stored) -> bool:
@@ -128,8 +187,7 @@ def open_with_index(disk: Disk, path: str, base: int) -> Segment:
     return segment
 
 
-def _verify_segment(segment: Segment, report: VerifyReport, end_offset: int | None) -> int:
-    """Check one segment and return the offset that follows it."""
+def _verify_batches(segment: Segment, report: VerifyReport, end_offset: int | None) -> None:
     for stored in walk_segment(segment, end_offset):
         if (
             stored.why
@@ -141,12 +199,12 @@ def _verify_segment(segment: Segment, report: VerifyReport, end_offset: int | No
             report.tail_bytes += segment.files.log.size() - stored.position
             break
         if stored.why:
-            _report(report, segment, stored.position, stored.offset, stored.why)
+            where = Position(stored.position), Offset(stored.offset)
+            report.problems.append(CorruptBatch(segment.files.log.path, *where, stored.why))
         report.batches += 1
         report.bytes_read += len(stored.batch)
         if stored.header and not stored.header.is_control and (not stored.why or stored.row_only):
             report.records += stored.header.record_count
-    return segment.next_offset
 
 
 def walk_segment(segment: Segment, end_offset: int | None = None) -> Iterator[Stored]:
@@ -227,10 +285,6 @@ def _why_unsound(segment: Segment, header: BatchHeader | None, batch: memoryview
     if not crc_matches(batch, header):
         return "the CRC does not match"
     return None
-
-
-def _report(report: VerifyReport, segment: Segment, position: int, offset: int, why: str) -> None:
-    report.problems.append(CorruptBatch(segment.files.log.path, Position(position), Offset(offset), why))
 
 
 class _Window:
