@@ -299,7 +299,8 @@ class Broker:
         target = await self._partition(topic, partition, deadline)
         max_bytes = max(1, min(max_bytes, self.settings.fetch_bytes_max))
         min_bytes = min(min_bytes, max_bytes)
-        return await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline)
+        fetched = await self._reader.fetch(target, offset, max_bytes, min_bytes, deadline)
+        return fetched._replace(topic_id=target.topic_id)
 
     async def offsets(
         self, topic: str, partition: int, *, linearizable: bool = False, deadline: Deadline

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
+from uuid import UUID
 
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset
@@ -41,12 +42,15 @@ class ProducerSequence(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Stored batches as they stand, each a view of one batch, and the bounds of the log when they were read."""
+    """Stored batches as they stand, each a view of one batch, and the bounds of the log when they were read.
+
+    `topic_id` is told by the broker that was asked: a name may have gone to another topic meanwhile."""
 
     batches: list[memoryview]
     high_watermark: Offset
     log_start_offset: Offset
     leader_epoch: int
+    topic_id: UUID | None = None
 
 
 class OffsetRange(NamedTuple):

@@ -97,4 +97,5 @@ def _bounds(fetched: Fetched) -> dict[str, str]:
         "X-Raftlog-High-Watermark": str(fetched.high_watermark),
         "X-Raftlog-Log-Start": str(fetched.log_start_offset),
         "X-Raftlog-Leader-Epoch": str(fetched.leader_epoch),
+        "X-Raftlog-Topic-Id": str(fetched.topic_id),
     }

@@ -7,12 +7,14 @@ Errors of the broker arrive here as the same classes, outcome included.
 from raftlog.client.answers import (
     BrokerDescription,
     ClusterHealth,
+    ClusterView,
     Fetched,
     OffsetRange,
     PartitionDescription,
     Produced,
     ProducerIdentity,
     TopicDescription,
+    TopicView,
 )
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumer import Consumer
@@ -38,6 +40,7 @@ __all__ = [
     "BrokerClient",
     "BrokerDescription",
     "ClusterHealth",
+    "ClusterView",
     "CommittedOffset",
     "Consumer",
     "ConsumerDescription",
@@ -62,4 +65,5 @@ __all__ = [
     "RebalanceListener",
     "Synced",
     "TopicDescription",
+    "TopicView",
 ]

@@ -11,6 +11,8 @@ class Produced(NamedTuple):
 
     base_offset: Offset
     next_offset: Offset
+    is_duplicate: bool = False
+    """An idempotent producer's batch of these sequences was stored before, and this is where."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -21,11 +23,14 @@ class ProducerIdentity(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Stored batches, one after another. The first may begin below the offset that was asked for."""
+    """Stored batches, one after another. The first may begin below the offset that was asked for.
+
+    `topic_id` is the uuid of the topic that had the name; None where a broker of 0.1.0 answered."""
 
     body: bytes
     high_watermark: Offset
     log_start_offset: Offset
+    topic_id: str | None = None
 
 
 class OffsetRange(NamedTuple):
@@ -89,6 +94,36 @@ class ClusterHealth(NamedTuple):
     nodes_draining: Sequence[int] = ()
     reconfigurations_count: int = 0
     """Partitions whose replicas are on their way."""
+
+
+class TopicView(NamedTuple):
+    """A topic in the picture of a cluster. `topic_id` is its uuid, which no other topic ever has.
+
+    `leaders` has a node id for each partition, as far as known."""
+
+    name: str
+    topic_id: str
+    leaders: tuple[int | None, ...]
+
+
+class ClusterView(NamedTuple):
+    """Topics that are not internal, by name; brokers that have an HTTP address, by node id, as HOST:PORT."""
+
+    cluster_id: str
+    topics: dict[str, TopicView]
+    http: dict[int, str]
+
+
+def cluster_view(fields: Mapping[str, Any]) -> ClusterView:
+    """From GET /v1/cluster_view."""
+    topics = [
+        TopicView(
+            str(row["name"]), str(row["topic_id"]), tuple(_node(each["leader_hint"]) for each in row["partitions"])
+        )
+        for row in fields["topics"]
+    ]
+    http = {int(row["node_id"]): row["http_address"] for row in fields["brokers"] if row["http_address"]}
+    return ClusterView(str(fields["cluster_id"]), {topic.name: topic for topic in topics}, http)
 
 
 def topic_description(fields: Mapping[str, Any]) -> TopicDescription:

@@ -13,6 +13,7 @@ from raftlog.client.admin import AdminClient
 from raftlog.client.answers import (
     BrokerDescription,
     ClusterHealth,
+    ClusterView,
     Fetched,
     OffsetRange,
     Produced,
@@ -20,6 +21,7 @@ from raftlog.client.answers import (
     TopicDescription,
     broker_description,
     cluster_health,
+    cluster_view,
     topic_description,
 )
 from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
@@ -73,6 +75,10 @@ class BrokerClient:
         """All brokers of the cluster, by node id, as the one that is asked knows them."""
         rows = await self._calls.get("/v1/brokers")
         return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
+
+    async def cluster_view(self) -> ClusterView:
+        """The cluster as whoever finds partitions by himself wants it; at most a second old, see docs/HTTP.md."""
+        return cluster_view(await self._calls.get("/v1/cluster_view"))
 
     async def know_all(self) -> list[BrokerDescription]:
         """From now on all brokers of the cluster can be asked: those that were given may go away."""
@@ -146,12 +152,14 @@ class BrokerClient:
 
     # Records
 
-    async def offsets(self, topic: str, partition: int, *, timeout_ms: int = ANSWER_MS) -> OffsetRange:
-        """First and next offset of a partition."""
+    async def offsets(
+        self, topic: str, partition: int, *, linearizable: bool = False, timeout_ms: int = ANSWER_MS
+    ) -> OffsetRange:
+        """First and next offset of a partition. `linearizable`: nothing that was acknowledged before is missing."""
         place = TopicPartition(topic, partition)
-        fields = await self._calls.get(
-            f"{_partition_path(topic, partition)}/offsets", place=place, timeout_ms=timeout_ms
-        )
+        query = {"linearizable": "true"} if linearizable else None
+        path = f"{_partition_path(topic, partition)}/offsets"
+        fields = await self._calls.get(path, query, place=place, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
 
     async def offset_for_timestamp(self, topic: str, partition: int, timestamp_ms: int) -> tuple[Offset, int] | None:
@@ -214,6 +222,7 @@ class BrokerClient:
             answer.body,
             Offset(int(headers["X-Raftlog-High-Watermark"])),
             Offset(int(headers["X-Raftlog-Log-Start"])),
+            headers.get("X-Raftlog-Topic-Id"),
         )
 
 
@@ -229,7 +238,7 @@ def _produced(answer: Answer) -> Produced:
     base = row["offset"]
     if base is None:
         return Produced(Offset(-1), Offset(-1))
-    return Produced(Offset(base), Offset(fields["next_offset"]))
+    return Produced(Offset(base), Offset(fields["next_offset"]), row.get("duplicate") is True)
 
 
 def _record_failure(row: Mapping[str, Any]) -> RaftlogError:

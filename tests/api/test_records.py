@@ -139,6 +139,8 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
         assert response.headers["Content-Type"] == BATCHES
         assert response.headers["X-Raftlog-High-Watermark"] == "200"
         assert response.headers["X-Raftlog-Log-Start"] == "0"
+        described = await api.get("/v3/clusters/-/topics/t")
+        assert response.headers["X-Raftlog-Topic-Id"] == described[1]["topic_id"]
     ((header, batch),) = split_batches(raw)
     assert header.base_offset == 100
     assert bytes(batch[16:]) == bytes(sent[16:])

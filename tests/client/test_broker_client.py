@@ -57,11 +57,12 @@ async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         assert request.headers["Accept"] == BATCHES
         assert dict(request.query) == {"offset": "4", "timeout": "5", "max_bytes": "6"}
-        return web.Response(body=BATCH, headers={"X-Raftlog-High-Watermark": "12", "X-Raftlog-Log-Start": "3"})
+        bounds = {"X-Raftlog-High-Watermark": "12", "X-Raftlog-Log-Start": "3"}
+        return web.Response(body=BATCH, headers=bounds | {"X-Raftlog-Topic-Id": "some-uuid"})
 
     async with BrokerClient([await scripted(answer)]) as client:
         fetched = await client.fetch_batches("t", 0, 4, timeout_ms=5, max_bytes=6)
-    assert fetched == (BATCH, 12, 3)
+    assert fetched == (BATCH, 12, 3, "some-uuid")
 
 
 async def test_errors_come_back_as_they_were_raised(scripted: Any) -> None:

@@ -16,7 +16,7 @@ def test_a_fetch_begins_at_its_offset_and_ends_at_the_high_watermark() -> None:
             world.appended(leader, b"%d" % number)
         found = world.fetched(leader, 4)
         assert values_of(found) == [b"%d" % number for number in range(4, 10)]
-        assert found[1:] == (10, 0, world.group(leader).core.term)
+        assert found[1:4] == (10, 0, world.group(leader).core.term)
         assert values_of(world.fetched(leader, 10)) == []
         assert isinstance(world.fetch(others(leader)[0], 10).exception(), NotLeader)
 

@@ -24,6 +24,7 @@ _BOUNDS = {
     "X-Raftlog-High-Watermark": integer(),
     "X-Raftlog-Log-Start": integer(),
     "X-Raftlog-Leader-Epoch": integer(),
+    "X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_view`."),
 }
 _ACKS = in_query(
     "acks",

@@ -1,0 +1,159 @@
+"""Where reading begins and ends: the options `startingOffsets`, `endingOffsets` and their forms by time.
+
+    startingOffsets=earliest                     latest, or by partition: {"orders": {"0": 23, "1": -2}}
+    startingTimestamp=2026-11-22T00:00:00Z       or milliseconds; the first record from then on
+    startingOffsetsByTimestamp={"orders": {"0": 1700000000000}}      the same for each partition
+
+and `ending…` likewise, where an end is exclusive. -2 is the earliest offset and -1 the latest, as in Spark's Kafka
+source. Partitions that are not named begin at the earliest offset and end at the latest. Where no record is as late as
+a time, it stands for the end. Pure: who knows the logs resolves what is said here. Called by the readers through brokers
+and of segment files.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple
+
+import orjson
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.options import Options
+
+EARLIEST_NUMBER: Final = -2
+LATEST_NUMBER: Final = -1
+_OFFSET_MAX: Final = (1 << 63) - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+Side = Literal["starting", "ending"]
+
+
+class PositionKind(Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+
+
+class Position(NamedTuple):
+    """`value` is an offset, or milliseconds since 1970, as the kind says."""
+
+    kind: PositionKind
+    value: int = 0
+
+
+EARLIEST: Final = Position(PositionKind.EARLIEST)
+LATEST: Final = Position(PositionKind.LATEST)
+
+
+@dataclass(frozen=True)
+class Positions:
+    """One side of what is read. `option` is how the user said it, for errors."""
+
+    unnamed: Position
+    named: Mapping[str, Mapping[int, Position]] = field(default_factory=dict)
+    option: str = "default"
+
+    def at(self, topic: str, partition: int) -> Position:
+        return self.named.get(topic, {}).get(partition, self.unnamed)
+
+    def check(self, partitions: Mapping[str, int]) -> None:
+        """All that is named is read; `partitions` has their number by topic. Raises `InvalidArgument`."""
+        for topic, named in self.named.items():
+            if topic not in partitions:
+                raise InvalidArgument(f"{self.option} names the topic {topic}, which is not read")
+            for partition in named:
+                if partition >= partitions[topic]:
+                    raise InvalidArgument(
+                        f"{self.option} names partition {partition} of topic {topic}, which has {partitions[topic]}"
+                    )
+
+
+def starting_positions(options: Options, default: Position = EARLIEST) -> Positions:
+    """From `startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    return _positions(options, "starting", default, EARLIEST)
+
+
+def ending_positions(options: Options, default: Position = LATEST) -> Positions:
+    """From `endingOffsets`, `endingTimestamp` or `endingOffsetsByTimestamp`; raises `InvalidArgument`."""
+    return _positions(options, "ending", default, LATEST)
+
+
+def option_names(side: Side) -> tuple[str, str, str]:
+    return f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp"
+
+
+def _positions(options: Options, side: Side, default: Position, unnamed: Position) -> Positions:
+    offsets, timestamp, by_timestamp = option_names(side)
+    which = options.one_of(offsets, timestamp, by_timestamp)
+    if which is None:
+        return Positions(default)
+    text = options.text(which)
+    if which == timestamp:
+        return Positions(Position(PositionKind.TIMESTAMP, milliseconds(text, which)), option=which)
+    if which == by_timestamp:
+        return Positions(unnamed, _by_partition(text, which, _timestamp), which)
+    words = {position.kind.value: position for position in (EARLIEST, LATEST)}
+    if text.lower() in words:
+        return Positions(words[text.lower()], option=which)
+    return Positions(unnamed, _by_partition(text, which, _offset), which)
+
+
+def _by_partition(text: str, option: str, read: Any) -> dict[str, dict[int, Position]]:
+    try:
+        topics = orjson.loads(text)
+        if not isinstance(topics, dict):
+            raise ValueError("it is no object")
+        return {topic: _partitions(partitions, option, read) for topic, partitions in topics.items()}
+    except ValueError as error:
+        forms = (
+            'earliest, latest or {"topic": {"0": 23, "1": -2}}'
+            if read is _offset
+            else '{"topic": {"0": 1700000000000}}'
+        )
+        raise InvalidArgument(f"{option} is {forms}, not {text!r}: {error}") from None
+
+
+def _partitions(partitions: object, option: str, read: Any) -> dict[int, Position]:
+    if not isinstance(partitions, dict):
+        raise ValueError(f"{partitions!r} is no object of partitions")
+    return {_partition_number(number): read(value, option) for number, value in partitions.items()}
+
+
+def _partition_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(f"{text!r} is no number of a partition")
+    return int(text)
+
+
+def _offset(value: object, option: str) -> Position:
+    if value == EARLIEST_NUMBER:
+        return EARLIEST
+    if value == LATEST_NUMBER:
+        return LATEST
+    if type(value) is not int or not 0 <= value <= _OFFSET_MAX:
+        raise ValueError(f"{value!r} is no offset; -2 is the earliest, -1 the latest")
+    return Position(PositionKind.OFFSET, value)
+
+
+def _timestamp(value: object, option: str) -> Position:
+    return Position(PositionKind.TIMESTAMP, milliseconds(str(value), option))
+
+
+def milliseconds(text: str, option: str) -> int:
+    """From milliseconds since 1970, or RFC 3339 with its offset from UTC; what lies between is rounded up. Raises
+    `InvalidArgument`."""
+    if text.isascii() and text.isdecimal() and int(text) <= _OFFSET_MAX:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment < _EPOCH:
+        raise InvalidArgument(
+            f"{option} has {text!r}; a time is milliseconds since 1970, or as 2026-11-22T09:30:00Z or …+01:00"
+        )
+    return math.ceil((moment - _EPOCH) / _MILLISECOND)
