@@ -11,6 +11,8 @@ reads carries no more than the reader; the first one that needs what is not inst
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from raftlog.pipeline.requirements import check_packages
+
 assert __name__.startswith("raftlog."), "import this room as raftlog.pipeline"
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from raftlog.pipeline.requirements import check_packages
-
-    check_packages()
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    try:
+        module = importlib.import_module(f"{__name__}.{home}")
+    except ImportError:
+        check_packages()
+        raise
+    return getattr(module, name)

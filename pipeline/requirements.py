@@ -5,17 +5,18 @@ first, so that whoever lacks something is told what to install instead of seeing
 Imports neither pyspark nor pyarrow.
 """
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from raftlog.pipeline.errors import MissingRequirement
 
-PACKAGES: Final = ("pyspark", "pyarrow")
+PACKAGES: Final = {"pyspark": (4, 2), "pyarrow": (17, 0)}
+"""Package → the first version that will do."""
 JAVA_MIN: Final = 17
 _JAVA_SECONDS_MAX: Final = 30
 """For `java -version`."""
@@ -25,10 +26,17 @@ _WHAT_TO_INSTALL: Final = (
 
 
 def check_packages() -> None:
-    """Raises `MissingRequirement` unless pyspark and pyarrow are installed beside this interpreter."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingRequirement(f"{' and '.join(missing)} is not installed: pip install 'raftlog[pipeline]'")
+    """Raises `MissingRequirement` unless pyspark and pyarrow are installed beside this interpreter, new enough."""
+    for name, first in PACKAGES.items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            raise MissingRequirement(f"{name} is not installed: pip install 'raftlog[pipeline]'") from None
+        if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < first:
+            needed = ".".join(map(str, first))
+            raise MissingRequirement(
+                f"{name} {found} is too old, {needed} is needed: pip install --upgrade 'raftlog[pipeline]'"
+            )
 
 
 def check_java() -> int:
@@ -40,11 +48,11 @@ def check_java() -> int:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise MissingRequirement(f"{java} cannot be run ({error}): {_WHAT_TO_INSTALL}") from error
-    version = major_version(told.stderr)
-    if version is None or version < JAVA_MIN:
-        known = f"Java {version}" if version is not None else "of an unknown version"
+    major = major_version(told.stderr)
+    if major is None or major < JAVA_MIN:
+        known = f"Java {major}" if major is not None else "of an unknown version"
         raise MissingRequirement(f"{java} is {known}, too old for Spark: {_WHAT_TO_INSTALL}")
-    return version
+    return major
 
 
 def find_java() -> str:

@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from raftlog.pipeline.requirements import check_java
+from raftlog.pipeline.requirements import check_java, check_packages
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
@@ -45,8 +45,9 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
     """A session with both data sources registered, quiet, in UTC, without a web page; `config` overrides.
 
     A session that this process has already is returned, with `config` applied as far as Spark can change it then.
-    Raises `MissingRequirement` when there is no Java that Spark can use.
+    Raises `MissingRequirement` when a package or a Java that Spark can use is missing.
     """
+    check_packages()
     check_java()
     is_local = master.startswith("local")
     choose_interpreter(is_local)

@@ -30,6 +30,7 @@ VERBS = {
     "partition": Verb(
         "raftlog.cli.partition", "partition", "Show, move and recover partitions, and choose who leads them."
     ),
+    "pipeline": Verb("raftlog.cli.pipeline", "pipeline", "Archive, replay and check logs of any size, on Spark."),
     "generate": Verb("raftlog.cli.generate", "generate", "Print files for programs that watch a cluster."),
     "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
 }

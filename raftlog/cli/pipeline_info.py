@@ -1,0 +1,59 @@
+"""`raftlog pipeline info`: what Spark would run on, and raftlog as a file for `spark-submit --py-files`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+import orjson
+
+from raftlog.cli.options import json_option, option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.cli.tables import properties, show
+from raftlog.pipeline.errors import MissingRequirement
+from raftlog.pipeline.py_files import write_py_files
+from raftlog.pipeline.requirements import check_java, check_packages
+
+
+@click.command()
+@option("--py-files", "zip_path", metavar="FILE.zip", help="Write raftlog's own code there, for executors.")
+@json_option("Print the result as JSON.")
+def info(zip_path: str | None, as_json: bool) -> None:
+    """Show what Spark runs on here. Exit code 1 when something that it needs is missing."""
+    missing: list[str] = []
+    with _noting(missing):
+        check_packages()
+    java = None
+    with _noting(missing):
+        java = check_java()
+    found = {
+        "raftlog": _version("raftlog"),
+        "pyspark": _version("pyspark"),
+        "pyarrow": _version("pyarrow"),
+        "java": java,
+        "python": sys.executable,
+        "py_files": write_py_files(zip_path) if zip_path is not None else None,
+        "missing": missing,
+    }
+    if as_json:
+        click.echo(orjson.dumps(found))
+    else:
+        show(properties((name.replace("_", "-"), value) for name, value in found.items() if name != "missing"))
+    if missing:
+        raise CommandFailed("; ".join(missing))
+
+
+@contextmanager
+def _noting(missing: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except MissingRequirement as error:
+        missing.append(str(error))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,142 @@
+"""What the verbs of `raftlog pipeline` share: a Spark session for as long as a job runs, its progress, its report.
+
+Results go to stdout, everything else to stderr, where Spark's own log says errors alone. Ctrl-C ends the job, and with
+this process its JVM and workers end.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import click
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from raftlog import pipeline
+from raftlog.cli.options import F, bootstrap_option, option, settings_option
+from raftlog.cli.tables import foreign, properties, show
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+R = TypeVar("R", bound="Report")
+MASTER_DEFAULT: Final = "local[*]"
+
+
+class Report(Protocol):
+    """What jobs answer."""
+
+    def as_json(self) -> Mapping[str, object]: ...
+
+
+def spark_options(function: F) -> F:
+    """`--master` and `--conf`, as `master` and `config`."""
+    master = option(
+        "--master", envvar="RAFTLOG_SPARK_MASTER", default=MASTER_DEFAULT, help="Where Spark runs; local[*] is here."
+    )
+    conf = settings_option("A setting of Spark's; repeat it for more.", "--conf", "config", envvar="RAFTLOG_SPARK_CONF")
+    return master(conf(function))
+
+
+def source_options(function: F) -> F:
+    """`--bootstrap`, or `--data-dir` in its place, as `bootstrap` and `data_dirs`."""
+    directories = option(
+        "--data-dir",
+        "data_dirs",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False),
+        help="Read the files of stopped brokers, or of a backup, instead of asking brokers; repeat it for more.",
+    )
+    return bootstrap_option(directories(function))
+
+
+def topics_options(function: F) -> F:
+    """`TOPIC…` and `--topics-pattern`, as `topics` and `topics_pattern`."""
+    pattern = option("--topics-pattern", metavar="RE2", help="All topics whose whole name matches, instead of names.")
+    return click.argument("topics", nargs=-1, metavar="[TOPIC]...")(pattern(function))
+
+
+def some_topics(topics: Iterable[str], topics_pattern: str | None) -> list[str] | None:
+    """The topics that were named; None for all, or all that match. Raises `UsageError` for names and a pattern."""
+    named = list(topics)
+    if named and topics_pattern is not None:
+        raise click.UsageError("name topics, or give --topics-pattern, not both")
+    return named or None
+
+
+def run_job(
+    app: str,
+    master: str,
+    config: Mapping[str, str],
+    job: "Callable[[SparkSession, pipeline.OnProgress], R]",
+) -> R:
+    """Run `job` in a session of its own, with a bar on the terminal."""
+    with _bar() as told:
+        told(pipeline.Progress("starting Spark", 0, 0))
+        spark = pipeline.local_session(f"raftlog pipeline {app}", master, config)
+        try:
+            return job(spark, told)
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _bar() -> "Iterator[pipeline.OnProgress]":
+    """A bar for each thing that is done, one after another."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        known: dict[str, TaskID] = {}
+
+        def tell(progress: "pipeline.Progress") -> None:
+            if progress.what not in known:
+                for earlier in known.values():
+                    bars.update(earlier, visible=False)
+                known[progress.what] = bars.add_task(progress.what, total=None, text="")
+            text = f"{progress.done:,} of {progress.total:,} {progress.unit}" if progress.total else ""
+            bars.update(known[progress.what], completed=progress.done, total=progress.total or None, text=text)
+
+        yield tell
+
+
+def print_report(report: Report, as_json: bool) -> None:
+    """One JSON object, or tables; problems in words go to stderr."""
+    found = report.as_json()
+    if as_json:
+        click.echo(orjson.dumps(found))
+        return
+    lists = {name: value for name, value in found.items() if isinstance(value, list)}
+    show(properties((name.replace("_", " "), _text(found[name])) for name in found if name not in lists))
+    for name, values in lists.items():
+        if values and all(isinstance(value, Mapping) for value in values):
+            show(_table(name, values))
+        for value in values:
+            if not isinstance(value, Mapping):
+                click.echo(f"{name.removesuffix('s')}: {value}", err=True)
+
+
+def _table(name: str, rows: list[Mapping[str, Any]]) -> Table:
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(*(head.replace("_", " ") for head in heads), box=None, header_style="bold", title=None)
+    for row in rows:
+        table.add_row(*(_text(row.get(head)) for head in heads))
+    return table
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) or "-"
+    return foreign(None if value is None else str(value))

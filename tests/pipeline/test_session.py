@@ -1,0 +1,79 @@
+"""What a session is started with, and what is told of a failure; no Spark is started here."""
+
+import os
+import sys
+
+import pytest
+
+from raftlog.pipeline.errors import PipelineFailed
+from raftlog.pipeline.failures import CHARACTERS_MAX, reason_of, told_plainly
+from raftlog.pipeline.session import choose_interpreter, settings
+
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/lib/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+    ^^^^^^^^^^^^^
+  File "/lib/raftlog/pipeline/segments/reading.py", line 10, in read
+    raise CorruptBatch("/a/b", 4, 5, "its CRC does not match")
+{raised}
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)
+"""
+
+
+def test_settings_of_the_caller_win_and_java_options_add_up() -> None:
+    chosen = settings({"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}, True)
+    assert chosen["spark.ui.enabled"] == "true"
+    assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
+    assert chosen["spark.sql.session.timeZone"] == "UTC"
+    quiet, theirs = chosen["spark.driver.extraJavaOptions"].split(" ")
+    assert quiet.startswith("-Dlog4j2.configurationFile=file://")
+    assert os.path.isfile(quiet.partition("file://")[2])
+    assert theirs == "-XX:+UseSerialGC"
+    assert "spark.driver.host" not in settings({}, False)
+
+
+def test_local_workers_are_this_interpreter_and_those_elsewhere_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python3")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/elsewhere/python3")
+    choose_interpreter(is_local=False)
+    assert os.environ["PYSPARK_PYTHON"] == "/elsewhere/python3"
+    choose_interpreter(is_local=True)
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        ("raftlog.errors.CorruptBatch: /a/b: corrupt batch", "/a/b: corrupt batch"),
+        ("raftlog.errors.InvalidArgument: first line\nsecond line", "first line\nsecond line"),
+        ("raftlog.pipeline.errors.DataLost", "DataLost"),
+        ("ValueError: 3 is not 4", "ValueError: 3 is not 4"),
+        ("OSError: [Errno 28] No space left on device", "OSError: [Errno 28] No space left on device"),
+        ("KeyboardInterrupt", "KeyboardInterrupt"),
+    ],
+)
+def test_the_reason_is_what_the_worker_raised(raised: str, reason: str) -> None:
+    assert reason_of(WORKER.format(raised=raised)) == reason
+
+
+def test_the_last_of_several_exceptions_is_the_reason() -> None:
+    first = "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'a'\n\n"
+    then = "During handling of the above exception, another exception occurred:\n\n"
+    assert reason_of(first + then + WORKER.format(raised="raftlog.errors.UnknownTopic: no x")) == "no x"
+
+
+def test_what_is_no_exception_of_python_is_told_without_the_stack_and_bounded() -> None:
+    assert reason_of("[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01\n\tat org.apache.spark.X\n\tat y") == (
+        "[TABLE_NOT_FOUND] no `t`. SQLSTATE: 42P01"
+    )
+    assert len(reason_of("x" * 10_000)) == CHARACTERS_MAX
+    assert len(reason_of(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
+
+
+def test_errors_that_are_not_sparks_pass() -> None:
+    with pytest.raises(PipelineFailed, match="no topic"), told_plainly("reading"):
+        raise PipelineFailed("no topic")
+    with pytest.raises(KeyError), told_plainly("reading"):
+        raise KeyError(1)
