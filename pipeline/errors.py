@@ -1,11 +1,42 @@
 """Errors of the pipeline's own, branches of the tree in `raftlog.errors`.
 
 RaftlogError
+├── ArchiveDamaged          (StorageError) an archive whose files are not what its manifests say
+├── ArchiveTaken            (VersionConflict) another run writes to the archive, or took it over
+├── InputChanged            (RequestError) rows that a write is repeated with are not those that it began with
+├── LogReplaced             (RequestError) a topic is not the one that it was: made anew, or another cluster's
 ├── MissingRequirement      Java or a package of the extra `pipeline` is not there; says what to install
-└── PipelineFailed          a job of Spark failed; says what and why, in the words of the worker
+├── NotAnArchive            (InvalidArgument) a directory without an archive where one is needed, or with other files
+├── PipelineFailed          a job of Spark failed; says what and why, in the words of the worker
+└── WriteForgotten          (OutcomeUnknown) what an earlier attempt has written cannot be found out any more
 """
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    RaftlogError,
+    RequestError,
+    StorageError,
+    VersionConflict,
+)
+
+
+class ArchiveDamaged(StorageError):
+    """A manifest or a file of an archive is missing, or is not what was written."""
+
+
+class ArchiveTaken(VersionConflict):
+    """Another run writes to the archive, or took it over from this one; nothing of this run's last step is kept."""
+
+
+class InputChanged(RequestError):
+    """A write was repeated with other rows than it began with, and some of those are in the log, which takes nothing
+    back."""
+
+
+class LogReplaced(RequestError):
+    """What is called by the topic's name is not the log that was read before: the topic was deleted and made anew, it
+    lost records, or the cluster is another one."""
 
 
 class MissingRequirement(RaftlogError):
@@ -14,3 +45,12 @@ class MissingRequirement(RaftlogError):
 
 class PipelineFailed(RaftlogError):
     """A job of Spark failed: what it was doing, and what the worker (or Spark) said."""
+
+
+class NotAnArchive(InvalidArgument):
+    """The directory holds no archive, or other files, so that none is begun there."""
+
+
+class WriteForgotten(OutcomeUnknown):
+    """What an earlier attempt of a write has stored cannot be found out any more: its record expired, or records of it
+    were deleted."""

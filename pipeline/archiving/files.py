@@ -1,0 +1,260 @@
+"""Where an archive lies: the few things that it asks of a file system.
+
+`files_at(path)` gives one for a local path, or for a URI that pyarrow knows (`hdfs://…`, `s3://…`). Called by all in
+this room, on the driver and, made anew there, in tasks. Names are relative to the archive, with `/`.
+
+What the order of an archive's steps rests on: `create` gives a name to one caller only; what `create`, `sync`
+and `sync_directories` were called for is durable when they return; `move` is atomic. Local file systems and HDFS hold
+this. Object stores move by copying, and their `create` notices another writer only afterwards, mostly: there a single
+run at a time is the caller's duty.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.errors import ArchiveTaken
+from raftlog.storage.disk import DirectoryLock
+from raftlog.storage.real_disk import FileLock
+
+
+class Files(Protocol):
+    """One directory of a file system, and what is below it."""
+
+    @property
+    def uri(self) -> str:
+        """What Spark is given to read, without a `/` at the end."""
+        ...
+
+    def lock(self, name: str) -> DirectoryLock:
+        """Held until released, or until the process ends; raises `ArchiveTaken` where somebody has it."""
+        ...
+
+    def names(self, directory: str) -> list[str]:
+        """Sorted; empty where the directory is missing."""
+        ...
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """In bytes; `None` for what is no file."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Raises `FileNotFoundError`."""
+        ...
+
+    def create(self, name: str, content: bytes) -> None:
+        """A whole, durable file that was not there; raises `FileExistsError`."""
+        ...
+
+    def make_directory(self, name: str) -> None: ...
+
+    def move(self, old: str, new: str) -> None:
+        """Raises `FileNotFoundError`."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Nothing happens where it is missing."""
+        ...
+
+    def delete_directory(self, name: str) -> None:
+        """With all that is in it; nothing happens where it is missing."""
+        ...
+
+    def sync(self, names: Iterable[str]) -> None: ...
+
+    def sync_directories(self, names: Iterable[str]) -> None:
+        """These and those above them, up to the archive."""
+        ...
+
+    def open_output(self, name: str) -> pa.NativeFile: ...
+
+    def open_input(self, name: str) -> pa.NativeFile: ...
+
+
+def files_at(path: str) -> Files:
+    """Raises `InvalidArgument` for a URI that cannot be used."""
+    if "://" not in path or path.startswith("file://"):
+        return LocalFiles(os.path.abspath(path.removeprefix("file://")))
+    try:
+        system, inside = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidArgument(f"{path}: no file system that can be used: {error}") from error
+    return RemoteFiles(system, inside.rstrip("/"), path.rstrip("/"))
+
+
+class LocalFiles:
+    """A directory that the operating system knows."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.uri = f"file://{root}"
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._root, name) if name else self._root
+
+    def lock(self, name: str) -> DirectoryLock:
+        try:
+            return FileLock(self._at(name))
+        except BlockingIOError:
+            raise ArchiveTaken(
+                f"{self._root}: another run is writing to this archive; wait until it has ended"
+            ) from None
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._at(directory)))
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise InvalidArgument(f"{self._at(directory)} is not a directory") from None
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        return [_size(self._at(name)) for name in names]
+
+    def read(self, name: str) -> bytes:
+        with open(self._at(name), "rb") as file:
+            return file.read()
+
+    def create(self, name: str, content: bytes) -> None:
+        draft = os.path.join(os.path.dirname(self._at(name)), f".{uuid.uuid4()}")
+        with open(draft, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, self._at(name))  # unlike a rename, refused where the name is taken
+        finally:
+            os.unlink(draft)
+        self.sync_directories([os.path.dirname(name)])
+
+    def make_directory(self, name: str) -> None:
+        os.makedirs(self._at(name), exist_ok=True)
+
+    def move(self, old: str, new: str) -> None:
+        os.rename(self._at(old), self._at(new))
+
+    def delete(self, name: str) -> None:
+        try:
+            os.unlink(self._at(name))
+        except FileNotFoundError:
+            return
+
+    def delete_directory(self, name: str) -> None:
+        try:
+            shutil.rmtree(self._at(name))
+        except FileNotFoundError:
+            return
+
+    def sync(self, names: Iterable[str]) -> None:
+        for name in names:
+            _sync(self._at(name))
+
+    def sync_directories(self, names: Iterable[str]) -> None:
+        wanted = {"", *names}
+        for name in list(wanted):
+            while name := os.path.dirname(name):
+                wanted.add(name)
+        for name in sorted(wanted, reverse=True):
+            _sync(self._at(name))
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        return pa.OSFile(self._at(name), "wb")
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        return pa.memory_map(self._at(name), "rb")
+
+
+class RemoteFiles:
+    """A directory of a file system of pyarrow's."""
+
+    def __init__(self, system: fs.FileSystem, root: str, uri: str) -> None:
+        self._system, self._root, self.uri = system, root, uri
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def lock(self, name: str) -> DirectoryLock:
+        """Nothing: there are no locks; the claim in the archive's commits is what holds."""
+        return _NoLock()
+
+    def names(self, directory: str) -> list[str]:
+        selector = fs.FileSelector(self._at(directory), allow_not_found=True)
+        return sorted(info.base_name for info in self._system.get_file_info(selector))
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        found = self._system.get_file_info([self._at(name) for name in names])
+        return [info.size if info.type == fs.FileType.File else None for info in found]
+
+    def read(self, name: str) -> bytes:
+        with self._system.open_input_stream(self._at(name), compression=None) as stream:
+            return bytes(stream.read())
+
+    def create(self, name: str, content: bytes) -> None:
+        if self.sizes([name]) != [None]:
+            raise FileExistsError(self._at(name))
+        directory, _, last = self._at(name).rpartition("/")
+        draft = f"{directory}/.{last}.{uuid.uuid4()}"
+        with self._system.open_output_stream(draft, compression=None) as stream:
+            stream.write(content)
+        try:
+            self._system.move(draft, self._at(name))
+        except OSError as error:
+            self._system.delete_file(draft)
+            if self.sizes([name]) != [None]:
+                raise FileExistsError(self._at(name)) from error
+            raise
+        if self.read(name) != content:  # somebody came between, on a store whose moves refuse nothing
+            raise FileExistsError(self._at(name))
+
+    def make_directory(self, name: str) -> None:
+        self._system.create_dir(self._at(name), recursive=True)
+
+    def move(self, old: str, new: str) -> None:
+        self._system.move(self._at(old), self._at(new))
+
+    def delete(self, name: str) -> None:
+        if self.sizes([name]) != [None]:
+            self._system.delete_file(self._at(name))
+
+    def delete_directory(self, name: str) -> None:
+        self._system.delete_dir_contents(self._at(name), missing_dir_ok=True)
+        if self._system.get_file_info([self._at(name)])[0].type == fs.FileType.Directory:
+            self._system.delete_dir(self._at(name))
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Nothing: what was closed is there."""
+
+    def sync_directories(self, names: Iterable[str]) -> None:
+        """Nothing: as `sync`."""
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        return self._system.open_output_stream(self._at(name), compression=None)
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        return self._system.open_input_file(self._at(name))
+
+
+class _NoLock:
+    def release(self) -> None:
+        """Nothing was taken."""
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

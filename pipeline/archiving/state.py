@@ -1,0 +1,192 @@
+"""What an archive holds: its commits, folded.
+
+    start ≤ end of each coverage; coverage of a partition only grows, and its log stays the same one
+    every path is in `files` (live) or in `dropped`, never in both; rows of live files are each there once
+
+Reading costs the newest snapshot and about `SNAPSHOT_EVERY` commits, more where runs were cut off before theirs. A
+snapshot says what the commits up to its number say; a damaged one is passed over for an older. Commits are never
+deleted: a run that stood still for long must find the number taken that it would write next.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from raftlog.pipeline.archiving.files import Files
+from raftlog.pipeline.archiving.manifest import (
+    COMMITS,
+    FORMAT,
+    SNAPSHOTS,
+    ArchivedFile,
+    Commit,
+    Coverage,
+    StagedFile,
+    decoded,
+    numbered,
+    numbers_in,
+    opened,
+    sealed,
+)
+from raftlog.pipeline.errors import ArchiveDamaged, NotAnArchive
+from raftlog.types import TopicPartition
+
+SNAPSHOT_EVERY: Final = 16
+_SNAPSHOTS_TRIED: Final = 3
+
+
+class ArchiveState(NamedTuple):
+    """After the commit of that number. The mappings are replaced, never changed."""
+
+    archive_id: str
+    number: int
+    covered: dict[TopicPartition, Coverage]
+    files: dict[str, ArchivedFile]
+    """By path, relative to the archive: those that hold its rows."""
+    dropped: dict[str, int]
+    """Files whose rows others hold now, and since when (milliseconds)."""
+
+    def after(self, commits: Sequence[Commit]) -> "ArchiveState":
+        """Raises `ArchiveDamaged` for commits that do not follow."""
+        covered, files, dropped = dict(self.covered), dict(self.files), dict(self.dropped)
+        for number, commit in enumerate(commits, self.number + 1):
+            if commit.number != number or commit.kind == "created":
+                raise ArchiveDamaged(f"{numbered(COMMITS, number)}: this file says that it is commit {commit.number}")
+            for place, coverage in commit.covered.items():
+                _require_growth(commit, place, covered.get(place), coverage)
+                covered[place] = coverage
+            for path in commit.dropped:
+                if files.pop(path, None) is None:
+                    raise ArchiveDamaged(f"{commit.name}: replaces {path}, which the archive does not have")
+                dropped[path] = commit.time_ms
+            for _, file in commit.added:
+                if file.path in files or file.path in dropped:
+                    raise ArchiveDamaged(f"{commit.name}: adds {file.path}, which is there already")
+                files[file.path] = file
+            for path in commit.deleted:
+                dropped.pop(path, None)
+        return ArchiveState(self.archive_id, self.number + len(commits), covered, files, dropped)
+
+    def of_topics(self, topics: Sequence[str] | None) -> list[ArchivedFile]:
+        """Live files by topic, partition and first offset; of all topics where none are named."""
+        wanted = None if topics is None else set(topics)
+        return sorted(file for file in self.files.values() if wanted is None or file.topic in wanted)
+
+
+def _require_growth(commit: Commit, place: TopicPartition, before: Coverage | None, now: Coverage) -> None:
+    fits = now.start <= now.end
+    if before is not None:
+        fits = (now.log_id, now.start) == (before.log_id, before.start) and now.end >= before.end
+    if not fits:
+        raise ArchiveDamaged(f"{commit.name}: {place} cannot be covered by {now} after {before}")
+
+
+class ReadArchive(NamedTuple):
+    """An archive as it lies there: `newest` is what its commits say.
+
+    The files of the `unsettled` commit, the last with any, may still lie where they were staged; `before` is the state
+    without it. Without one both states are the same.
+    """
+
+    newest: ArchiveState
+    before: ArchiveState
+    unsettled: Commit | None
+
+
+def is_archive(files: Files) -> bool:
+    return bool(numbers_in(files.names(COMMITS)))
+
+
+def read_newest(files: Files) -> ReadArchive:
+    """Raises `NotAnArchive` and `ArchiveDamaged`."""
+    there = numbers_in(files.names(COMMITS))
+    if not there:
+        raise NotAnArchive(
+            f"{files.uri} is not an archive: it has no {COMMITS}; name the directory that was archived to"
+        )
+    state = _begin(files)
+    numbers = range(state.number + 1, there[-1] + 1)
+    commits = [_commit(files, number) for number in numbers]
+    at = max((n for n, commit in enumerate(commits) if commit.added), default=None)
+    if at is None:
+        newest = state.after(commits)
+        return ReadArchive(newest, newest, None)
+    before = state.after(commits[:at])
+    return ReadArchive(before.after(commits[at:]), before, commits[at])
+
+
+def read_settled(files: Files) -> ArchiveState:
+    """The newest state whose files are in their places, for readers.
+
+    A run that was cut off behind its last commit may have left files where they were staged; the next run finishes it.
+    Until then its rows are not seen. Raises `ArchiveDamaged` where a file is in neither place.
+    """
+    newest, before, unsettled = read_newest(files)
+    if unsettled is None or not (waiting := missing_of(files, unsettled.added)):
+        return newest
+    lost = [staged for staged in waiting if files.sizes([staged.staged]) == [None]]
+    if missing_of(files, lost):  # looked at twice: they may just have been moved
+        raise file_missing(files, lost[0].file)
+    return before
+
+
+def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
+    """Those that are not in their places."""
+    sizes = files.sizes([staged.file.path for staged in added])
+    return [staged for staged, size in zip(added, sizes, strict=True) if size != staged.file.size]
+
+
+def file_missing(files: Files, file: ArchivedFile) -> ArchiveDamaged:
+    return ArchiveDamaged(
+        f"{files.uri}/{file.path}: missing, or not of the {file.size} bytes that were archived; bring the file back "
+        "from a copy of the archive, or archive anew to an empty directory"
+    )
+
+
+def _commit(files: Files, number: int) -> Commit:
+    name = numbered(COMMITS, number)
+    try:
+        return decoded(f"{files.uri}/{name}", files.read(name))
+    except FileNotFoundError:
+        raise ArchiveDamaged(f"{files.uri}/{name} is missing; bring it back from a copy of the archive") from None
+
+
+def _begin(files: Files) -> ArchiveState:
+    """From the newest snapshot that can be read; else from the first commit."""
+    for number in numbers_in(files.names(SNAPSHOTS))[: -_SNAPSHOTS_TRIED - 1 : -1]:
+        name = numbered(SNAPSHOTS, number)
+        try:
+            return _decoded(opened(f"{files.uri}/{name}", files.read(name)))
+        except ArchiveDamaged:
+            continue  # an older one, or the commits themselves, say the same
+    first = _commit(files, 0)
+    if first.kind != "created" or first.number != 0:
+        raise ArchiveDamaged(f"{files.uri}/{first.name}: an archive does not begin like this")
+    return ArchiveState(first.archive_id, 0, {}, {}, {})
+
+
+def write_snapshot(files: Files, state: ArchiveState) -> None:
+    """Only for a state whose files are all in their places, so that readers need not look."""
+    content = sealed(
+        {
+            "format": FORMAT,
+            "archive_id": state.archive_id,
+            "number": state.number,
+            "covered": [[*place, *coverage] for place, coverage in sorted(state.covered.items())],
+            "files": sorted(state.files.values()),
+            "dropped": state.dropped,
+        }
+    )
+    try:
+        files.create(numbered(SNAPSHOTS, state.number), content)
+    except FileExistsError:
+        return  # another run's, which says the same
+
+
+def _decoded(fields: dict[str, Any]) -> ArchiveState:
+    files = (ArchivedFile(*row) for row in fields["files"])
+    return ArchiveState(
+        fields["archive_id"],
+        fields["number"],
+        {TopicPartition(row[0], row[1]): Coverage(*row[2:]) for row in fields["covered"]},
+        {file.path: file for file in files},
+        dict(fields["dropped"]),
+    )
