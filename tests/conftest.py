@@ -1,6 +1,22 @@
-"""For all tests: a run in the background can be interrupted like any other, and so can its children."""
+"""For all tests: a run in the background can be interrupted like any other, and so can its children; the processes that
+tests start are forked from one that has imported raftlog."""
 
 import signal
+from collections.abc import Iterator
+
+import pytest
+
+from raftlog.testing import starting
+from tests.forked.client import ForkServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every process that a test starts inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    starting.start, usual = server.popen, starting.start
+    yield server
+    starting.start = usual
+    server.close()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from raftlog.testing import starting
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.ports import HOST, address_of, hold_gossip_port, listen
 
@@ -24,7 +25,7 @@ class Network:
         self._control.settimeout(_ANSWER_SECONDS_MAX)
         self._lock = threading.Lock()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            self._process = starting.start(
                 [sys.executable, "-m", "raftlog.testing.proxy", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

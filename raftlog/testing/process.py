@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 
 import orjson
 
+from raftlog.testing import starting
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
 READY_SECONDS_MAX: Final = 30.0
@@ -55,7 +56,7 @@ class BrokerProcess:
         self._flags = flags
         # Where gossip would be by itself is a port that nobody has made sure of.
         self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: starting.Started | None = None
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
         """Where in the log its last start begins."""
@@ -122,7 +123,7 @@ class BrokerProcess:
         self._life_began_at = self._words.seek(0, os.SEEK_END)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
         environment |= self._environment
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        self._process = starting.start(
             self.command,
             env=environment,
             stdout=subprocess.PIPE,

@@ -12,8 +12,8 @@ import pytest
 
 from raftlog.cli.entry import main
 from raftlog.testing import BrokerProcess
-from tests.cli.forked import ForkServer
 from tests.cli.told import Told
+from tests.forked.client import ForkServer
 
 COMMAND = [sys.executable, "-m", "raftlog.cli"]
 SECONDS_MAX = 60
@@ -33,22 +33,20 @@ def environment(more: dict[str, str] | None = None) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def run() -> Iterator[Run]:
+def run(fork_server: ForkServer) -> Run:
     """`run("topic", "list")`; fails the test when the exit code is not the expected one."""
-    server = ForkServer()
 
     def run_command(
         *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
     ) -> "subprocess.CompletedProcess[bytes]":
-        done = server.run(list(args), stdin, environment(env), SECONDS_MAX)
+        done = fork_server.run(list(args), stdin, environment(env), SECONDS_MAX)
         if expect is not None:
             assert done.returncode == expect, f"{args} exited {done.returncode}: {done.stderr.decode()}"
         if done.returncode in (1, 2, 3):
             assert_one_line(done.stderr)
         return done
 
-    yield run_command
-    server.close()
+    return run_command
 
 
 def assert_one_line(stderr: bytes) -> None:
@@ -59,7 +57,7 @@ def assert_one_line(stderr: bytes) -> None:
 
 
 @pytest.fixture
-def spawn() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+def spawn(fork_server: ForkServer) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
     """Starts the command without waiting; whatever still runs at the end is killed."""
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -67,7 +65,7 @@ def spawn() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
         pipes.setdefault("stdout", subprocess.PIPE)
         pipes.setdefault("stderr", subprocess.PIPE)
         pipes.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen([*COMMAND, *args], env=environment(env), **pipes)
+        process = fork_server.popen([*COMMAND, *args], env=environment(env), **pipes)
         processes.append(process)
         return process
 
