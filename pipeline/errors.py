@@ -3,11 +3,14 @@
 RaftlogError
 ├── ArchiveDamaged          (StorageError) an archive whose files are not what its manifests say
 ├── ArchiveTaken            (VersionConflict) another run writes to the archive, or took it over
+├── CheckpointMismatch      (InvalidArgument) a checkpoint of other topics than the query reads, or of another program
+├── DataLost                (RequestError) records that were to be read are not there any more; says which
 ├── InputChanged            (RequestError) rows that a write is repeated with are not those that it began with
 ├── LogReplaced             (RequestError) a topic is not the one that it was: made anew, or another cluster's
 ├── MissingRequirement      Java or a package of the extra `pipeline` is not there; says what to install
 ├── NotAnArchive            (InvalidArgument) a directory without an archive where one is needed, or with other files
 ├── PipelineFailed          a job of Spark failed; says what and why, in the words of the worker
+├── SegmentGone             (StorageError) a segment file was removed or compacted since it was planned to be read
 └── WriteForgotten          (OutcomeUnknown) what an earlier attempt has written cannot be found out any more
 """
 
@@ -27,6 +30,15 @@ class ArchiveDamaged(StorageError):
 
 class ArchiveTaken(VersionConflict):
     """Another run writes to the archive, or took it over from this one; nothing of this run's last step is kept."""
+
+
+class CheckpointMismatch(InvalidArgument):
+    """What a query's checkpoint says was read is not what the query reads now."""
+
+
+class DataLost(RequestError):
+    """Records that were to be read are gone: trimmed away, or with their topic. The message names partition and offsets;
+    with the option `failOnDataLoss=false` it is a warning."""
 
 
 class InputChanged(RequestError):
@@ -54,3 +66,8 @@ class NotAnArchive(InvalidArgument):
 class WriteForgotten(OutcomeUnknown):
     """What an earlier attempt of a write has stored cannot be found out any more: its record expired, or records of it
     were deleted."""
+
+
+class SegmentGone(StorageError):
+    """A file of a log is not there any more, or is another one, since its reading was planned: a broker is at work on
+    it. Read again."""

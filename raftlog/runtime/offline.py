@@ -66,7 +66,7 @@ class OfflineReplica(NamedTuple):
     def _in_segments(self, disk: Disk) -> Iterator[tuple[int, FoundEntry]]:
         keep_to = self.folded.keep_to if self.folded is not None else None
         bases = segment_bases(disk, self.path)
-        for base, newer in zip(bases, [*bases[1:], None], strict=True):
+        for base, newer in zip(bases, [*bases[1:], None], strict=False):  # there may be none
             with ExitStack() as closing:
                 segment = open_with_index(disk, self.path, base)
                 closing.callback(segment.close)

@@ -111,7 +111,7 @@ def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
     name = internal(path, META)
     if not disk.exists(name):
         return None
-    file = disk.open(name)
+    file = disk.open(name, read_only=True)
     try:
         text = file.read(0, 1 << 20)
     finally:

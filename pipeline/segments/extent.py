@@ -1,0 +1,369 @@
+"""How far a log reaches, and in which files its batches stand: files followed one to the next, then the journal.
+
+    log start ≤ end;   with a journal entries up to the commit index that it says, otherwise up to the last sound one
+
+What recovery would make of a directory at the next start is found here without changing it: files that the chain of
+offsets and indexes does not lead to count for nothing; an entry behind the last checkpoint counts by what the journal
+says, and its bytes are in the segment only if they are the same. Damage is collected, and what lies behind it is gone
+on with where something says how. Called by `plan` and by the verification, on the driver; memory: 200 bytes a file.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+from raftlog.errors import CorruptBatch, FormatError
+from raftlog.pipeline.segments.pieces import IndexRows, Piece, Place, Window, indexed_piece, walk_headers
+from raftlog.pipeline.segments.replicas import FoundReplica
+from raftlog.records import HEADER_SIZE, BatchHeader, read_header
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.replay import JournalEntry, first_roll, journal_entries
+from raftlog.storage.checkpoint import read_checkpoint
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
+from raftlog.storage.rows import restored_header, row_matches, unpack_row
+from raftlog.storage.segment import Segment, open_for_reading
+from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
+from raftlog.types import Offset, Position
+
+CARRIED_BYTES_MAX: Final = 1 << 20
+"""Bytes that a piece brings along from the journal."""
+CARRIED_ALTOGETHER_MAX: Final = 32 << 20
+"""Of all pieces of a plan; what is beyond is read from the journal by whoever reads the piece."""
+
+
+class LogExtent(NamedTuple):
+    """What a replica's directory holds of its log: offsets from `start` up to `end`, and where.
+
+    `problems` say where bytes are missing or damaged; what could be said without reading everything.
+    """
+
+    replica: FoundReplica
+    start: int
+    end: int
+    last_index: int
+    pieces: tuple[Piece, ...]
+    problems: tuple[CorruptBatch, ...]
+
+    @property
+    def topic(self) -> str:
+        return self.replica.topic
+
+    @property
+    def partition(self) -> int:
+        return self.replica.partition
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return sum(piece.size for piece in self.pieces)
+
+
+class CarriedRoom:
+    """How much of `CARRIED_ALTOGETHER_MAX` is left to the pieces of one plan."""
+
+    def __init__(self, left: int = CARRIED_ALTOGETHER_MAX) -> None:
+        self._left = left
+
+    def take(self, size: int) -> bool:
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+def extent_of(disk: Disk, replica: FoundReplica, room: CarriedRoom | None = None) -> LogExtent:
+    """Look at a replica's files. Raises `OSError`, and `JournalDamaged` and `FormatError` from its journal."""
+    chain = _Chain(disk, replica.path, is_lone=replica.fold is None)
+    if replica.folded is None or replica.fold is None:
+        return _lone_extent(disk, replica, chain)
+    return _journaled_extent(replica, chain, replica.folded, replica.fold, room or CarriedRoom())
+
+
+def file_name(path: str, base: int) -> str:
+    return f"{path}/{segment_stem(base)}{LOG_SUFFIX}"
+
+
+class _Chain:
+    """Files that follow each other, and what stands in them."""
+
+    def __init__(self, disk: Disk, path: str, *, is_lone: bool) -> None:
+        self.bases = segment_bases(disk, path)
+        self.pieces: list[Piece] = []
+        self.problems: list[CorruptBatch] = []
+        self.base = -1
+        """Of the file in which the chain ended; −1 before the first."""
+        self.place = Place(0, 1, 0)
+        """Where it ended."""
+        self.roll_start = 0
+        """The greatest log start that any roll names."""
+        self.disk = disk
+        self._path, self._is_lone = path, is_lone
+
+    def follow(self, base: int | None, stop_index: int | None) -> None:
+        """Take files from that one on, up to entry `stop_index` or to the last file."""
+        while base is not None:
+            try:
+                segment = self._open(base)
+            except FileNotFoundError:
+                self.note_problem(base, Place(0, 0, base), "the file was removed meanwhile, as a trim does")
+                return
+            with ExitStack() as closing:
+                closing.callback(segment.close)
+                if stop_index is not None and segment.base_index > stop_index:
+                    return
+                why = self._take(segment, stop_index)
+            if stop_index is not None and self.place.index > stop_index:
+                return
+            base = self._next_base(why)
+
+    def start_anew(self) -> None:
+        """What was taken counts for nothing; entries that begin with a roll follow."""
+        self.pieces.clear()
+        self.problems.clear()
+        self.base = -1
+
+    def note_problem(self, base: int, place: Place, why: str) -> None:
+        file = file_name(self._path, base)
+        self.problems.append(CorruptBatch(file, Position(place.position), Offset(place.offset), why))
+
+    def base_index(self, base: int) -> int:
+        """The index with which a file begins; 0 where nothing says it."""
+        segment = self._open(base)
+        segment.close()
+        return segment.base_index
+
+    def _open(self, base: int) -> Segment:
+        segment = open_for_reading(self.disk, self._path, base)
+        try:
+            roll, rows = read_roll(segment), IndexRows(segment.files.index)
+        except BaseException:
+            segment.close()
+            raise
+        if roll is not None:
+            segment.base_index, segment.compacted_to = roll.base_index, roll.compacted_to
+            self.roll_start = max(self.roll_start, roll.log_start_offset)
+        elif base == 0:
+            segment.base_index = 1  # no segment without an offset is rolled
+        elif self.base >= 0:
+            segment.base_index = self.place.index
+        elif rows.count:
+            segment.base_index = rows.row(0).index
+        return segment
+
+    def _take(self, segment: Segment, stop_index: int | None) -> str | None:
+        """Add what a file holds; says why the chain ends in it, unless it is at the file's end."""
+        base = segment.base_offset
+        if self.base >= 0 and segment.base_index != self.place.index and segment.files.log.size():
+            why = f"it begins at index {segment.base_index} where {self.place.index} follows"
+            self.note_problem(base, Place(0, 0, base), why)
+        self.base, self.place = base, Place(0, segment.base_index, base)
+        piece = indexed_piece(segment, stop_index)
+        if piece is not None:
+            self._add(piece)
+        if stop_index is not None and self.place.index > stop_index:
+            return None
+        walked = walk_headers(segment, self.place, stop_index, checks_crc=self._is_lone)
+        self._add(Piece(base, self.place, walked.place, compacted_to=segment.compacted_to))
+        return self._why_ended(segment, walked.why, has_rows_behind=piece is None and self._has_rows_behind(segment))
+
+    def _add(self, piece: Piece) -> None:
+        if piece.size:
+            self.pieces.append(piece)
+        self.place = piece.last
+
+    def _has_rows_behind(self, segment: Segment) -> bool:
+        """Whether the index speaks of a batch where the chain ended, or behind it."""
+        rows, (position, index, offset) = IndexRows(segment.files.index), self.place
+        number = rows.first_with(0, rows.count, "index", index)
+        row = rows.row(number) if number < rows.count else None
+        return row is not None and row.position >= position and row.offset >= offset
+
+    def _why_ended(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
+        is_last = segment.base_offset == self.bases[-1]
+        if why is None:
+            return "the file ends before a batch that was synced" if has_rows_behind and self._is_lone else None
+        segment.next_offset = self.place.offset
+        is_tail = self._is_lone and is_last and not has_rows_behind
+        if is_tail and looks_torn(segment, self.place.position, why):
+            return None
+        return why
+
+    def _next_base(self, why: str | None) -> int | None:
+        if why is None and self.place.offset in self.bases and self.place.offset != self.base:
+            return self.place.offset
+        following = next((base for base in self.bases if base > max(self.base, self.place.offset)), None)
+        if why is not None:
+            self.note_problem(self.base, self.place, why)
+        elif following is not None and self._is_lone:
+            why = f"offsets {self.place.offset} to {following} are missing"
+            self.note_problem(following, Place(0, 0, following), why)
+        elif not self._is_lone:
+            self.note_problem(self.place.offset, Place(0, 0, self.place.offset), "the file is missing")
+        return following
+
+
+# without a journal
+
+
+def _lone_extent(disk: Disk, replica: FoundReplica, chain: _Chain) -> LogExtent:
+    checkpoint = read_checkpoint(disk, replica.path)
+    first = chain.bases[0] if chain.bases else None
+    if checkpoint is not None:
+        first = next((base for base in reversed(chain.bases) if base <= checkpoint.log_start_offset), first)
+    chain.follow(first, None)
+    start = max(checkpoint.log_start_offset if checkpoint else chain.roll_start, 0)
+    if first is not None and first > start:
+        if checkpoint is not None:
+            chain.note_problem(first, Place(0, 0, first), f"offsets {start} to {first} are missing")
+        start = first
+    end = max(chain.place.offset, start)
+    if checkpoint is not None and checkpoint.next_offset > end and not chain.problems:
+        why = f"the log ends here, and its checkpoint at offset {checkpoint.next_offset}"
+        chain.note_problem(checkpoint.segment, chain.place, why)
+    return LogExtent(replica, start, end, chain.place.index - 1, tuple(chain.pieces), tuple(chain.problems))
+
+
+# with a journal
+
+
+def _journaled_extent(
+    replica: FoundReplica, chain: _Chain, folded: FoldedGroup, fold: Fold, room: CarriedRoom
+) -> LogExtent:
+    start, commit = int(folded.log_start_offset), int(min(folded.commit_hint, folded.last_index))
+    in_files = min(commit, int(folded.keep_to))
+    if in_files:
+        first = _first_base(chain, start, int(folded.keep_to))
+        if first is None:
+            why = "the file with the log start is missing, or its first entry cannot be read"
+            chain.note_problem(start, Place(0, 0, start), why)
+        chain.follow(first, in_files)
+        _check_reached(chain, in_files)
+    if commit > folded.keep_to:
+        entries = journal_entries(folded, fold, folded.keep_to + 1)
+        is_held = bool(chain.pieces) and not chain.problems
+        if start and not (is_held and start < chain.place.offset):
+            roll = first_roll(journal_entries(folded, fold), start, commit, chain.bases, is_begun=is_held)
+            if roll is not None:
+                chain.start_anew()
+                entries = journal_entries(folded, fold, roll.index)
+        with ExitStack() as closing:
+            _JournalTail(replica, chain, room, closing).take(entries, commit)
+    end = max(chain.place.offset, start)
+    return LogExtent(replica, start, end, commit, tuple(chain.pieces), tuple(chain.problems))
+
+
+def _first_base(chain: _Chain, start: int, keep_to: int) -> int | None:
+    """The last file at or below the log start that is no newer than `keep_to`; newer ones were left by a cut."""
+    for base in reversed(chain.bases):
+        if base <= start and 0 < chain.base_index(base) <= keep_to:
+            return base
+    return None
+
+
+def _check_reached(chain: _Chain, index: int) -> None:
+    if chain.base >= 0 and chain.place.index <= index and not chain.problems:
+        chain.note_problem(chain.base, chain.place, f"entry {chain.place.index} is missing, and {index} is committed")
+
+
+class _JournalTail:
+    """Entries behind the last checkpoint: in the segments, where these hold the same, or else from the journal."""
+
+    def __init__(self, replica: FoundReplica, chain: _Chain, room: CarriedRoom, closing: ExitStack) -> None:
+        self._chain, self._room, self._closing = chain, room, closing
+        self._path, self._disk = replica.path, chain.disk
+        self._log: Window | None = None
+        self._file_base = -1
+        self._run: tuple[Place, bool] | None = None
+        """Where batches began that stand in the segment, or, if true, only in the journal."""
+        self._bytes: list[memoryview] = []
+        self._carried = 0
+
+    def take(self, entries: Iterable[JournalEntry], commit: int) -> None:
+        """Up to entry `commit`."""
+        chain = self._chain
+        for entry in entries:
+            if entry.index > commit:
+                break
+            if entry.is_roll:
+                self._end_run()
+                chain.base, chain.place = entry.offset, Place(0, entry.index, entry.offset)
+            elif (entry.index, entry.offset) != (chain.place.index, chain.place.offset):
+                self._end_run()
+                if not chain.problems:
+                    why = f"the journal goes on with entry {entry.index} at offset {entry.offset}"
+                    chain.note_problem(max(chain.base, 0), chain.place, why)
+                chain.place = Place(chain.place.position, entry.index, entry.offset)
+            if entry.batch is not None:
+                self._take_batch(entry.batch)
+            else:
+                self._take_row(entry.row)
+        self._end_run()
+
+    def _take_batch(self, batch: memoryview) -> None:
+        place = self._chain.place
+        is_in_file = self._read(place.position, len(batch)) == batch
+        self._begin_run(is_journaled=not is_in_file)
+        if not is_in_file:
+            self._bytes.append(batch)
+            self._carried += len(batch)
+        self._step(len(batch), read_header(batch))
+
+    def _take_row(self, packed: bytes) -> None:
+        row = unpack_row(packed)
+        if row.position != self._chain.place.position:
+            self._end_run()
+            self._chain.place = Place(row.position, row.index, row.offset)
+        head = self._read(row.position, HEADER_SIZE)
+        sound = bytes(head) if len(head) == HEADER_SIZE and row_matches(packed, head) else None
+        header = sound or (restored_header(packed, head) if len(head) == HEADER_SIZE else None)
+        if header is None:
+            self._end_run()
+            self._chain.note_problem(
+                self._chain.base, self._chain.place, "the batch that the journal names is not there"
+            )
+            self._chain.place = Place(row.end, row.index + 1, row.offset)
+            return
+        self._begin_run(is_journaled=False)
+        self._step(row.length, read_header(header))
+
+    def _step(self, size: int, header: BatchHeader) -> None:
+        position, index, _ = self._chain.place
+        self._chain.place = Place(position + size, index + 1, header.next_offset)
+
+    def _begin_run(self, *, is_journaled: bool) -> None:
+        if self._run is not None and (self._run[1] != is_journaled or self._carried >= CARRIED_BYTES_MAX):
+            self._end_run()
+        if self._run is None:
+            self._run = (self._chain.place, is_journaled)
+
+    def _end_run(self) -> None:
+        if self._run is None:
+            return
+        (first, is_journaled), chain = self._run, self._chain
+        carried = b"".join(self._bytes) if is_journaled and self._room.take(self._carried) else None
+        chain.pieces.append(Piece(chain.base, first, chain.place, is_journaled=is_journaled, batches=carried))
+        self._run, self._carried = None, 0
+        self._bytes.clear()
+
+    def _read(self, position: int, length: int) -> memoryview:
+        """Of the file in which the chain stands; nothing where it is missing."""
+        if self._file_base != self._chain.base:
+            self._file_base = self._chain.base
+            name = file_name(self._path, self._file_base)
+            self._log = None
+            if self._disk.exists(name):
+                file = self._disk.open(name, read_only=True)
+                self._closing.callback(file.close)
+                self._log = Window(file)
+        return memoryview(b"") if self._log is None else self._log.read(position, length)
+
+
+def entries_up_to(entries: Iterator[JournalEntry], last_index: int) -> Iterator[memoryview]:
+    """The batches of journaled entries; raises `FormatError` where the journal has an entry's row only."""
+    for entry in entries:
+        if entry.index > last_index:
+            return
+        if entry.batch is None:
+            raise FormatError(f"entry {entry.index} is in a segment, and no longer in the journal; read it again")
+        yield entry.batch

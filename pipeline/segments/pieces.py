@@ -1,0 +1,263 @@
+"""Where whole batches stand in a segment file, found by its index rows, or from header to header where it has none.
+
+    first.position ≤ last.position,   first.offset ≤ last.offset,   first.index ≤ last.index       of a piece
+
+A piece is what can be read at one go: batches one after another in one file, or, where only the journal holds them, in
+the journal. Rows are believed only where they match the header that they speak of; whoever reads compares the rest.
+Called by `extent` (how far a log reaches) and `plan` (how it is divided).
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.records import HEADER_SIZE, BatchHeader, crc_matches, read_header
+from raftlog.records.header import MAGIC
+from raftlog.storage.disk import File
+from raftlog.storage.gap import last_index_of
+from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
+from raftlog.storage.segment import Segment
+
+_WINDOW_BYTES: Final = 1 << 20
+_HEADERS_BYTES: Final = 64 * 1024
+"""So much is read at once where only headers are wanted."""
+
+
+class Place(NamedTuple):
+    """Between two batches: bytes before it, entries before it, and the offset that follows."""
+
+    position: int
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    offset: int
+
+
+class Piece(NamedTuple):
+    """Batches of the segment that begins at offset `base`, from `first` up to `last`.
+
+    `rows` index rows from number `row` on speak of them, one each; none is known where `rows` is 0. `batches` are their
+    bytes where the file may not have them; with `is_journaled` and without `batches` the journal has them.
+    """
+
+    base: int
+    first: Place
+    last: Place
+    row: int = 0
+    rows: int = 0
+    compacted_to: int = -1
+    is_journaled: bool = False
+    batches: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return self.last.position - self.first.position
+
+
+class IndexRows:
+    """The rows in an `.index` file, as they stand."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.count = file.size() // ROW_SIZE
+
+    def packed(self, number: int) -> bytes:
+        """Empty where there is none."""
+        packed = self._file.read(number * ROW_SIZE, ROW_SIZE) if 0 <= number < self.count else b""
+        return packed if len(packed) == ROW_SIZE else b""
+
+    def row(self, number: int) -> Row:
+        return unpack_row(self.packed(number))
+
+    def first_with(self, low: int, high: int, field: str, least: int) -> int:
+        """The first of rows `low` to `high` (exclusive) whose field is at least that, or `high`."""
+        while low < high:
+            middle = (low + high) // 2
+            if getattr(self.row(middle), field) < least:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def header_of(self, number: int, log: File) -> BatchHeader | None:
+        """The header that row `number` speaks of; restored by the row where it is damaged. None: the row is damaged."""
+        packed = self.packed(number)
+        if not packed:
+            return None
+        head = log.read(unpack_row(packed).position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return None
+        if row_matches(packed, head):
+            return read_header(head)
+        restored = restored_header(packed, head)
+        return None if restored is None else read_header(restored)
+
+
+class Window:
+    """A file read front to back in large pieces."""
+
+    def __init__(self, file: File, chunk_bytes: int = _WINDOW_BYTES) -> None:
+        self._file, self._chunk_bytes = file, chunk_bytes
+        self._start, self._data = 0, memoryview(b"")
+
+    def read(self, position: int, length: int) -> memoryview:
+        """Fewer bytes at the end of the file."""
+        start = position - self._start
+        if not 0 <= start <= start + length <= len(self._data):
+            self._data = memoryview(self._file.read(position, max(length, self._chunk_bytes)))
+            self._start, start = position, 0
+        return self._data[start : start + length]
+
+
+def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
+    """The batches from the file's beginning that its rows speak of, up to entry `stop_index`; None where the last of
+    these rows, or the first, cannot be believed."""
+    rows = IndexRows(segment.files.index)
+    count = rows.count
+    if stop_index is not None:
+        count = rows.first_with(0, count, "index", stop_index + 1)
+    if not count:
+        return None
+    last, first = rows.row(count - 1), rows.row(0)
+    header = rows.header_of(count - 1, segment.files.log)
+    is_in_place = last.index - segment.base_index - (count - 1) >= 0 and (first.position, first.offset) == (
+        0,
+        segment.base_offset,
+    )
+    if header is None or not is_in_place or first.index != segment.base_index:
+        return None
+    if not segment.is_compacted and last.index != segment.base_index + count - 1:
+        return None
+    next_index = _index_behind(segment, last, header)
+    begin = Place(0, segment.base_index, segment.base_offset)
+    end = Place(last.end, next_index, header.next_offset)
+    return Piece(segment.base_offset, begin, end, 0, count, segment.compacted_to)
+
+
+def _index_behind(segment: Segment, row: Row, header: BatchHeader) -> int:
+    if segment.is_compacted and header.is_control:
+        batch = segment.files.log.read(row.position, row.length)
+        return last_index_of(batch, header, row.index) + 1 if crc_matches(batch, header) else row.index + 1
+    return row.index + 1
+
+
+class Walked(NamedTuple):
+    """How far a walk came: behind its last sound batch, and why it ended there, if not where it should."""
+
+    place: Place
+    why: str | None
+
+
+def walk_headers(segment: Segment, start: Place, stop_index: int | None, *, checks_crc: bool) -> Walked:
+    """Go from batch to batch, from `start` to the end of the file or behind entry `stop_index`."""
+    walked = Walked(start, None)
+    for walked in _steps(segment, start, checks_crc):
+        if stop_index is not None and walked.place.index > stop_index:
+            break
+    return walked
+
+
+def _steps(segment: Segment, start: Place, checks_crc: bool) -> Iterator[Walked]:
+    """The place behind each batch; the last one twice where something is wrong behind it, with the reason."""
+    log = segment.files.log
+    size = log.size()
+    window = Window(log, _WINDOW_BYTES if checks_crc else _HEADERS_BYTES)
+    place = start
+    while place.position < size:
+        head = window.read(place.position, HEADER_SIZE)
+        why = _why_not_next(head, place, size)
+        if why is not None:
+            yield Walked(place, why)
+            return
+        header = read_header(head)
+        is_read = checks_crc or (segment.is_compacted and header.is_control)
+        batch = window.read(place.position, header.size) if is_read else head
+        if is_read and not crc_matches(batch, header):
+            yield Walked(place, "the CRC does not match")
+            return
+        last_index = last_index_of(batch, header, place.index) if segment.is_compacted else place.index
+        place = Place(place.position + header.size, last_index + 1, header.next_offset)
+        yield Walked(place, None)
+
+
+def _why_not_next(head: memoryview, place: Place, size: int) -> str | None:
+    if len(head) < HEADER_SIZE:
+        return "the file ends inside a batch header"
+    header = read_header(head)
+    if header.magic != MAGIC or header.size < HEADER_SIZE or header.last_offset_delta < -1:
+        return "there is no batch header"
+    if header.base_offset != place.offset:
+        return f"base offset is {header.base_offset} where {place.offset} follows"
+    if place.position + header.size > size:
+        return "the file ends inside the batch"
+    return None
+
+
+# dividing
+
+
+def divided(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+    """What of a piece in a file holds offsets of `[start, end)`, in pieces of at most that many bytes, or one batch."""
+    if piece.rows:
+        yield from _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
+    else:
+        yield from _by_headers(piece, segment, start, end, piece_bytes)
+
+
+class _RowPlaces:
+    """The borders between the batches of a piece, by the rows that can be believed."""
+
+    def __init__(self, piece: Piece, segment: Segment) -> None:
+        self.rows, self._piece, self._log = IndexRows(segment.files.index), piece, segment.files.log
+        self.behind = piece.row + piece.rows
+
+    def at(self, number: int) -> Place | None:
+        """The border before row `number`; None where that is damaged."""
+        if number <= self._piece.row:
+            return self._piece.first
+        if number >= self.behind:
+            return self._piece.last
+        if self.rows.header_of(number, self._log) is None:
+            return None
+        row = self.rows.row(number)
+        return Place(row.position, row.index, row.offset)
+
+    def at_or_before(self, number: int) -> tuple[int, Place]:
+        while (place := self.at(number)) is None:
+            number -= 1
+        return number, place
+
+    def at_or_behind(self, number: int) -> tuple[int, Place]:
+        while (place := self.at(number)) is None:
+            number += 1
+        return number, place
+
+
+def _by_rows(piece: Piece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+    rows, behind = places.rows, places.behind
+    number, place = places.at_or_before(max(piece.row, rows.first_with(piece.row, behind, "offset", start + 1) - 1))
+    stop, stop_place = places.at_or_behind(rows.first_with(number, behind, "offset", end))
+    while number < stop:
+        limit = place.position + piece_bytes
+        if stop_place.position <= limit:
+            following, after = stop, stop_place
+        else:
+            border = rows.first_with(number, stop, "position", limit + 1) - 1
+            following, after = places.at_or_behind(max(number + 1, border))
+        yield piece._replace(first=place, last=after, row=number, rows=following - number)
+        number, place = following, after
+
+
+def _by_headers(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
+    first = before = piece.first
+    for place, why in _steps(segment, piece.first, False):
+        if why is not None or place.position > piece.last.position:
+            break  # the file was changed meanwhile, and whoever reads it will say so
+        if place.offset <= start:
+            first = place
+        elif place.position - first.position > piece_bytes and before != first:
+            yield piece._replace(first=first, last=before)
+            first = before
+        before = place
+        if place.offset >= end or place == piece.last:
+            break
+    last = before if before.offset >= end else piece.last
+    if first.position < last.position:
+        yield piece._replace(first=first, last=last)

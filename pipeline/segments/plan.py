@@ -1,0 +1,280 @@
+"""From directories to splits: one replica of each partition is chosen, and its batches are divided among tasks.
+
+    splits of a partition: end of one = start of the next;   bytes of a split ≤ `split_bytes`, or one batch
+
+Of several replicas of a group the one counts whose journal knows most entries as committed. Called on the driver by the
+data source and by the jobs: `logs_in` says what is there, `splits_of` divides a range of offsets, `plan_segments` does
+both. What is damaged and can be seen without reading everything is an error here, or with `skips_damage` a warning.
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument, UnknownTopic
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.positions import EARLIEST, LATEST, Position, PositionKind, Positions
+from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
+from raftlog.pipeline.segments.pieces import Piece, divided
+from raftlog.pipeline.segments.reading import first_at
+from raftlog.pipeline.segments.replicas import FoundReplica, real_disk, replicas_in
+from raftlog.pipeline.segments.split import SegmentSplit
+from raftlog.storage.disk import Disk
+from raftlog.storage.segment import open_for_reading
+
+SPLIT_BYTES: Final = 64 << 20
+PIECES_MAX: Final = 1024
+"""Of one split: a log can have many small files."""
+_LISTED_MAX: Final = 20
+_ALL: Final = TopicChoice()
+_FROM_EARLIEST: Final = Positions(EARLIEST)
+_TO_LATEST: Final = Positions(LATEST)
+
+
+def plan_segments(
+    paths: Sequence[str],
+    *,
+    topics: TopicChoice = _ALL,
+    starting: Positions = _FROM_EARLIEST,
+    ending: Positions = _TO_LATEST,
+    split_bytes: int = SPLIT_BYTES,
+    splits_min: int = 1,
+    skips_damage: bool = False,
+    disk: Disk | None = None,
+) -> list[SegmentSplit]:
+    """The splits of all chosen partitions, by topic, partition and offset; none of a partition where nothing is wanted.
+
+    `splits_min` makes splits smaller where there would be fewer. Raises `UnknownTopic`; `InvalidArgument` for offsets
+    that are not there; `CorruptBatch`, `FormatError` and `StorageError` for what is damaged; `OSError`.
+    """
+    disk = disk or real_disk()
+    extents = logs_in(paths, topics=topics, skips_damage=skips_damage, disk=disk)
+    partitions: dict[str, int] = {}
+    for extent in extents:
+        partitions[extent.topic] = max(partitions.get(extent.topic, 0), extent.partition + 1)
+    starting.check(partitions)
+    ending.check(partitions)
+    ranges = [_range(disk, extent, starting, ending) for extent in extents]
+
+    def divide(size: int) -> list[SegmentSplit]:
+        return [
+            split
+            for extent, (start, end) in zip(extents, ranges, strict=True)
+            for split in splits_of(extent, start, end, split_bytes=size, skips_damage=skips_damage, disk=disk)
+        ]
+
+    splits = divide(split_bytes)
+    if 0 < len(splits) < splits_min:
+        splits = divide(max(1, sum(split.size for split in splits) // splits_min))
+    return splits
+
+
+# which replicas
+
+
+def logs_in(
+    paths: Sequence[str],
+    *,
+    topics: TopicChoice = _ALL,
+    skips_damage: bool = False,
+    disk: Disk | None = None,
+) -> list[LogExtent]:
+    """What is there of each chosen partition, by topic and partition: where it begins and ends, and in which files.
+
+    Internal topics only by their names. Raises as `plan_segments`.
+    """
+    disk = disk or real_disk()
+    found = replicas_in(paths, disk)
+    by_name: dict[tuple[str, int], list[FoundReplica]] = {}
+    for replica in found:
+        by_name.setdefault((replica.topic, replica.partition), []).append(replica)
+    chosen = _chosen_topics(topics, found, paths)
+    room = CarriedRoom()
+    extents = []
+    names: dict[UUID, FoundReplica] = {}
+    for name in sorted(by_name):
+        if name[0] not in chosen:
+            continue
+        extent = _one_of(disk, by_name[name], room)
+        replica = extent.replica
+        assert replica.group_id is not None, f"{replica} was chosen"
+        other = names.setdefault(replica.group_id, replica)
+        if other is not replica:
+            raise InvalidArgument(f"{replica} and {other} are copies of the same log: name only one of them")
+        _tell_problems(extent, skips_damage)
+        extents.append(extent)
+    _warn_of_holes(extents)
+    return extents
+
+
+def _chosen_topics(topics: TopicChoice, found: Iterable[FoundReplica], paths: Sequence[str]) -> set[str]:
+    if topics.names is None:
+        return set(topics.chosen({replica.topic for replica in found if not replica.is_internal}))
+    there = {replica.topic for replica in found}
+    missing = sorted(set(topics.names) - there)
+    if missing:
+        listed = ", ".join(sorted(there)[:_LISTED_MAX]) + (", …" if len(there) > _LISTED_MAX else "")
+        raise UnknownTopic(f"no log of topic {', '.join(missing)} lies in {', '.join(paths)}; there are {listed}")
+    return set(topics.names)
+
+
+def _one_of(disk: Disk, replicas: Sequence[FoundReplica], room: CarriedRoom) -> LogExtent:
+    """What the replica holds that knows most; of several that know as much, one without damage."""
+    unknown = next((replica for replica in replicas if replica.group_id is None), None)
+    if unknown is not None:
+        raise FormatError(
+            f"{unknown.path} cannot be told from other logs: not one of its segments begins with a roll entry that can "
+            "be read; read another replica, or leave this directory out"
+        )
+    other = next((replica for replica in replicas if replica.group_id != replicas[0].group_id), None)
+    if other is not None:
+        raise InvalidArgument(
+            f"{replicas[0].path} and {other.path} are called {other.topic}/{other.partition} and are different logs "
+            f"(groups {replicas[0].group_id} and {other.group_id}): the topic was deleted and made anew, or the "
+            "directories are of different clusters. Name the directory of one of them"
+        )
+    journaled = [replica for replica in replicas if replica.folded is not None]
+    if journaled:
+        most = max(map(_committed, journaled))
+        candidates = [replica for replica in journaled if _committed(replica) == most]
+    else:
+        candidates = list(replicas)
+    best: LogExtent | None = None
+    for replica in candidates:
+        extent = extent_of(disk, replica, room)
+        if best is None or _rank(extent) > _rank(best):
+            best = extent
+        if journaled and not best.problems:
+            break
+    assert best is not None, "there is a replica"
+    return best
+
+
+def _committed(replica: FoundReplica) -> int:
+    folded = replica.folded
+    assert folded is not None, f"{replica} has no journal"
+    return min(folded.commit_hint, folded.last_index)
+
+
+def _rank(extent: LogExtent) -> tuple[bool, int]:
+    return not extent.problems, extent.last_index
+
+
+def _tell_problems(extent: LogExtent, skips_damage: bool) -> None:
+    for problem in extent.problems:
+        if not skips_damage:
+            raise problem
+        warnings.warn(f"left out: {problem}", stacklevel=3)
+
+
+def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
+    """A data directory has the replicas of one broker, which need not be one of each partition."""
+    there: dict[str, set[int]] = {}
+    for extent in extents:
+        there.setdefault(extent.topic, set()).add(extent.partition)
+    for topic, partitions in there.items():
+        missing = sorted(set(range(max(partitions) + 1)) - partitions)
+        if missing:
+            listed = ", ".join(map(str, missing[:_LISTED_MAX])) + (", …" if len(missing) > _LISTED_MAX else "")
+            warnings.warn(
+                f"topic {topic} has no replica of partition {listed} here: name the data directories of other brokers "
+                "as well",
+                stacklevel=3,
+            )
+
+
+# which offsets
+
+
+def _range(disk: Disk, extent: LogExtent, starting: Positions, ending: Positions) -> tuple[int, int]:
+    start = _resolved(disk, extent, starting.at(extent.topic, extent.partition), starting.option)
+    end = _resolved(disk, extent, ending.at(extent.topic, extent.partition), ending.option)
+    if start > end:
+        raise InvalidArgument(
+            f"{extent.topic}/{extent.partition} is to be read from offset {start} ({starting.option}) up to {end} "
+            f"({ending.option})"
+        )
+    return start, end
+
+
+def _resolved(disk: Disk, extent: LogExtent, position: Position, option: str) -> int:
+    if position.kind is PositionKind.EARLIEST:
+        return extent.start
+    if position.kind is PositionKind.LATEST:
+        return extent.end
+    if position.kind is PositionKind.TIMESTAMP:
+        return first_at(disk, extent, position.value)
+    if not extent.start <= position.value <= extent.end:
+        raise InvalidArgument(
+            f"{option}: offset {position.value} of {extent.topic}/{extent.partition} is not there: "
+            f"{extent.replica.path} holds offsets {extent.start} to {extent.end} (exclusive)"
+        )
+    return position.value
+
+
+# dividing
+
+
+def splits_of(
+    extent: LogExtent,
+    start: int,
+    end: int,
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    skips_damage: bool = False,
+    disk: Disk | None = None,
+) -> list[SegmentSplit]:
+    """The offsets `start` up to `end` of a log, which are in `[extent.start, extent.end]`; none when they are equal."""
+    assert extent.start <= start <= end <= extent.end, f"{start} to {end} of {extent.start} to {extent.end}"
+    replica = extent.replica
+    assert replica.group_id is not None, f"{replica} was chosen"
+    groups = list(_grouped(_wanted(disk or real_disk(), extent, start, end, split_bytes), split_bytes))
+    splits = []
+    for number, pieces in enumerate(groups):
+        first = pieces[0].first.offset if number else start
+        behind = groups[number + 1][0].first.offset if number + 1 < len(groups) else end
+        owner = replica.owner if any(piece.is_journaled for piece in pieces) else None
+        splits.append(
+            SegmentSplit(
+                replica.topic,
+                replica.partition,
+                replica.group_id,
+                replica.path,
+                tuple(pieces),
+                first,
+                behind,
+                owner,
+                skips_damage,
+            )
+        )
+    return splits
+
+
+def _wanted(disk: Disk, extent: LogExtent, start: int, end: int, split_bytes: int) -> Iterator[Piece]:
+    for piece in extent.pieces:
+        if piece.last.offset <= start or piece.first.offset >= end or piece.first.offset == piece.last.offset:
+            continue
+        is_whole = start <= piece.first.offset and piece.last.offset <= end and piece.size <= split_bytes
+        if is_whole or piece.is_journaled:
+            yield piece
+            continue
+        segment = open_for_reading(disk, extent.replica.path, piece.base)
+        try:
+            segment.compacted_to = piece.compacted_to
+            yield from divided(piece, segment, start, end, split_bytes)
+        finally:
+            segment.close()
+
+
+def _grouped(pieces: Iterable[Piece], split_bytes: int) -> Iterator[list[Piece]]:
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        if group and (size + piece.size > split_bytes or len(group) == PIECES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(piece)
+        size += piece.size
+    if group:
+        yield group

@@ -1,0 +1,194 @@
+"""Which logs lie in directories: data directories of brokers, directories copied from them, lone logs.
+
+    a data directory             every replica that its journal has as created; what the journal says of it counts
+    any other directory          the logs in it and below; each is as long as its sound entries are
+
+A data directory whose journal was not copied is one of the others. Below a data directory only what lies under the
+given path is taken. Nothing is changed, and nobody needs to be stopped. Called by `plan` and by the verification, on
+the driver.
+"""
+
+import glob
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import InvalidArgument, JournalDamaged, StorageError
+from raftlog.runtime.journal.fold import Fold, FoldedGroup
+from raftlog.runtime.node_identity import JOURNAL, NodeIdentity, read_identity
+from raftlog.runtime.offline import OfflineReplica, replicas_of
+from raftlog.runtime.replica_directory import CONTROLLER, group_in_rolls
+from raftlog.storage.directory import CHECKPOINT, INTERNAL, ancestors, internal
+from raftlog.storage.disk import Disk
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.recovery import segment_bases
+
+CONTROLLER_TOPIC: Final = "__controller"
+"""What the controller's own log is called here; its directory is not named by a topic."""
+INTERNAL_PREFIX: Final = "__"
+_WORKERS: Final = "workers"
+_DEPTH_MAX: Final = 8
+"""How far below a given directory logs are looked for."""
+_TRIES: Final = 3
+"""A journal that a running process writes can look damaged while it is read."""
+
+
+class Owner(NamedTuple):
+    """The data directory in which a replica lies, and whose journal speaks of it."""
+
+    data_dir: str
+    disk_uuid: UUID
+
+
+class FoundReplica(NamedTuple):
+    """A log's directory. Without an `owner` it is a lone log, or a replica that was copied without its journal.
+
+    `group_id` is None where not one of its segments begins with a roll that can be read.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    group_id: UUID | None
+    owner: Owner | None = None
+    folded: FoldedGroup | None = None
+    fold: Fold | None = None
+    """What the owner's journal says, of this group and altogether; not to be sent anywhere."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.topic.startswith(INTERNAL_PREFIX)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} in {self.path}"
+
+
+def real_disk() -> Disk:
+    """The file system, for who only reads and waits for what it reads."""
+    return RealDisk(lambda job: job(), lambda job: job())
+
+
+def replicas_in(paths: Sequence[str], disk: Disk | None = None) -> list[FoundReplica]:
+    """All logs in and below these directories (globs are expanded), those of the controller and internal topics too.
+
+    Raises `InvalidArgument` for a path where there is none, `JournalDamaged`, `FormatError` and `OSError`.
+    """
+    disk = disk or real_disk()
+    found: dict[str, FoundReplica] = {}
+    for path in _expanded(disk, paths):
+        here = list(_replicas_at(disk, path))
+        if not here:
+            raise InvalidArgument(
+                f"{path} holds no log: name a broker's data directory, a directory TOPIC/PARTITION of one, or that of "
+                "a raftlog.Log"
+            )
+        found |= {replica.path: replica for replica in here}
+    return list(found.values())
+
+
+def _expanded(disk: Disk, paths: Sequence[str]) -> list[str]:
+    found = []
+    for path in paths:
+        absolute = os.path.abspath(path)
+        names = sorted(glob.glob(absolute)) if glob.has_magic(path) and not disk.exists(absolute) else [absolute]
+        directories = [name for name in names if disk.is_directory(name)]
+        if not directories:
+            raise InvalidArgument(f"{path} is no directory" if not glob.has_magic(path) else f"nothing matches {path}")
+        found += directories
+    return found
+
+
+def _replicas_at(disk: Disk, path: str) -> Iterator[FoundReplica]:
+    for above in (path, *ancestors(path)):
+        identity = read_identity(disk, above)
+        if identity is not None:
+            known = [each for each in _in_data_dir(disk, above, identity) if _is_below(each.path, path)]
+            yield from known or _lone_below(disk, path, _DEPTH_MAX)
+            return
+    yield from _lone_below(disk, path, _DEPTH_MAX)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+# a broker's data directory
+
+
+def _in_data_dir(disk: Disk, data_dir: str, identity: NodeIdentity) -> Iterator[FoundReplica]:
+    """Its replicas, and those of the other workers of the same broker."""
+    journal = internal(data_dir, JOURNAL, str(identity.disk_uuid))
+    if disk.exists(journal):
+        owner = Owner(data_dir, identity.disk_uuid)
+        for replica in _journaled(disk, owner):
+            name = _name_of(replica.path)
+            yield FoundReplica(*name, replica.path, replica.group_id, owner, replica.folded, replica.fold)
+    else:
+        warnings.warn(
+            f"{data_dir} has no journal: its replicas are read up to their last sound entries, of which the newest may "
+            "not have been committed",
+            stacklevel=2,
+        )
+        yield from _lone_below(disk, data_dir, _DEPTH_MAX, is_data_dir=True)
+    workers = internal(data_dir, _WORKERS)
+    for worker in disk.list_directory(workers) if disk.exists(workers) else ():
+        other = read_identity(disk, f"{workers}/{worker}")
+        if other is not None:
+            yield from _in_data_dir(disk, f"{workers}/{worker}", other)
+
+
+def _journaled(disk: Disk, owner: Owner) -> list[OfflineReplica]:
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return replicas_of(disk, owner.data_dir, owner.disk_uuid)
+        except JournalDamaged as error:
+            if not tries_left:
+                raise StorageError(_what_to_do(owner.data_dir, error)) from error
+    raise AssertionError("it was tried at least once")
+
+
+def _what_to_do(data_dir: str, error: JournalDamaged) -> str:
+    return (
+        f"{error.file}: the journal is damaged at position {error.position}: {error.why}. Nobody can say how far the "
+        f"logs of {data_dir} are committed. Read the directories of the other brokers instead; if this is a copy of a "
+        "running broker, copy it again from a snapshot of the file system, or when the broker is stopped. A copy "
+        f"without {INTERNAL}/{JOURNAL} is read up to the last sound entry of each log"
+    )
+
+
+# anything else
+
+
+def _lone_below(disk: Disk, path: str, depth: int, *, is_data_dir: bool = False) -> Iterator[FoundReplica]:
+    """Logs in and below a directory that is in no data directory, but may have some in it."""
+    if not is_data_dir and (identity := read_identity(disk, path)) is not None:
+        yield from _in_data_dir(disk, path, identity)
+        return
+    if _is_log(disk, path):
+        yield _lone(disk, path)
+        return
+    if disk.exists(f"{path}/{CONTROLLER}") and _is_log(disk, f"{path}/{CONTROLLER}"):
+        yield _lone(disk, f"{path}/{CONTROLLER}")
+    for name in disk.list_directory(path) if depth else ():
+        if name != INTERNAL and disk.is_directory(f"{path}/{name}"):
+            yield from _lone_below(disk, f"{path}/{name}", depth - 1)
+
+
+def _is_log(disk: Disk, path: str) -> bool:
+    return bool(segment_bases(disk, path)) or disk.exists(internal(path, CHECKPOINT))
+
+
+def _lone(disk: Disk, path: str) -> FoundReplica:
+    return FoundReplica(*_name_of(path), path, group_in_rolls(disk, path))
+
+
+def _name_of(path: str) -> tuple[str, int]:
+    """Topic and partition by the names of directories; a lone log's name is that of its only partition's topic."""
+    if path.endswith(f"/{CONTROLLER}"):
+        return CONTROLLER_TOPIC, 0
+    above, _, name = path.rpartition("/")
+    if name.isascii() and name.isdecimal() and len(name) < 10 and above:
+        return above.rpartition("/")[2], int(name)
+    return name, 0

@@ -1,0 +1,83 @@
+"""The data source `raftlog-segments`: the rows of the data source `raftlog` from files, with no broker running.
+
+    spark.read.format("raftlog-segments").load("/backup/broker-1,/backup/broker-2,/backup/broker-3")
+
+Planning looks at indexes, headers and journals only; tasks read. Registered by `session.local_session`, or by
+`spark.dataSource.register(raftlog.pipeline.RaftlogSegmentsDataSource)`. Batch only: files of a stopped process do not
+grow.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.options import Options, topic_choice
+from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
+from raftlog.pipeline.rows import SCHEMA
+from raftlog.pipeline.segments.plan import SPLIT_BYTES, plan_segments
+from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.split import SegmentSplit
+
+NAME: Final = "raftlog-segments"
+SPLIT_BYTES_MIN: Final = 1 << 20
+SPLIT_BYTES_MAX: Final = 4 << 30
+SPLITS_MAX: Final = 100_000
+_OPTIONS: Final = (
+    "path",
+    "topics",
+    "topicsPattern",
+    *option_names("starting"),
+    *option_names("ending"),
+    "minPartitions",
+    "splitBytes",
+    "onCorruption",
+)
+
+
+class RaftlogSegmentsDataSource(DataSource):
+    """See the module; docs/PIPELINE.md has the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> "SegmentsReader":
+        return SegmentsReader(Options(NAME, self.options, _OPTIONS))
+
+
+class SegmentsReader(DataSourceReader):
+    """One reading. Made, and asked for `partitions`, on the driver; `read` is called in a task for each of them."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises `InvalidArgument` for an option that cannot be used."""
+        self._paths = options.names("path")
+        self._topics = topic_choice(options, is_needed=False)
+        self._starting, self._ending = starting_positions(options), ending_positions(options)
+        self._splits_min = options.number("minPartitions", 1, 1, SPLITS_MAX)
+        self._split_bytes = options.size("splitBytes", SPLIT_BYTES, SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)
+        self._skips_damage = options.choice("onCorruption", "fail", ("fail", "skip")) == "skip"
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Raises as `plan_segments`."""
+        return plan_segments(
+            self._paths,
+            topics=self._topics,
+            starting=self._starting,
+            ending=self._ending,
+            split_bytes=self._split_bytes,
+            splits_min=self._splits_min,
+            skips_damage=self._skips_damage,
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises as `read_segment_split`."""
+        if not isinstance(partition, SegmentSplit):
+            raise InvalidArgument(f"{partition} is no split of {NAME}")
+        yield from read_segment_split(partition)

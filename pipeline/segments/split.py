@@ -1,0 +1,37 @@
+"""What one task reads of a log's files: ranges of whole batches, and the offsets that are wanted of them.
+
+Small, picklable, and complete: a worker needs nothing else but the files. Made by `plan`, read by `reading`.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyspark.sql.datasource import InputPartition
+
+from raftlog.pipeline.segments.pieces import Piece
+from raftlog.pipeline.segments.replicas import Owner
+
+
+@dataclass(frozen=True)
+class SegmentSplit(InputPartition):
+    """Records with `start ≤ offset < end` of the batches in `pieces`, whose files lie in the directory `path`.
+
+    The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data
+    directory whose journal holds what is journaled of the pieces. With `skips_damage` batches that fail their checks
+    are reported and left out; otherwise the first one ends the reading.
+    """
+
+    topic: str
+    partition: int
+    group_id: UUID
+    path: str
+    pieces: tuple[Piece, ...]
+    start: int
+    end: int
+    owner: Owner | None = None
+    skips_damage: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batches."""
+        return sum(piece.size for piece in self.pieces)
