@@ -62,15 +62,3 @@ MEASURES: tuple[Measure, ...] = (
     *scrape.MEASURES,
     *peers.MEASURES,
 )
-
-
-def chosen(names: tuple[str, ...]) -> list[Measure]:
-    """Measures by name, or by the beginning of it (`http` is all that start so); all without names.
-
-    Raises `ValueError` with the names that there are.
-    """
-    for name in names:
-        if not any(measure.name.startswith(name) for measure in MEASURES):
-            known = ", ".join(measure.name for measure in MEASURES)
-            raise ValueError(f"there is no measure {name!r}; the measures are {known}")
-    return [measure for measure in MEASURES if not names or measure.name.startswith(names)]

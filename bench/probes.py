@@ -20,6 +20,8 @@ _PACKAGES = (
     "crc32c",
     "orjson",
     "prometheus-client",
+    "pyarrow",
+    "pyspark",
     "raftlog",
     "rich",
     "structlog",

@@ -1,0 +1,169 @@
+"""The command line of a bench (`bench`, `bench.pipeline`): run its measures, print the table, keep the report.
+
+Exit codes: 0 when everything was measured, whether or not it reaches what is required (the table says so); 1 when a
+measure failed, that is when what it saw does not hold together; 2 for wrong arguments.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import probes
+from bench.measure import Measure, Workspace
+from bench.report import Report, print_comparison, print_report, read_report, report_of, write_report
+from bench.runner import Outcome, run_all
+
+RESULTS = Path("bench/results")
+_TABLE_WIDTH = 150
+
+
+def main(measures: Sequence[Measure]) -> None:
+    """Run the command line on these measures; ends the process."""
+    _bench(obj=measures)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--only", multiple=True, metavar="NAME", help="Measures to run, by name or its beginning; repeatable.")
+@click.option("--runs", type=click.IntRange(1, 100), default=3, help="Times that each measure is run.")
+@click.option("--list", "lists", is_flag=True, help="Say what is measured and how, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON in place of the table.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    help="Where the logs are written. [default: a temporary directory below bench/results]",
+)
+@click.option(
+    "--mib",
+    type=click.IntRange(1, 1 << 20),
+    help="Data for measures that work on a lot of it, in place of what each usually takes; less is quicker.",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="OLD.json",
+    help="Print ratios to an earlier report; given twice, compare the two and run nothing.",
+)
+@click.pass_obj
+def _bench(
+    every: Sequence[Measure],
+    only: tuple[str, ...],
+    runs: int,
+    lists: bool,
+    as_json: bool,
+    data_dir: Path | None,
+    mib: int | None,
+    compare: tuple[Path, ...],
+) -> None:
+    """Measure raftlog on this machine: every measure several times, the median beside what is required."""
+    console = Console() if sys.stdout.isatty() else Console(width=_TABLE_WIDTH)
+    try:
+        measures = chosen(every, only)
+        earlier = [read_report(path) for path in compare]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if len(earlier) > 2:
+        raise click.UsageError("--compare takes one report, or two")
+    if lists:
+        _print_list(console, measures)
+    elif len(earlier) == 2:
+        print_comparison(console, *earlier)
+    else:
+        sys.exit(_measure(console, measures, runs, data_dir, mib, as_json, earlier))
+
+
+def chosen(every: Sequence[Measure], names: tuple[str, ...]) -> list[Measure]:
+    """Measures by name, or by the beginning of it (`http` is all that start so); all without names.
+
+    Raises `ValueError` with the names that there are.
+    """
+    for name in names:
+        if not any(measure.name.startswith(name) for measure in every):
+            known = ", ".join(measure.name for measure in every)
+            raise ValueError(f"there is no measure {name!r}; the measures are {known}")
+    return [measure for measure in every if not names or measure.name.startswith(names)]
+
+
+def _print_list(console: Console, measures: list[Measure]) -> None:
+    for measure in measures:
+        console.print(f"[bold]{measure.name}[/]: {measure.title}", highlight=False)
+        console.print(f"  {measure.method}", highlight=False)
+        for figure in measure.figures:
+            console.print(f"  - {figure.title} {figure.required} {figure.unit}".rstrip(), highlight=False, style="dim")
+
+
+def _measure(
+    console: Console,
+    measures: list[Measure],
+    runs: int,
+    data_dir: Path | None,
+    mib: int | None,
+    as_json: bool,
+    earlier: list[Report],
+) -> int:
+    signal.signal(signal.SIGTERM, _end)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with _workspace(data_dir, mib) as workspace:
+        machine = probes.machine(workspace.root)
+        commit = probes.commit()
+        outcomes = _run(measures, runs, workspace)
+    machine["load_average_after"] = os.getloadavg()[0]
+    report = report_of(outcomes, machine, commit, runs)
+    path = write_report(report, RESULTS)
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        print_report(console, report)
+        for old in earlier:
+            print_comparison(console, old, report)
+        console.print(f"written to {path}", highlight=False)
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+def _run(measures: list[Measure], runs: int, workspace: Workspace) -> list[Outcome]:
+    outcomes = []
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
+    ) as progress:
+        task = progress.add_task("bench", total=len(measures))
+        for outcome in run_all(measures, runs, workspace, lambda what: progress.update(task, description=what)):
+            progress.advance(task)
+            progress.console.print(_said_of(outcome), highlight=False)
+            outcomes.append(outcome)
+    return outcomes
+
+
+def _said_of(outcome: Outcome) -> str:
+    """One line about a measure that is done."""
+    if outcome.skipped:
+        return f"{outcome.measure.name}: not measured, {outcome.skipped}"
+    if outcome.failures:
+        return f"{outcome.measure.name}: FAILED, {outcome.failures[0]}"
+    figure = outcome.measure.figures[0]
+    return f"{outcome.measure.name}: {outcome.median(figure):,.4g} {figure.unit}"
+
+
+@contextmanager
+def _workspace(data_dir: Path | None, mib: int | None) -> Iterator[Workspace]:
+    """The given directory, which stays, or a temporary one on the file system of the current directory."""
+    if data_dir is not None:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        yield Workspace(data_dir.resolve(), mib)
+        return
+    with TemporaryDirectory(prefix="data-", dir=RESULTS) as directory:
+        yield Workspace(Path(directory).resolve(), mib)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """SIGTERM unwinds the stack, so that processes end and directories go."""
+    sys.exit(128 + number)

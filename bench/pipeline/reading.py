@@ -1,0 +1,94 @@
+"""Batch reads of a topic: through its brokers, and from their files when they are stopped."""
+
+import json
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from bench.child import run_in_child
+from bench.cluster_http import TOPIC
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.pipeline.stage import (
+    MASTER,
+    PARTITIONS,
+    RECORDS,
+    driver_memory,
+    filled_cluster,
+    records_for,
+    session,
+    stop,
+)
+from bench.samples import VALUE_BYTES
+
+SPLITS = 6
+_WARM_OFFSET = 5_000
+_WARM_UP = json.dumps({TOPIC: {str(partition): _WARM_OFFSET for partition in range(PARTITIONS)}})
+
+
+def source(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """Brokers when there is `bootstrap` among the options, otherwise segment files."""
+    name = "raftlog" if "bootstrap" in options else "raftlog-segments"
+    return spark.read.format(name).options(**options).option("topics", TOPIC).load()
+
+
+def look_at(rows: DataFrame, records: int) -> None:
+    """Read all of it, every column; raises `MeasureFailed` unless each offset is there once, with its value."""
+    found = rows.groupBy("partition").agg(
+        functions.count("*").alias("rows"),
+        functions.min("offset").alias("first"),
+        functions.max("offset").alias("last"),
+        functions.sum(functions.length("value")).alias("bytes"),
+        functions.count("timestamp").alias("stamped"),
+    )
+    parts = found.collect()
+    require(sum(part.rows for part in parts) == records, f"{parts} are not {records:,} records")
+    require(all(part.last - part.first + 1 == part.rows for part in parts), f"offsets are missing: {parts}")
+    require(sum(part.bytes for part in parts) == records * VALUE_BYTES, f"values are missing: {parts}")
+    require(all(part.stamped == part.rows for part in parts), f"timestamps are missing: {parts}")
+
+
+def read(scratch: str, options: dict[str, str], records: int) -> dict[str, Any]:
+    """Read the topic once, after a small read that starts what has to be started; in a child."""
+    with session(scratch) as spark:
+        look_at(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
+        begin = time.perf_counter()
+        look_at(source(spark, options), records)
+        took_s = time.perf_counter() - begin
+        return {"per_s": records / took_s, "took_s": took_s, **driver_memory()}
+
+
+def run(workspace: Workspace) -> Values:
+    records = records_for(workspace)
+    with workspace.directory() as directory, filled_cluster(workspace, directory, records) as cluster:
+        common = {"scratch": str(directory), "records": records}
+        workspace.say("through brokers")
+        options = {"bootstrap": cluster.bootstrap, "minPartitions": str(SPLITS)}
+        brokers = run_in_child(read, **common, options=options)
+        workspace.say("from segment files")
+        options = {"path": ",".join(stop(cluster)), "minPartitions": str(SPLITS)}
+        segments = run_in_child(read, **common, options=options)
+    return {
+        **{f"brokers_{key}": value for key, value in brokers.items()},
+        **{f"segments_{key}": value for key, value in segments.items()},
+        "records": records,
+    }
+
+
+MEASURES = (
+    Measure(
+        "pipeline-read",
+        f"Spark, batch read of {RECORDS:,} records of 100 bytes",
+        f"Three brokers, a topic of {PARTITIONS} partitions and three replicas, batches of 1,000 records. Spark "
+        f"{MASTER} on the same machine reads it in {SPLITS} splits, through the brokers; then the brokers are stopped, "
+        "and their three data directories are read. Timed is one aggregate over every column that counts the records "
+        "of each partition, after a small read that starts Spark's workers. Each offset has to be there once.",
+        (
+            Figure("brokers_per_s", "through brokers", "records/s", at_least=200_000),
+            Figure("segments_per_s", "from segment files", "records/s", at_least=500_000),
+            Figure("brokers_driver_python_mib", "through brokers: driver, Python", "MiB"),
+            Figure("brokers_driver_jvm_mib", "… its JVM, at most", "MiB"),
+        ),
+        run,
+    ),
+)

@@ -1,0 +1,110 @@
+"""What the measures of the pipeline have in common: a filled cluster, a Spark session in a child, the driver's memory.
+
+Each job runs in a child, so that each has a JVM of its own and what one leaves behind is not the next one's.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from bench import probes
+from bench.child import run_in_child
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic
+from bench.measure import NotMeasured, Workspace
+from bench.samples import RECORDS_PER_BATCH, batches
+from raftlog.client import BrokerClient
+from raftlog.pipeline import local_session
+from raftlog.pipeline.errors import MissingRequirement
+from raftlog.pipeline.requirements import check_java
+from raftlog.testing import Cluster
+
+RECORDS: Final = 5_000_000
+"""Of 100 bytes each, in the measures that read a topic."""
+MIB: Final = 512
+"""What these are called in `--mib`."""
+PARTITIONS: Final = 3
+MASTER: Final = "local[2]"
+_REQUEST_RECORDS: Final = 10_000
+
+
+def records_for(workspace: Workspace, usual: int = RECORDS) -> int:
+    """How many records to work on."""
+    return usual * workspace.bulk_mib(MIB) // MIB // _REQUEST_RECORDS * _REQUEST_RECORDS
+
+
+@contextmanager
+def filled_cluster(
+    workspace: Workspace,
+    directory: Path,
+    records: int,
+    *,
+    partitions: int = PARTITIONS,
+    batch_records: int = RECORDS_PER_BATCH,
+) -> Iterator[Cluster]:
+    """Three brokers with a topic of three replicas that holds so many records, in whole batches."""
+    require_java()
+    with cluster_of_three(directory) as cluster:
+        create_topic(cluster, partitions)
+        workspace.say("filling the topic")
+        amounts = {"partitions": partitions, "records": records, "batch_records": batch_records}
+        run_in_child(fill, addresses=cluster.addresses, **amounts)
+        cluster.wait_healthy()
+        yield cluster
+
+
+def fill(addresses: list[str], partitions: int, records: int, batch_records: int) -> dict[str, Any]:
+    """Store records in all partitions, in turn, about a megabyte a request; in a child."""
+    return asyncio.run(_fill(addresses, partitions, records // batch_records, batch_records))
+
+
+async def _fill(addresses: list[str], partitions: int, count: int, batch_records: int) -> dict[str, Any]:
+    per_request = max(1, _REQUEST_RECORDS // batch_records)
+    pool = batches(per_request, batch_records)
+    async with BrokerClient(addresses) as client:
+        for number, first in enumerate(range(0, count, per_request)):
+            body = b"".join(pool[: count - first])
+            await client.produce_batches(TOPIC, number % partitions, body)
+    return {}
+
+
+def require_java() -> None:
+    """Raises `NotMeasured` where Spark cannot run."""
+    try:
+        check_java()
+    except MissingRequirement as missing:
+        raise NotMeasured(str(missing)) from missing
+
+
+def stop(cluster: Cluster) -> list[str]:
+    """Stop all brokers; their data directories."""
+    for node in cluster.nodes.values():
+        node.stop()
+    return [str(node.data_dir) for node in cluster.nodes.values()]
+
+
+@contextmanager
+def session(scratch: str, master: str = MASTER) -> Iterator[SparkSession]:
+    """Of this child."""
+    spark = local_session("bench", master, {"spark.local.dir": scratch, "spark.driver.memory": "1g"})
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def start_workers(spark: SparkSession) -> None:
+    """What the first action of a session has to wait for."""
+    tasks = spark.sparkContext.defaultParallelism
+    spark.sparkContext.parallelize(range(tasks), tasks).map(str).count()
+
+
+def driver_memory() -> dict[str, float]:
+    """Most resident memory so far of the driver's two processes; the JVM's holds the executor's side of local mode."""
+    jvm = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    return {"driver_python_mib": probes.memory_mib(os.getpid())[1], "driver_jvm_mib": probes.memory_mib(jvm)[1]}

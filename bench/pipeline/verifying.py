@@ -1,0 +1,65 @@
+"""`verify` over the three replicas of a stopped cluster."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.child import run_in_child
+from bench.cluster_http import TOPIC
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.pipeline.stage import PARTITIONS, driver_memory, filled_cluster, session, start_workers, stop
+from bench.samples import VALUE_BYTES
+from raftlog.pipeline import verify
+
+MIB = 2_048
+"""Of all three replicas."""
+REPLICAS = 3
+RECORD_BYTES = VALUE_BYTES + 8
+"""With its lengths and deltas, about."""
+SIZES = {"small": 16 << 10, "large": 1 << 20}
+"""Bytes of a batch."""
+
+
+def check(scratch: str, paths: list[str]) -> dict[str, Any]:
+    """Verify the replicas in these data directories; in a child."""
+    with session(scratch) as spark:
+        start_workers(spark)
+        begin = time.perf_counter()
+        report = verify(spark, paths)
+        took_s = time.perf_counter() - begin
+        require(report.is_sound, f"the replicas of a healthy cluster are not sound: {report.as_json()}")
+        size = sum(file.stat().st_size for path in paths for file in Path(path).glob(f"{TOPIC}/*/*.log"))
+        return {"mb_per_s": size / took_s / 1e6, "bytes": size, "took_s": took_s, **driver_memory()}
+
+
+def run(workspace: Workspace) -> Values:
+    records = workspace.bulk_mib(MIB) * (1 << 20) // REPLICAS // RECORD_BYTES
+    values: dict[str, Any] = {}
+    for name, batch_bytes in SIZES.items():
+        with (
+            workspace.directory() as directory,
+            filled_cluster(workspace, directory, records, batch_records=batch_bytes // RECORD_BYTES) as cluster,
+        ):
+            paths = stop(cluster)
+            workspace.say(f"verifying, {name} batches")
+            done = run_in_child(check, scratch=str(directory / "scratch"), paths=paths)
+            values |= {f"{name}_{key}": value for key, value in done.items()}
+    return values
+
+
+MEASURES = (
+    Measure(
+        "pipeline-verify",
+        f"Spark, verify over three replicas, {MIB / 1024:g} GiB in all",
+        f"A topic of {PARTITIONS} partitions is written to three brokers, in batches of 16 KiB, then in another "
+        "cluster of 1 MiB. The brokers are stopped; timed is `verify` over their three data directories, from page "
+        "cache as far as there is room: every CRC, header against index, and the replicas' bytes with each other.",
+        (
+            Figure("small_mb_per_s", "batches of 16 KiB", "MB/s", at_least=600),
+            Figure("large_mb_per_s", "batches of 1 MiB", "MB/s", at_least=600),
+            Figure("small_driver_python_mib", "driver, Python", "MiB"),
+            Figure("small_driver_jvm_mib", "… its JVM, at most", "MiB"),
+        ),
+        run,
+    ),
+)

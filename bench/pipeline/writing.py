@@ -1,0 +1,98 @@
+"""The sink, exactly once: micro-batches of a stream, and a batch write under a name."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, functions
+
+from bench.child import run_in_child
+from bench.cluster_http import TOPIC, cluster_of_three, create_topic, port_of
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.pipeline.stage import PARTITIONS, driver_memory, records_for, require_java, session
+from bench.samples import VALUE_BYTES
+from bench.stored import require_read_back
+
+RECORDS = 2_000_000
+_FILES = 8
+_FILES_A_TRIGGER = 2
+
+
+def rows(spark: SparkSession, count: int) -> DataFrame:
+    """That many different values of 100 bytes, with keys."""
+    digest = functions.sha2(functions.col("id").cast("string"), 512)
+    return spark.range(count, numPartitions=_FILES).select(
+        functions.encode(functions.substring(digest, 1, VALUE_BYTES), "utf-8").alias("value"),
+        functions.col("id").cast("string").cast("binary").alias("key"),
+    )
+
+
+def write(scratch: str, bootstrap: str, records: int, streams: bool) -> dict[str, Any]:
+    """Write that many records to the topic; in a child."""
+    with session(scratch) as spark:
+        given = str(Path(scratch, "rows"))
+        rows(spark, records).write.mode("overwrite").parquet(given)
+        took_s = _stream(spark, given, scratch, bootstrap) if streams else _batch(spark, given, bootstrap)
+        return {"per_s": records / took_s, "took_s": took_s, **driver_memory()}
+
+
+def _stream(spark: SparkSession, given: str, scratch: str, bootstrap: str) -> float:
+    """The seconds that its micro-batches took, Spark's own bookkeeping included."""
+    schema = spark.read.parquet(given).schema
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_TRIGGER).parquet(given)
+    writer = source.writeStream.format("raftlog").option("bootstrap", bootstrap).option("topic", TOPIC)
+    query = writer.option("checkpointLocation", str(Path(scratch, "checkpoint"))).trigger(availableNow=True).start()
+    query.awaitTermination()
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    require(len(batches) == _FILES // _FILES_A_TRIGGER, f"{len(batches)} micro-batches wrote something")
+    return float(sum(progress["durationMs"]["triggerExecution"] for progress in batches)) / 1000
+
+
+def _batch(spark: SparkSession, given: str, bootstrap: str) -> float:
+    writer = spark.read.parquet(given).write.format("raftlog").mode("append")
+    begin = time.perf_counter()
+    writer.option("bootstrap", bootstrap).option("topic", TOPIC).option("writeId", "bench").save()
+    return time.perf_counter() - begin
+
+
+def run(workspace: Workspace) -> Values:
+    records = records_for(workspace, RECORDS)
+    streamed, batched = (_written(workspace, records, streams=streams) for streams in (True, False))
+    return {**streamed, **{f"batch_{key}": value for key, value in batched.items()}, "records": records}
+
+
+def _written(workspace: Workspace, records: int, *, streams: bool) -> dict[str, Any]:
+    require_java()
+    with workspace.directory() as directory, cluster_of_three(directory) as cluster:
+        create_topic(cluster, PARTITIONS)
+        workspace.say("a stream" if streams else "a batch")
+        done = run_in_child(
+            write,
+            scratch=str(directory / "scratch"),
+            bootstrap=cluster.bootstrap,
+            records=records,
+            streams=streams,
+        )
+        stored = require_read_back(
+            port_of(cluster, cluster.leader(TOPIC)), TOPIC, records, records, partitions=PARTITIONS
+        )
+    return {**done, **stored}
+
+
+MEASURES = (
+    Measure(
+        "pipeline-sink",
+        f"Spark, sink: {RECORDS:,} records of 100 bytes, exactly once",
+        f"{_FILES} Parquet files of records with keys are streamed to a topic of {PARTITIONS} partitions and three "
+        f"replicas, {_FILES_A_TRIGGER} files a micro-batch; timed is the execution of all micro-batches with their "
+        "commits. Then the same as a batch write with a writeId, to another cluster. Everything is read back: each "
+        "record has to be there once.",
+        (
+            Figure("per_s", "streamed", "records/s", at_least=60_000),
+            Figure("batch_per_s", "as one batch", "records/s", at_least=60_000),
+            Figure("driver_python_mib", "driver, Python", "MiB"),
+            Figure("driver_jvm_mib", "… its JVM, at most", "MiB"),
+        ),
+        run,
+    ),
+)
