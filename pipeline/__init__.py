@@ -16,20 +16,64 @@ from raftlog.pipeline.requirements import check_packages
 assert __name__.startswith("raftlog."), "import this room as raftlog.pipeline"
 
 if TYPE_CHECKING:
+    from raftlog.pipeline.archiving.archive import ArchiveReport
+    from raftlog.pipeline.archiving.compacting import CompactionReport
+    from raftlog.pipeline.archiving.jobs import archive, compact_archive
+    from raftlog.pipeline.archiving.log_sources import Brokers, Segments
+    from raftlog.pipeline.archiving.reading import read_archive
+    from raftlog.pipeline.brokers.source import RaftlogDataSource
     from raftlog.pipeline.errors import MissingRequirement, PipelineFailed
+    from raftlog.pipeline.histories import HistoryVerdict, judge_history
     from raftlog.pipeline.progress import OnProgress, Progress
+    from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
     from raftlog.pipeline.session import local_session
 
 _HOMES: Final = {
+    "ArchiveReport": "archiving.archive",
+    "Brokers": "archiving.log_sources",
+    "CompactionReport": "archiving.compacting",
+    "HistoryVerdict": "histories",
     "MissingRequirement": "errors",
     "OnProgress": "progress",
     "PipelineFailed": "errors",
     "Progress": "progress",
+    "RaftlogDataSource": "brokers.source",
+    "RaftlogSegmentsDataSource": "segments.source",
+    "ReplayReport": "replaying",
+    "Segments": "archiving.log_sources",
+    "VerifyReport": "verifying",
+    "archive": "archiving.jobs",
+    "compact_archive": "archiving.jobs",
+    "judge_history": "histories",
     "local_session": "session",
+    "read_archive": "archiving.reading",
+    "replay": "replaying",
+    "verify": "verifying",
 }
 """Name → module of this package."""
 
-__all__ = ["MissingRequirement", "OnProgress", "PipelineFailed", "Progress", "local_session"]
+__all__ = [
+    "ArchiveReport",
+    "Brokers",
+    "CompactionReport",
+    "HistoryVerdict",
+    "MissingRequirement",
+    "OnProgress",
+    "PipelineFailed",
+    "Progress",
+    "RaftlogDataSource",
+    "RaftlogSegmentsDataSource",
+    "ReplayReport",
+    "Segments",
+    "VerifyReport",
+    "archive",
+    "compact_archive",
+    "judge_history",
+    "local_session",
+    "read_archive",
+    "replay",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

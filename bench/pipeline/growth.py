@@ -49,7 +49,7 @@ def _run(spark: SparkSession, job: str, scratch: str, place: str, splits: int, r
     if job == "segments":
         look_at(source(spark, {"path": place, "splitBytes": str(split_bytes)}), records)
     elif job == "archive":
-        archive(spark, Segments([place]), f"{scratch}/archive-{splits}", topics=[TOPIC], split_bytes=split_bytes)
+        archive(spark, Segments([place], split_bytes=split_bytes), f"{scratch}/archive-{splits}", topics=[TOPIC])
     else:
         verify(spark, [place], topics=[TOPIC], split_bytes=split_bytes)
 
