@@ -1,0 +1,114 @@
+"""What `raftlog.checkers.records` and `density` judge, as SQL: which value was sent, which offset it has, who saw it.
+
+Each query gives anomalies: (`run`, `anomaly`, `seq` of the entry that proves it, `what`, `proof`: sequences of entries).
+Definitions are in the docstrings of those modules; here only what makes a table of them.
+"""
+
+from typing import Final
+
+INCONSISTENT: Final = """
+    select run, 'inconsistent-offset' as anomaly, first.seq as seq,
+        concat(partition, ' offset ', offset, ' held ', held, ' and ', value) as what,
+        array(witness, first.seq) as proof
+    from {places} where number > 1
+"""
+"""Every further value of an offset."""
+
+SEEN_TWICE: Final = """
+    with claims as (
+        select run, 'duplicate' as anomaly, partition, before.offset as offset, first.seq as seq,
+            concat(partition, ' value ', value, ' stands at offsets ', before.offset, ' and ', offset) as what,
+            cast(null as bigint) as failed, cast(null as bigint) as shown
+        from (
+            select *, row_number() over at_value as turn,
+                first(struct(offset)) over at_value as before
+            from {places} window at_value as (partition by run, partition, value order by first)
+        ) where turn > 1
+        union all
+        select run, 'aborted-read', partition, first.offset, greatest(failed, first.seq),
+            concat(partition, ' value ', value, ' definitely failed, and yet it was seen'),
+            failed, if(first.seq > failed, first.seq, null)
+        from {values} where failed is not null and first is not null
+    )
+    select c.run, c.anomaly, c.seq, c.what,
+        array(coalesce(c.shown, p.witness), coalesce(c.failed, c.seq)) as proof
+    from claims c join {places} p
+        on c.run = p.run and c.partition = p.partition and c.offset = p.offset and p.number = 1
+"""
+"""Values that were seen where or when they must not be; both are proved by the entry that showed their first offset,
+unless it was after a send had definitely failed."""
+
+PHANTOMS: Final = """
+    select run, 'phantom' as anomaly, polled.seq as seq,
+        concat(partition, ' showed ', value, ' before anybody sent it') as what, array(polled.seq) as proof
+    from {values} where polled is not null and (invoked is null or polled.seq < invoked)
+"""
+
+UNSEEN: Final = """
+    with candidates as (
+        select v.run, v.partition, v.value, v.key, v.acked, b.polled
+        from {values} v join {books} b on v.run = b.run and v.partition = b.partition
+        where v.acked is not null and v.outcome.type = 'ok' and v.polled is null and not v.gone
+            and v.acked.offset >= b.begin
+    ), newest as (
+        select run, partition, key, max(first.offset) as offset from {values} where key is not null
+        group by run, partition, key
+    )
+    select c.run, if(c.acked.offset < c.polled.end, 'lost-write', 'unseen') as anomaly, c.acked.seq as seq,
+        concat(c.partition, ' value ', c.value, ' was acknowledged at offset ', c.acked.offset,
+            if(c.acked.offset < c.polled.end, concat(' and never polled; offset ', c.polled.end - 1, ' was'),
+                '; no poll got so far')) as what,
+        array(c.acked.seq, -c.polled.before) as proof
+    from candidates c left join newest n on c.run = n.run and c.partition = n.partition and c.key = n.key
+    where n.offset is null or c.acked.offset >= n.offset
+"""
+"""Acknowledged, not excused by retention or compaction, and never polled."""
+
+GAPS: Final = """
+    with known as (
+        select run, partition, min(offset) as low, max(struct(offset, witness)) as high
+        from {places} where number = 1 group by run, partition
+    ), ranges as (
+        select k.run, k.partition, greatest(b.begin, k.low) as low,
+            greatest(b.end, k.high.offset + 1) as end, k.high
+        from known k join {books} b on k.run = b.run and k.partition = b.partition where b.compacted is null
+    ), counted as (
+        select r.run, r.partition, r.low, r.end, r.high, r.end - r.low - count(p.offset) as missing
+        from ranges r left join {places} p
+            on r.run = p.run and r.partition = p.partition and p.number = 1 and p.offset >= r.low
+        group by r.run, r.partition, r.low, r.end, r.high
+    ), open as (
+        select run, partition, count(*) as unknown from {values}
+        where outcome.type in ('invoke', 'info') and first is null group by run, partition
+    ), gaps as (
+        select c.*, coalesce(o.unknown, 0) as unknown
+        from counted c left join open o on c.run = o.run and c.partition = o.partition
+        where c.missing > coalesce(o.unknown, 0)
+    ), points as (
+        select g.run, g.partition, p.offset, p.witness
+        from gaps g join {places} p
+            on g.run = p.run and g.partition = p.partition and p.number = 1 and p.offset >= g.low
+        union all select run, partition, low - 1, null from gaps
+        union all select run, partition, end, null from gaps
+    ), holes as (
+        select run, partition, explode(sequence(before + 1, least(offset - 1, before + 5))) as hole
+        from (
+            select *, lag(offset) over (partition by run, partition order by offset) as before from points
+        ) where offset > before + 1
+    ), shown as (
+        select run, partition, array_sort(collect_list(hole)) as holes
+        from (
+            select *, row_number() over (partition by run, partition order by hole) as number from holes
+        ) where number <= 5 group by run, partition
+    )
+    select g.run, 'gap' as anomaly, g.high.witness as seq,
+        concat(g.partition, ': ', g.missing, ' offsets between ', g.low, ' and ', g.end,
+            ' (exclusive) belong to nobody (', array_join(transform(s.holes, hole -> string(hole)), ', '),
+            if(g.missing > size(s.holes), ', …', ''), '); only ', g.unknown,
+            ' values of unknown outcome could be there') as what,
+        array(p.witness, g.high.witness) as proof
+    from gaps g join shown s on g.run = s.run and g.partition = s.partition
+        left join {places} p on g.run = p.run and g.partition = p.partition and p.number = 1
+            and p.offset = s.holes[0] - 1
+"""
+"""`low` and `end` are the range that has to be full; `points` its offsets with one before and one behind it."""
