@@ -15,16 +15,14 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show, times
 from raftlog.errors import InvalidBatch
 from raftlog.records import read_records
-from raftlog.storage.directory import INTERNAL
 from raftlog.storage.disk import Disk
 from raftlog.storage.dump import dump_file
+from raftlog.storage.finding import logs_below
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import read_roll, segment_bases
 from raftlog.storage.repair import RepairReport, repair_log
 from raftlog.storage.segment import open_for_reading
 from raftlog.storage.verify import VerifyReport, verify_log
-
-_KEPT_ASIDE = ("damaged", "trash", "unknown")
 
 
 @click.group()
@@ -219,22 +217,11 @@ def _logs_in(directories: Iterable[str]) -> list[str]:
     """The log directories in and below these; raises `CommandFailed` for one without any."""
     found: dict[str, None] = {}
     for directory in directories:
-        logs = list(_logs_below(os.path.abspath(directory)))
+        logs = list(logs_below(os.path.abspath(directory)))
         if not logs:
             raise CommandFailed(f"{directory} holds no log: neither it nor a directory in it has segment files")
         found |= dict.fromkeys(logs)
     return list(found)
-
-
-def _logs_below(directory: str) -> Iterator[str]:
-    for path, names, files in os.walk(directory):
-        names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))
-        if any(_is_segment(name) for name in files) or os.path.exists(f"{path}/{INTERNAL}/checkpoint"):
-            yield path
-
-
-def _is_segment(name: str) -> bool:
-    return len(name) == 24 and name.endswith(".log") and name[:20].isdecimal()
 
 
 def _disk() -> Disk:

@@ -1,0 +1,24 @@
+"""Log directories in and below a directory: for tools that look at all of them, and change nothing.
+
+What was set aside or given up (`.raftlog/damaged`, `trash`, `unknown`) is no log any more.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from raftlog.storage.directory import CHECKPOINT, INTERNAL
+
+_KEPT_ASIDE: Final = ("damaged", "trash", "unknown")
+
+
+def logs_below(directory: str) -> Iterator[str]:
+    """The directories with segment files, or with the checkpoint of a log that lost them; in order of name."""
+    for path, names, files in os.walk(directory):
+        names[:] = sorted(name for name in names if not (path.endswith(INTERNAL) and name in _KEPT_ASIDE))
+        if any(_is_segment(name) for name in files) or os.path.exists(f"{path}/{INTERNAL}/{CHECKPOINT}"):
+            yield path
+
+
+def _is_segment(name: str) -> bool:
+    return len(name) == 24 and name.endswith(".log") and name[:20].isdecimal()
