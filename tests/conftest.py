@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from raftlog.cli.entry import VERBS
 from raftlog.testing import starting
 from tests.forked.client import ForkServer
 
@@ -15,7 +16,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's doing; every 
 
 @pytest.fixture(scope="session", autouse=True)
 def fork_server() -> Iterator[ForkServer]:
-    server = ForkServer()
+    verbs = sorted({verb.module for verb in VERBS.values()})
+    server = ForkServer([*verbs, "raftlog.client", "raftlog.testing.gossip_ways", "raftlog.testing.link", "uvloop"])
     starting.start, usual = server.popen, starting.start
     yield server
     starting.start = usual

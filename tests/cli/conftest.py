@@ -39,7 +39,7 @@ def run(fork_server: ForkServer) -> Run:
     def run_command(
         *args: str, stdin: bytes = b"", env: dict[str, str] | None = None, expect: int | None = 0
     ) -> "subprocess.CompletedProcess[bytes]":
-        done = fork_server.run(list(args), stdin, environment(env), SECONDS_MAX)
+        done = fork_server.run("raftlog.cli", args, stdin, environment(env), SECONDS_MAX)
         if expect is not None:
             assert done.returncode == expect, f"{args} exited {done.returncode}: {done.stderr.decode()}"
         if done.returncode in (1, 2, 3):

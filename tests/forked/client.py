@@ -107,7 +107,10 @@ class ForkedProcess:
 class ForkServer:
     """Starts with the first process; closed by whoever made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str], *flags: str) -> None:
+        """What it imports, and flags of the interpreter that all its processes have."""
+        self._command = [sys.executable, *flags, "-m", "tests.forked.server"]
+        self._modules = modules
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -143,12 +146,12 @@ class ForkServer:
         return ForkedProcess(args, told, [end.ours for end in ends])
 
     def run(
-        self, args: Sequence[str], stdin: bytes, env: Mapping[str, str], timeout: float
+        self, module: str, args: Sequence[str], stdin: bytes, env: Mapping[str, str], timeout: float
     ) -> "subprocess.CompletedProcess[bytes]":
-        """`raftlog ARGS…` to its end, its exit code as a shell has it; raises `TimeoutExpired`."""
+        """`python -m MODULE ARGS…` to its end, its exit code as a shell has it; raises `TimeoutExpired`."""
         with _given(stdin) as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             request = {"env": dict(env), "pass_fds": [], "session": False, "is_hasty": True}
-            command = ["-m", "raftlog.cli", *args]
+            command = ["-m", module, *args]
             told = self._begin(command, request, [given.fileno(), out.fileno(), err.fileno()])
             code = ForkedProcess(command, told, [None] * 3).wait(timeout)
             out.seek(0)
@@ -176,7 +179,7 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.forked.server", str(theirs.fileno())],
+                [*self._command, str(theirs.fileno()), *self._modules],
                 pass_fds=[theirs.fileno()],
                 # Its streams are buffered as those of a process are that no terminal reads.
                 stdin=subprocess.DEVNULL,

@@ -14,27 +14,25 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import runpy
 import select
 import signal
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 TOLD: Final = struct.Struct(">i")
 MESSAGE_BYTES_MAX: Final = 1 << 17
 FDS_MAX: Final = 16
 STREAMS: Final = (0, 1, 2)
-_NEVER_IMPORTED_FIRST: Final = {"raftlog.cli.__main__"}
-_MODULES: Final = ("raftlog.client", "raftlog.testing.gossip_ways", "raftlog.testing.link", "uvloop")
 _OUT_OF_THE_WAY: Final = 64
 
 
-def serve(channel: socket.socket) -> None:
+def serve(channel: socket.socket, modules: Sequence[str]) -> None:
     """Until the other side is gone. In a command's process it ends with the `SystemExit` of that command."""
-    _import_all()
+    _import(modules)
     while True:
         message, fds, _, _ = socket.recv_fds(channel, MESSAGE_BYTES_MAX, FDS_MAX)
         _reap()
@@ -47,11 +45,8 @@ def serve(channel: socket.socket) -> None:
             os.close(fd)
 
 
-def _import_all() -> None:
-    verbs = [
-        f"raftlog.cli.{found.name}" for found in pkgutil.iter_modules(importlib.import_module("raftlog.cli").__path__)
-    ]
-    for name in sorted({*verbs, *_MODULES} - _NEVER_IMPORTED_FIRST):
+def _import(modules: Sequence[str]) -> None:
+    for name in modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -118,4 +113,4 @@ def _place(given: list[int], numbers: list[int]) -> None:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as here:
-        serve(here)
+        serve(here, sys.argv[2:])
