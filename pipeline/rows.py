@@ -9,6 +9,9 @@ record without headers has null, not an empty array. Both schemas say the same; 
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from raftlog.errors import InvalidArgument
 
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
@@ -30,3 +33,10 @@ ARROW_SCHEMA: Final = pa.schema(
     ]
 )
 """`SCHEMA` for Arrow."""
+
+
+def check_schema(schema: StructType) -> None:
+    """What a user gave to `.schema(…)` is what rows are; raises `InvalidArgument`."""
+    columns = ",".join(column.replace(" ", ":", 1) for column in SCHEMA.split(", "))
+    if schema.simpleString() != f"struct<{columns}>":
+        raise InvalidArgument(f"rows have the columns {SCHEMA}; leave .schema(…) away, and select from these")

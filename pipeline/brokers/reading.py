@@ -1,0 +1,129 @@
+"""The rows of a split, fetched from the partition's leader: what runs in a task.
+
+While a chunk is decoded the next is fetched, so that at most two of `fetch_max_bytes` are held (a broker gives a single
+batch whatever its size). Reading ends at the split's end and nowhere before: leaders that move and brokers that die are
+waited for, an answer without records ends nothing unless the log is known to reach the end (compaction leaves holes),
+and offsets that are gone, or the topic itself, are reported as lost. A chunk goes on where the last batch of the one
+before ended. Called by the readers, for tasks, and by jobs.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from raftlog.client import BrokerClient
+from raftlog.client.decode import checked_batches
+from raftlog.errors import OffsetOutOfRange, Unavailable, UnknownPartition, UnknownTopic
+from raftlog.pipeline.brokers.connection import Connection, Patience, know_all
+from raftlog.pipeline.brokers.losses import report_loss
+from raftlog.pipeline.brokers.split import BrokerSplit
+from raftlog.pipeline.decoding import rows_of
+from raftlog.records import BatchHeader
+from raftlog.types import TopicPartition
+
+WAIT_MS: Final = 500
+"""How long a broker may wait for records that it does not have yet, though they were seen."""
+_FETCH_BYTES_MIN: Final = 64 * 1024
+_RECORD_BYTES_GUESSED: Final = 1024
+
+Batch = tuple[BatchHeader, memoryview]
+
+
+class Chunk(NamedTuple):
+    """Batches that follow each other; what comes next is at `next_offset`. `size` is in bytes."""
+
+    batches: list[Batch]
+    next_offset: int
+    size: int
+
+
+def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
+    """All its rows, in order. Raises `DataLost`, `InvalidBatch` for damage, and `Unavailable` when there was no
+    progress for as long as the split says."""
+    return rows_of(split.topic, split.partition, _batches(split), split.start, split.end)
+
+
+def _batches(split: BrokerSplit) -> Iterator[Batch]:
+    if split.start >= split.end:
+        return
+    with Connection(split.bootstrap) as brokers:
+        fetcher = _Fetcher(split)
+        coming: Future[Chunk] | None = brokers.start(fetcher.first)
+        while coming is not None:
+            chunk = coming.result()
+            coming = brokers.start(fetcher.next) if fetcher.offset < split.end else None
+            yield from chunk.batches
+
+
+class _Fetcher:
+    """Chunk after chunk; `offset` is where the next one begins."""
+
+    def __init__(self, split: BrokerSplit) -> None:
+        self._split = split
+        self.offset = split.start
+        self._bytes_wanted = self._bytes_for(_RECORD_BYTES_GUESSED)
+
+    async def first(self, client: BrokerClient) -> Chunk:
+        split = self._split
+        if split.leader is not None:
+            client.learn_leader(TopicPartition(split.topic, split.partition), split.leader)
+        return await self.next(client)
+
+    async def next(self, client: BrokerClient) -> Chunk:
+        """What comes next, as soon as there is something; moves `offset` behind it."""
+        patience = Patience(self._split.request_timeout_ms / 1000)
+        while True:
+            try:
+                chunk = await self._fetched(client)
+            except Unavailable as error:
+                await patience.bear(Unavailable(f"{self._split.name}: {error}"))
+                await know_all(client)
+            else:
+                self._bytes_wanted = self._bytes_for(chunk.size / (chunk.next_offset - self.offset))
+                self.offset = chunk.next_offset
+                return chunk
+
+    async def _fetched(self, client: BrokerClient) -> Chunk:
+        """What one question brought; raises `Unavailable` when that is nothing and the split goes on."""
+        split = self._split
+        try:
+            fetched = await client.fetch_batches(
+                split.topic, split.partition, self.offset, timeout_ms=WAIT_MS, max_bytes=self._bytes_wanted
+            )
+        except (UnknownTopic, UnknownPartition):
+            return self._lost("the topic was deleted", split.end)
+        except OffsetOutOfRange as error:
+            return await self._out_of_range(client, error)
+        if fetched.topic_id not in (None, split.topic_id):
+            return self._replaced()
+        batches = list(checked_batches(fetched.body))
+        if batches and batches[-1][0].next_offset > self.offset:
+            return Chunk(batches, batches[-1][0].next_offset, len(fetched.body))
+        if fetched.high_watermark >= split.end:  # holes alone
+            return Chunk([], split.end, 0)
+        raise Unavailable(f"offset {split.end} was seen, and whoever leads now knows only {fetched.high_watermark}")
+
+    async def _out_of_range(self, client: BrokerClient, error: OffsetOutOfRange) -> Chunk:
+        split = self._split
+        topic = (await client.cluster_view()).topics.get(split.topic)
+        if topic is not None and topic.topic_id != split.topic_id:
+            return self._replaced()
+        if error.first > self.offset:
+            return self._lost("they were deleted before they were read", min(error.first, split.end))
+        return self._lost(f"the log ends at offset {error.end}, which is below what was seen", split.end)
+
+    def _replaced(self) -> Chunk:
+        return self._lost("the topic was deleted and made anew", self._split.end)
+
+    def _lost(self, why: str, until: int) -> Chunk:
+        """Nothing up to there; raises `DataLost`."""
+        lost = f"{self._split.name}: records from offset {self.offset} to {until} (exclusive) are lost: {why}"
+        report_loss(lost, self._split.fail_on_data_loss)
+        return Chunk([], until, 0)
+
+    def _bytes_for(self, record_bytes: float) -> int:
+        """Enough for what is left, if its records are like those before."""
+        left = int((self._split.end - self.offset) * record_bytes * 1.1)
+        return min(self._split.fetch_max_bytes, max(left, _FETCH_BYTES_MIN))

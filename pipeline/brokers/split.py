@@ -1,0 +1,50 @@
+"""What one task reads: a range of offsets of one partition. Pure, but for what it inherits from Spark."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from raftlog.pipeline.brokers.settings import FETCH_BYTES_DEFAULT, REQUEST_MS_DEFAULT
+
+
+@dataclass(frozen=True)
+class BrokerSplit(InputPartition):
+    """The records with `start ≤ offset < end` of the topic with this uuid; `leader` is where to ask first,
+    HOST:PORT."""
+
+    bootstrap: tuple[str, ...]
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    leader: str | None = None
+    fail_on_data_loss: bool = True
+    fetch_max_bytes: int = FETCH_BYTES_DEFAULT
+    request_timeout_ms: int = REQUEST_MS_DEFAULT
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def divided(splits: Sequence[BrokerSplit], at_least: int | None) -> list[BrokerSplit]:
+    """Empty splits are left out, and the others cut in proportion to their lengths until there are so many, as far as
+    there are offsets."""
+    splits = [split for split in splits if len(split) > 0]
+    if at_least is None or len(splits) >= at_least:
+        return splits
+    total = sum(map(len, splits))
+    return [piece for split in splits for piece in _cut(split, -(-len(split) * at_least // total))]
+
+
+def _cut(split: BrokerSplit, count: int) -> Iterator[BrokerSplit]:
+    count = min(count, len(split))
+    borders = [split.start + len(split) * number // count for number in range(count + 1)]
+    for start, end in pairwise(borders):
+        yield replace(split, start=start, end=end)

@@ -1,0 +1,130 @@
+"""Reading topics as they grow, in micro-batches. Made by `RaftlogDataSource`.
+
+Spark keeps one in a process beside the driver for as long as the query runs, and asks it how far the next micro-batch
+goes; for the tasks it makes others, which only read. So brokers are connected to at the first question. Invariants: a
+micro-batch's splits follow from its two offsets alone, so that each attempt reads the same; and no offset is below the
+one before.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.brokers.advancing import UNLIMITED, Targets, advanced, check_subscribed
+from raftlog.pipeline.brokers.batch import rows_in
+from raftlog.pipeline.brokers.connection import Connection
+from raftlog.pipeline.brokers.plan import Layout, PartitionLog, check_named, layout, split_of, starting_offset, times
+from raftlog.pipeline.brokers.settings import ReadSettings
+from raftlog.pipeline.brokers.split import BrokerSplit, divided
+from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges
+
+Json = dict[str, Any]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Not thread-safe: Spark asks one question at a time."""
+
+    def __init__(self, settings: ReadSettings) -> None:
+        self._settings = settings
+        self._brokers: Connection | None = None
+        self._initial: Json | None = None
+        self._there: Layout | None = None
+        """As last asked: for hints where leaders are, and for Spark's reports."""
+        self._targets: Targets | None = None
+
+    # how far
+
+    def initialOffset(self) -> Json:  # noqa: N802 – the names are Spark's
+        """Where a new query begins; raises as a batch's planning does."""
+        if self._initial is None:
+            self._initial = self._connection().ask(self._begin).as_json()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows_max = self._settings.max_offsets_per_trigger
+        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
+        begin = StreamOffset.from_json(start)
+        check_subscribed(begin, self._settings.topics)
+        end = advanced(
+            begin,
+            self._ask(begin).logs,
+            _rows_max(limit),
+            fail_on_data_loss=self._settings.fail_on_data_loss,
+            targets=self._targets,
+        )
+        return start if end is begin else end.as_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._targets = {log.place: log for log in self._ask(StreamOffset()).logs}
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """What is there, as far as it was asked last."""
+        if self._there is None:
+            return None
+        logs = self._there.logs
+        return StreamOffset({log.topic: log.topic_id for log in logs}, {log.place: log.end for log in logs}).as_json()
+
+    # what is read
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        begin, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        check_subscribed(until, self._settings.topics)
+        return list(divided(list(self._splits(begin, until)), self._settings.min_partitions))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return rows_in(partition)
+
+    def stop(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
+            self._brokers = None
+
+    # below
+
+    def _connection(self) -> Connection:
+        if self._brokers is None:
+            self._brokers = Connection(self._settings.bootstrap)
+        return self._brokers
+
+    def _ask(self, known: StreamOffset) -> Layout:
+        settings = self._settings
+        self._there = self._connection().ask(
+            lambda client: layout(
+                client, settings.bootstrap, settings.topics, settings.patience_s, known=known.ids, may_miss=True
+            )
+        )
+        return self._there
+
+    async def _begin(self, client: BrokerClient) -> StreamOffset:
+        settings = self._settings
+        there = self._there = await layout(client, settings.bootstrap, settings.topics, settings.patience_s)
+        check_named(settings, there.logs)
+        sought = await times(client, there.logs, settings.starting, settings.ending, settings.patience_s)
+        offsets = {log.place: starting_offset(settings, log, sought) for log in there.logs}
+        return StreamOffset({log.topic: log.topic_id for log in there.logs}, offsets, is_initial=True)
+
+    def _splits(self, begin: StreamOffset, until: StreamOffset) -> Iterator[BrokerSplit]:
+        there = self._there or Layout([], self._settings.bootstrap)
+        known = {log.place: log for log in there.logs}
+        for place, first, end in ranges(begin, until):
+            log = known.get(place)
+            range_ = PartitionLog(
+                place.topic, until.ids[place.topic], place.partition, first, end, None if log is None else log.leader
+            )
+            yield split_of(self._settings, there.addresses, range_, first, end)
+
+
+def _rows_max(limit: ReadLimit) -> int:
+    if isinstance(limit, ReadMaxRows):
+        return limit.max_rows
+    if isinstance(limit, ReadAllAvailable):
+        return UNLIMITED
+    raise InvalidArgument(f"a stream of topics is limited by maxOffsetsPerTrigger, and not by {limit}")

@@ -1,0 +1,98 @@
+"""How far a stream has read: what Spark keeps in a query's checkpoint, and how a micro-batch's end is chosen. Pure.
+
+    {"version": 1, "topics": {"orders": {"id": "2f0c…", "partitions": {"0": 12, "1": 7}}}}
+
+Each number is the offset to go on at. Two more fields make a query's first micro-batch the same in every attempt,
+because Spark keeps only ends: `initial` marks the offset that the query began at, and `begins` in the first end says
+what that was. A partition that comes later is taken in with the offset that it is read from, and read from the next
+micro-batch on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from raftlog.pipeline.errors import CheckpointMismatch
+from raftlog.types import TopicPartition
+
+VERSION: Final = 1
+
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """`ids` are the topics' uuids by name, and each topic of `offsets` has one."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=dict)
+    is_initial: bool = False
+    begins: Offsets | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"version": VERSION, "topics": self._topics(self.offsets)}
+        if self.is_initial:
+            told["initial"] = True
+        if self.begins is not None:
+            told["begins"] = self._topics(self.begins)
+        return told
+
+    def _topics(self, offsets: Offsets) -> dict[str, Any]:
+        topics: dict[str, Any] = {
+            name: {"id": topic_id, "partitions": {}} for name, topic_id in sorted(self.ids.items())
+        }
+        for place, offset in sorted(offsets.items()):
+            topics[place.topic]["partitions"][str(place.partition)] = offset
+        return topics
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> "StreamOffset":
+        """Raises `CheckpointMismatch` for what this program did not write."""
+        try:
+            if told["version"] != VERSION:
+                raise CheckpointMismatch(
+                    f"the checkpoint has offsets of version {told['version']!r}; this program reads version {VERSION}"
+                )
+            ids = {str(name): str(topic["id"]) for name, topic in told["topics"].items()}
+            begins = dict(_offsets(told["begins"])) if "begins" in told else None
+            return cls(ids, dict(_offsets(told["topics"])), told.get("initial") is True, begins)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointMismatch(
+                f"the checkpoint holds offsets of another source, not of raftlog ({error!r}): take another "
+                "checkpointLocation"
+            ) from None
+
+
+def _offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
+    for name, topic in topics.items():
+        for partition, offset in topic["partitions"].items():
+            if type(offset) is not int or offset < 0:
+                raise ValueError(f"{offset!r} is no offset")
+            yield TopicPartition(str(name), int(partition)), offset
+
+
+def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
+    """What lies between two offsets, by partition; only of topics that are the same in both."""
+    begins = start.offsets if end.begins is None else end.begins
+    first_ids = start.ids if end.begins is None else end.ids
+    return [
+        (place, begins[place], until)
+        for place, until in sorted(end.offsets.items())
+        if place in begins and first_ids.get(place.topic) == end.ids[place.topic] and begins[place] < until
+    ]
+
+
+def limited(waiting: Mapping[TopicPartition, int], rows_max: int) -> Offsets:
+    """How many of the offsets that wait are taken: all, or `rows_max` in proportion to what waits in each partition,
+    one of each at least; where there is no room for that, one of those with the most."""
+    total, places = sum(waiting.values()), sorted(waiting, key=lambda place: (-waiting[place], place))
+    if total <= rows_max:
+        return dict(waiting)
+    if rows_max <= len(places):
+        return dict.fromkeys(places[:rows_max], 1)
+    room, others = rows_max - len(places), total - len(places)
+    taken = {place: 1 + (waiting[place] - 1) * room // others for place in places}
+    left = rows_max - sum(taken.values())
+    for place in [place for place in places if taken[place] < waiting[place]][:left]:
+        taken[place] += 1
+    return taken

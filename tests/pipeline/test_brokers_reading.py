@@ -1,0 +1,216 @@
+"""Topics read through real brokers of this process, without Spark: what is planned, and what comes of it."""
+
+import logging
+import pickle
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
+from raftlog.pipeline.brokers import reading
+from raftlog.pipeline.brokers.batch import BatchReader
+from raftlog.pipeline.brokers.plan import topics_there
+from raftlog.pipeline.brokers.settings import batch_settings
+from raftlog.pipeline.brokers.split import BrokerSplit
+from raftlog.pipeline.errors import DataLost
+from raftlog.pipeline.options import TopicChoice
+from raftlog.records import NewRecord
+from tests.pipeline.brokers_here import BrokersHere, brokers_here
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokersHere]:
+    with brokers_here(tmp_path_factory.mktemp("broker")) as one:
+        yield one
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+
+
+def numbered(first: int, end: int) -> list[NewRecord]:
+    return [NewRecord(b"%d" % number, timestamp=1000 * number) for number in range(first, end)]
+
+
+def reader(brokers: BrokersHere, topic: str, **options: Any) -> BatchReader:
+    given = {"bootstrap": brokers.bootstrap, "topics": topic, "requestTimeoutMs": "10000"}
+    return BatchReader(batch_settings(given | {name: str(value) for name, value in options.items()}))
+
+
+def splits_of(brokers: BrokersHere, topic: str, **options: Any) -> list[BrokerSplit]:
+    planned = reader(brokers, topic, **options).partitions()
+    splits = [pickle.loads(pickle.dumps(split)) for split in planned]
+    assert splits == planned
+    return splits
+
+
+def rows_of(splits: list[BrokerSplit]) -> list[tuple[int, int, bytes]]:
+    rows = [row for split in splits for batch in reading.read_split(split) for row in batch.to_pylist()]
+    return [(row["partition"], row["offset"], row["value"]) for row in rows]
+
+
+def offsets(splits: list[BrokerSplit]) -> list[tuple[int, int, int]]:
+    return [(split.partition, split.start, split.end) for split in splits]
+
+
+def test_everything_is_read_once_whatever_the_chunks_and_splits(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic, 2)
+    brokers.produce(topic, 0, numbered(0, 1000), per_batch=37)
+    brokers.produce(topic, 1, numbered(0, 10))
+    expected = [(0, number, b"%d" % number) for number in range(1000)]
+    expected += [(1, number, b"%d" % number) for number in range(10)]
+    assert rows_of(splits_of(brokers, topic)) == expected
+    splits = splits_of(brokers, topic, minPartitions=7, fetchMaxBytes=700)
+    assert 7 <= len(splits) <= 9
+    assert rows_of(splits) == expected
+
+
+def test_what_comes_after_planning_is_not_read(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 10))
+    splits = splits_of(brokers, topic)
+    brokers.produce(topic, 0, numbered(10, 20))
+    assert len(rows_of(splits)) == 10
+
+
+def test_bounds_by_offset_and_by_time(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic, 3)
+    for partition in (0, 1):
+        brokers.produce(topic, partition, numbered(0, 100), per_batch=10)
+
+    def planned(**options: Any) -> list[tuple[int, int, int]]:
+        return offsets(splits_of(brokers, topic, **options))
+
+    assert planned(startingOffsets=f'{{"{topic}": {{"0": 23, "1": -1}}}}') == [(0, 23, 100)]
+    assert planned(endingOffsets=f'{{"{topic}": {{"0": 23, "1": -2}}}}') == [(0, 0, 23)]
+    assert planned(startingOffsets="latest") == []
+    assert planned(startingTimestamp=55_001, endingTimestamp="1970-01-01T00:01:10Z") == [(0, 56, 70), (1, 56, 70)]
+    assert planned(startingTimestamp=10**9) == []
+    assert planned(endingOffsetsByTimestamp=f'{{"{topic}": {{"1": 5000}}}}') == [(0, 0, 100), (1, 0, 5)]
+    assert rows_of(splits_of(brokers, topic, startingTimestamp=98_500)) == [(0, 99, b"99"), (1, 99, b"99")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": '{"TOPIC": {"1": 0}}'}, "partition 1 of topic TOPIC, which has 1"),
+        ({"startingOffsets": '{"other": {"0": 0}}'}, "topic other, which is not read"),
+        ({"startingOffsets": '{"TOPIC": {"0": 11}}'}, "TOPIC/0, which ends at 10"),
+        ({"endingOffsets": '{"TOPIC": {"0": 11}}'}, "TOPIC/0, which ends at 10"),
+        ({"startingOffsets": "latest", "endingOffsets": '{"TOPIC": {"0": 5}}'}, "begin at offset 10 .* end at 5"),
+        ({"endingOffsets": "earliest"}, "nothing lies before the earliest"),
+        ({"fetchMaxBytes": "1g"}, "fetchMaxBytes is a number of bytes"),
+        ({"topicsPattern": "x"}, "exclude each other"),
+        ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+    ],
+)
+def test_bounds_that_cannot_be(brokers: BrokersHere, options: dict[str, str], words: str) -> None:
+    if "bounds" not in brokers.call("topics"):
+        brokers.topic("bounds")
+        brokers.produce("bounds", 0, numbered(0, 10))
+    options = {name: value.replace("TOPIC", "bounds") for name, value in options.items()}
+    with pytest.raises(InvalidArgument, match=words.replace("TOPIC", "bounds")):
+        reader(brokers, "bounds", **options).partitions()
+
+
+def test_topics_that_are_not_there(brokers: BrokersHere, topic: str) -> None:
+    with pytest.raises(UnknownTopic, match=topic):
+        reader(brokers, topic).partitions()
+    with pytest.raises(InvalidArgument, match=r"no topics that match nothing-\.\*; internal"):
+        BatchReader(batch_settings({"bootstrap": brokers.bootstrap, "topicsPattern": "nothing-.*"})).partitions()
+    with pytest.raises(Unavailable, match="refused"):
+        BatchReader(
+            batch_settings({"bootstrap": "127.0.0.1:1", "topics": topic, "requestTimeoutMs": "100"})
+        ).partitions()
+
+
+def test_topics_by_pattern_without_internal_ones(brokers: BrokersHere, topic: str) -> None:
+    for name in (f"{topic}-a", f"{topic}-b", f"x{topic}-a"):
+        brokers.topic(name)
+    there = topics_there(brokers.bootstrap.split(","), TopicChoice(pattern=f"{topic}-.*|__.*"))
+    assert [(log.topic, log.partition, log.start, log.end) for log in there.logs] == [
+        (f"{topic}-a", 0, 0, 0),
+        (f"{topic}-b", 0, 0, 0),
+    ]
+    assert there.addresses == tuple(brokers.http.values())
+
+
+def trimmed(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    brokers.call("delete_records", topic, 0, 40)
+
+
+def test_a_start_below_the_beginning_is_data_lost(brokers: BrokersHere, topic: str, caplog) -> None:
+    trimmed(brokers, topic)
+    asked = {"startingOffsets": f'{{"{topic}": {{"0": 7}}}}'}
+    with pytest.raises(DataLost, match=f"{topic}/0: records from offset 7 to 40 .* startingOffsets"):
+        reader(brokers, topic, **asked).partitions()
+    with caplog.at_level(logging.WARNING, "raftlog.pipeline"):
+        assert offsets(splits_of(brokers, topic, failOnDataLoss="false", **asked)) == [(0, 40, 100)]
+    assert "offset 7 to 40" in caplog.text
+    assert offsets(splits_of(brokers, topic)) == [(0, 40, 100)]
+    with pytest.raises(DataLost, match="below offset 40 were deleted, and endingOffsets ends at 5"):
+        reader(brokers, topic, endingOffsets=f'{{"{topic}": {{"0": 5}}}}').partitions()
+
+
+def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere, topic: str, caplog) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 5}}}}', fetchMaxBytes=1)
+    brokers.call("delete_records", topic, 0, 40)
+    with pytest.raises(DataLost, match=f"{topic}/0: records from offset 5 to 40 .* deleted before they were read"):
+        rows_of([split])
+    with caplog.at_level(logging.WARNING, "raftlog.pipeline"):
+        rows = rows_of([replace(split, fail_on_data_loss=False)])
+    assert [offset for _, offset, _ in rows] == list(range(40, 100))
+    assert "offset 5 to 40" in caplog.text
+    assert rows_of([replace(split, end=30, fail_on_data_loss=False)]) == []
+
+
+@pytest.mark.parametrize("records", [0, 50, 200])
+def test_a_topic_that_is_made_anew_is_data_lost(brokers: BrokersHere, topic: str, records: int) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 100), per_batch=10)
+    [split] = splits_of(brokers, topic, startingOffsets=f'{{"{topic}": {{"0": 30}}}}')
+    brokers.call("delete_topic", topic)
+    with pytest.raises(DataLost, match=r"offset 30 to 100 .* the topic was deleted;"):
+        rows_of([split])
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, records))
+    with pytest.raises(DataLost, match=r"offset 30 to 100 .*(made anew|log ends at offset 0)"):
+        rows_of([split])
+    assert rows_of([replace(split, fail_on_data_loss=False)]) == []
+
+
+def test_a_log_that_does_not_reach_the_end_is_waited_for_and_then_an_error(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 10))
+    [split] = splits_of(brokers, topic)
+    with pytest.raises(Unavailable, match=f"{topic}/0: offset 20 was seen, .* knows only 10 .*tried for 0.3 s"):
+        rows_of([replace(split, end=20, request_timeout_ms=300)])
+    brokers.produce(topic, 0, numbered(10, 20))
+    assert len(rows_of([replace(split, end=20, request_timeout_ms=300)])) == 20
+
+
+def test_a_hint_that_leads_nowhere_costs_nothing(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 10))
+    [split] = splits_of(brokers, topic)
+    assert len(rows_of([replace(split, leader="127.0.0.1:1", bootstrap=("127.0.0.1:1", *split.bootstrap))])) == 10
+
+
+def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 100_000), per_batch=5000)
+    before = threading.active_count()
+    rows = reading.read_split(splits_of(brokers, topic, fetchMaxBytes=1000)[0])
+    assert next(rows).num_rows > 0
+    assert threading.active_count() == before + 1
+    rows.close()
+    assert threading.active_count() == before
