@@ -154,7 +154,8 @@ class _Chain:
     def _take(self, segment: Segment, stop_index: int | None) -> str | None:
         """Add what a file holds; says why the chain ends in it, unless it is at the file's end."""
         base = segment.base_offset
-        if self.base >= 0 and segment.base_index != self.place.index and segment.files.log.size():
+        follows = self.base >= 0 and base == self.place.offset
+        if follows and segment.base_index != self.place.index and segment.files.log.size():
             why = f"it begins at index {segment.base_index} where {self.place.index} follows"
             self.note_problem(base, Place(0, 0, base), why)
         self.base, self.place = base, Place(0, segment.base_index, base)

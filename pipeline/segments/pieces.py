@@ -121,7 +121,7 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
         0,
         segment.base_offset,
     )
-    if header is None or not is_in_place or first.index != segment.base_index:
+    if header is None or not is_in_place or first.index != segment.base_index or last.end > segment.files.log.size():
         return None
     if not segment.is_compacted and last.index != segment.base_index + count - 1:
         return None
@@ -196,9 +196,10 @@ def _why_not_next(head: memoryview, place: Place, size: int) -> str | None:
 def divided(piece: Piece, segment: Segment, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
     """What of a piece in a file holds offsets of `[start, end)`, in pieces of at most that many bytes, or one batch."""
     if piece.rows:
-        yield from _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
+        found = _by_rows(piece, _RowPlaces(piece, segment), start, end, piece_bytes)
     else:
-        yield from _by_headers(piece, segment, start, end, piece_bytes)
+        found = _by_headers(piece, segment, start, end, piece_bytes)
+    return (each for each in found if each.first.offset < each.last.offset)
 
 
 class _RowPlaces:

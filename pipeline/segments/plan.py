@@ -9,6 +9,7 @@ both. What is damaged and can be seen without reading everything is an error her
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -174,9 +175,9 @@ def _warn_of_holes(extents: Iterable[LogExtent]) -> None:
     for extent in extents:
         there.setdefault(extent.topic, set()).add(extent.partition)
     for topic, partitions in there.items():
-        missing = sorted(set(range(max(partitions) + 1)) - partitions)
-        if missing:
-            listed = ", ".join(map(str, missing[:_LISTED_MAX])) + (", …" if len(missing) > _LISTED_MAX else "")
+        missing = (number for number in range(max(partitions)) if number not in partitions)
+        listed = ", ".join(map(str, islice(missing, _LISTED_MAX)))
+        if listed:
             warnings.warn(
                 f"topic {topic} has no replica of partition {listed} here: name the data directories of other brokers "
                 "as well",

@@ -14,13 +14,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from raftlog.errors import InvalidArgument
 from raftlog.pipeline.options import Options, topic_choice
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
 from raftlog.pipeline.rows import SCHEMA
 from raftlog.pipeline.segments.plan import SPLIT_BYTES, plan_segments
 from raftlog.pipeline.segments.reading import read_segment_split
-from raftlog.pipeline.segments.split import SegmentSplit
 
 NAME: Final = "raftlog-segments"
 SPLIT_BYTES_MIN: Final = 1 << 20
@@ -66,7 +64,7 @@ class SegmentsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises as `plan_segments`."""
-        return plan_segments(
+        splits = plan_segments(
             self._paths,
             topics=self._topics,
             starting=self._starting,
@@ -75,9 +73,8 @@ class SegmentsReader(DataSourceReader):
             splits_min=self._splits_min,
             skips_damage=self._skips_damage,
         )
+        return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises as `read_segment_split`."""
-        if not isinstance(partition, SegmentSplit):
-            raise InvalidArgument(f"{partition} is no split of {NAME}")
-        yield from read_segment_split(partition)
+        yield from read_segment_split(partition.value)

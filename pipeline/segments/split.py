@@ -1,19 +1,18 @@
 """What one task reads of a log's files: ranges of whole batches, and the offsets that are wanted of them.
 
-Small, picklable, and complete: a worker needs nothing else but the files. Made by `plan`, read by `reading`.
+Small, picklable, and complete: a worker needs nothing else but the files; Spark knows it as an `InputPartition`'s value.
+Made by `plan`, read by `reading`.
 """
 
 from dataclasses import dataclass
 from uuid import UUID
-
-from pyspark.sql.datasource import InputPartition
 
 from raftlog.pipeline.segments.pieces import Piece
 from raftlog.pipeline.segments.replicas import Owner
 
 
 @dataclass(frozen=True)
-class SegmentSplit(InputPartition):
+class SegmentSplit:
     """Records with `start ≤ offset < end` of the batches in `pieces`, whose files lie in the directory `path`.
 
     The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data

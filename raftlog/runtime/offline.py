@@ -94,7 +94,7 @@ class OfflineReplica(NamedTuple):
             name = f"{self.path}/{segment_stem(base)}{LOG_SUFFIX}" if base >= 0 else ""
             if entry.batch is not None:
                 yield FoundEntry(entry.index, bytes(entry.batch), f"the journal, for {name}", None)
-            elif disk.exists(name):
+            elif name and disk.exists(name):
                 yield _by_row(disk, name, entry.row)
             elif entry.offset >= folded.log_start_offset:
                 yield FoundEntry(entry.index, b"", name, "the file is missing")

@@ -1,0 +1,335 @@
+"""Files of lone logs and of copies without a journal, read back: equal to what went in, or an error that says where."""
+
+import pickle
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from raftlog import Log, LogConfig
+from raftlog.errors import CorruptBatch, FormatError, InvalidArgument, RaftlogError, UnknownTopic
+from raftlog.pipeline.errors import SegmentGone
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.positions import Position, PositionKind, Positions
+from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.pipeline.segments import SegmentSplit, logs_in, plan_segments, read_segment_split, replicas_in
+from raftlog.records import Compression, NewRecord
+from raftlog.storage.rows import ROW_SIZE, unpack_row
+
+CONFIG = LogConfig(segment_bytes=1 << 12)
+START_MS = 1_700_000_000_000
+CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
+
+
+class Row(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def write(path: Path, batches: int = 40, seed: int = 1, config: LogConfig = CONFIG) -> None:
+    """Batches of all codecs, with and without keys and headers, over several segments."""
+    random = Random(seed)
+    with Log.open(path, config) as log:
+        first = log.end_offset
+        for number in range(batches):
+            size = random.randrange(1, 20)
+            log.append(
+                [
+                    NewRecord(
+                        None if random.random() < 0.1 else random.randbytes(random.randrange(120)),
+                        b"%d" % random.randrange(9) if random.random() < 0.8 else None,
+                        START_MS + 1000 * (first + number) + at,
+                        [("h", b"1")] if random.random() < 0.2 else [],
+                    )
+                    for at in range(size)
+                ],
+                compression=random.choice(CODECS),
+            )
+
+
+def written(path: Path) -> list[Row]:
+    with Log.open(path, CONFIG) as log:
+        return [Row(each.offset, each.timestamp, each.key, each.value, each.headers) for each in log.read()]
+
+
+def rows(splits: Sequence[SegmentSplit], **options: Any) -> list[Row]:
+    found = []
+    for split in splits:
+        for batch in read_segment_split(pickle.loads(pickle.dumps(split)), **options):
+            columns = batch.to_pydict()
+            for offset, time, key, value, headers in zip(
+                *(columns[name] for name in ("offset", "timestamp", "key", "value", "headers")), strict=True
+            ):
+                pairs = [(each["key"], each["value"]) for each in headers or []]
+                found.append(Row(offset, round(time.timestamp() * 1000), key, value, pairs))
+    return found
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("segments") / "orders"
+    write(path)
+    return path
+
+
+@pytest.fixture
+def path(master: Path, tmp_path: Path) -> Path:
+    """A log of its own, with some five segments."""
+    return Path(shutil.copytree(master, tmp_path / "orders"))
+
+
+def files(path: Path, suffix: str = ".log") -> list[Path]:
+    return sorted(path.glob(f"*{suffix}"))
+
+
+@pytest.mark.parametrize("split_bytes", [1, 3000, 1 << 26])
+@pytest.mark.parametrize("without", [".none", ".index", ".timeindex"])
+def test_rows_are_what_was_appended(path: Path, split_bytes: int, without: str) -> None:
+    expected = written(path)
+    for name in files(path, without):
+        name.unlink()
+    splits = plan_segments([str(path)], split_bytes=split_bytes)
+    assert rows(splits) == expected
+    assert [split.start for split in splits] == [0, *(split.end for split in splits[:-1])]
+    assert all(split.size <= split_bytes or split_bytes == 1 for split in splits)
+    assert len(splits) == {1: 40, 1 << 26: 1}.get(split_bytes, len(splits))
+    assert {(split.topic, split.partition) for split in splits} == {("orders", 0)}
+
+
+def test_so_many_splits_as_wanted(path: Path) -> None:
+    assert len(plan_segments([str(path)])) == 1
+    splits = plan_segments([str(path)], splits_min=7)
+    assert 7 <= len(splits) <= 14
+    assert rows(splits) == written(path)
+
+
+# positions
+
+
+def at(kind: PositionKind, value: int) -> Positions:
+    return Positions(Position(kind, value), option="startingOffsets")
+
+
+def test_any_range_of_offsets(path: Path) -> None:
+    expected, random = written(path), Random(2)
+    for _ in range(25):
+        start, end = sorted(random.randrange(len(expected) + 1) for _ in range(2))
+        starting, ending = at(PositionKind.OFFSET, start), at(PositionKind.OFFSET, end)
+        splits = plan_segments([str(path)], starting=starting, ending=ending, split_bytes=random.choice((500, 1 << 20)))
+        assert rows(splits) == expected[start:end]
+        assert (start == end) == (not splits)
+
+
+@pytest.mark.parametrize("without", [".none", ".index", ".timeindex"])
+def test_any_range_of_times(path: Path, without: str) -> None:
+    expected, random = written(path), Random(3)
+    for name in files(path, without):
+        name.unlink()
+    for _ in range(15):
+        first, last = sorted(random.randrange(START_MS - 10, START_MS + 41_000) for _ in range(2))
+        splits = plan_segments(
+            [str(path)], starting=at(PositionKind.TIMESTAMP, first), ending=at(PositionKind.TIMESTAMP, last)
+        )
+        assert rows(splits) == [row for row in expected if first <= row.timestamp < last]
+
+
+def test_offsets_that_are_not_there(path: Path) -> None:
+    end = len(written(path))
+    with pytest.raises(InvalidArgument, match=rf"startingOffsets: offset {end + 1} of orders/0 .* 0 to {end} "):
+        plan_segments([str(path)], starting=at(PositionKind.OFFSET, end + 1))
+    with pytest.raises(InvalidArgument, match="from offset 5 .* up to 3"):
+        plan_segments([str(path)], starting=at(PositionKind.OFFSET, 5), ending=at(PositionKind.OFFSET, 3))
+    named = Positions(Position(PositionKind.EARLIEST), {"other": {0: Position(PositionKind.LATEST)}}, "startingOffsets")
+    with pytest.raises(InvalidArgument, match="other"):
+        plan_segments([str(path)], starting=named)
+
+
+def test_a_trimmed_log_begins_where_it_was_trimmed(path: Path) -> None:
+    with Log.open(path, CONFIG) as log:
+        log.trim(150)
+        expected = [record.offset for record in log.read()]
+    [extent] = logs_in([str(path)])
+    assert (extent.start, expected[0]) == (150, 150)
+    assert [row.offset for row in rows(plan_segments([str(path)]))] == expected
+    with pytest.raises(InvalidArgument, match="150 to"):
+        plan_segments([str(path)], starting=at(PositionKind.OFFSET, 149))
+
+
+# damage
+
+
+def flip(file: Path, position: int, bit: int = 0) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1 << bit
+    file.write_bytes(data)
+
+
+def table(splits: Sequence[SegmentSplit], **options: Any) -> pa.Table:
+    batches = [batch for split in splits for batch in read_segment_split(split, **options)]
+    return pa.Table.from_batches(batches, ARROW_SCHEMA)
+
+
+def test_no_flipped_bit_ever_gives_other_rows(path: Path) -> None:
+    """Of any file: an error or a warning, or the very same rows, when only an index was hit."""
+    expected, random = table(plan_segments([str(path)])), Random(4)
+    for _ in range(60):
+        file = random.choice([*files(path), *files(path), *files(path, ".index"), *files(path, ".timeindex")])
+        position, bit = random.randrange(file.stat().st_size), random.randrange(8)
+        flip(file, position, bit)
+        where = f"{file.name} at {position}, bit {bit}"
+        try:
+            found = table(plan_segments([str(path)], split_bytes=random.choice((2000, 1 << 26))))
+            assert found.equals(expected), where
+            assert file.suffix != ".log", where
+        except CorruptBatch as error:
+            assert (file.suffix, error.file) == (".log", str(file)), where
+            assert error.position <= position, where
+        problems: list[CorruptBatch] = []
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            kept = table(plan_segments([str(path)], skips_damage=True), on_damage=problems.append)
+        assert kept.equals(expected.take(kept["offset"])), where
+        assert len(kept) == len(expected) or len(problems) + len(warned) == 1, where
+        flip(file, position, bit)
+
+
+def test_what_is_left_out_is_one_batch(path: Path) -> None:
+    expected, file = written(path), files(path)[1]
+    row = unpack_row(files(path, ".index")[1].read_bytes(), 3)
+    after = unpack_row(files(path, ".index")[1].read_bytes(), 4)
+    flip(file, row.end - 1)
+    problems: list[CorruptBatch] = []
+    kept = rows(plan_segments([str(path)], skips_damage=True), on_damage=problems.append)
+    assert kept == [each for each in expected if not row.offset <= each.offset < after.offset]
+    assert [(each.position, each.offset, each.why) for each in problems] == [
+        (row.position, row.offset, "the CRC does not match")
+    ]
+    with pytest.warns(UserWarning, match="left out: .*the CRC does not match"):
+        rows(plan_segments([str(path)], skips_damage=True))
+
+
+def cut_off(path: Path) -> None:
+    file = files(path)[-1]
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def remove_a_file(path: Path) -> None:
+    files(path)[2].unlink()
+
+
+def remove_the_first_file(path: Path) -> None:
+    files(path)[0].unlink()
+
+
+def remove_the_last_file(path: Path) -> None:
+    files(path)[-1].unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (cut_off, "the file ends before a batch that was synced|the file ends inside the batch"),
+        (remove_a_file, "offsets .* are missing"),
+        (remove_the_first_file, "offsets 0 to .* are missing"),
+        (remove_the_last_file, "the log ends here, and its checkpoint at offset"),
+    ],
+)
+def test_what_is_gone_is_missed(path: Path, harm: Callable[[Path], None], why: str) -> None:
+    expected = written(path)
+    harm(path)
+    with pytest.raises(CorruptBatch, match=why):
+        plan_segments([str(path)])
+    with pytest.warns(UserWarning, match=why):
+        splits = plan_segments([str(path)], skips_damage=True)
+    kept = rows(splits)
+    assert 0 < len(kept) < len(expected)
+    assert set(map(repr, kept)) < set(map(repr, expected))
+
+
+def test_a_torn_end_that_no_row_speaks_of_is_no_damage(path: Path) -> None:
+    expected, file = written(path), files(path)[-1]
+    with file.open("ab") as end:
+        end.write(files(path)[0].read_bytes()[:50])
+    assert rows(plan_segments([str(path)])) == expected
+
+
+def test_a_file_that_goes_after_the_planning(path: Path) -> None:
+    splits = plan_segments([str(path)], split_bytes=2000)
+    files(path)[0].unlink()
+    with pytest.raises(SegmentGone, match=r"00\.log was removed since the reading was planned.*: read again"):
+        rows(splits)
+
+
+# which logs
+
+
+def test_logs_are_found_and_named_by_their_directories(tmp_path: Path) -> None:
+    for name in ("a/orders", "b/clicks/0", "b/clicks/1", "b/__offsets/0"):
+        write(tmp_path / name, 2)
+    there = {(each.topic, each.partition, each.path) for each in replicas_in([str(tmp_path)])}
+    assert there == {
+        ("orders", 0, f"{tmp_path}/a/orders"),
+        ("clicks", 0, f"{tmp_path}/b/clicks/0"),
+        ("clicks", 1, f"{tmp_path}/b/clicks/1"),
+        ("__offsets", 0, f"{tmp_path}/b/__offsets/0"),
+    }
+
+    def planned(paths: list[str], **options: Any) -> list[str]:
+        splits = plan_segments([f"{tmp_path}{each}" for each in paths], **options)
+        return [f"{split.topic}/{split.partition}" for split in splits]
+
+    assert planned([""]) == ["clicks/0", "clicks/1", "orders/0"]
+    assert planned(["/b/*"]) == ["clicks/0", "clicks/1"]
+    assert planned(["/a", "/b/*", "/a/orders"], topics=TopicChoice(pattern="o.*|x")) == ["orders/0"]
+    assert planned([""], topics=TopicChoice(names=("__offsets",))) == ["__offsets/0"]
+    with pytest.raises(UnknownTopic, match=r"no log of topic gone lies in .*; there are __offsets, clicks, orders"):
+        planned([""], topics=TopicChoice(names=("orders", "gone")))
+    with pytest.warns(UserWarning, match="topic clicks has no replica of partition 0 here"):
+        assert logs_in([f"{tmp_path}/b/clicks/1"])
+
+
+def test_where_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, why in (
+        ("empty", "holds no log: name a broker's"),
+        ("gone", "is no directory"),
+        ("x*", "nothing matches"),
+    ):
+        with pytest.raises(InvalidArgument, match=why):
+            plan_segments([f"{tmp_path}/{path}"])
+
+
+def test_of_copies_the_longest_is_read(path: Path, tmp_path: Path) -> None:
+    shutil.copytree(path, tmp_path / "copy" / "orders")
+    write(path, 3, seed=9)
+    expected = written(path)
+    for paths in ([path, tmp_path / "copy"], [tmp_path / "copy", path]):
+        assert rows(plan_segments(list(map(str, paths)))) == expected
+    shutil.copytree(path, tmp_path / "copy" / "other")
+    with pytest.raises(InvalidArgument, match="are copies of the same log"):
+        plan_segments([str(path), str(tmp_path / "copy" / "other")])
+
+
+def test_other_logs_of_the_same_name(path: Path, tmp_path: Path) -> None:
+    write(tmp_path / "second" / "orders", 2)
+    with pytest.raises(
+        InvalidArgument, match=rf"{path} and .*second/orders are called orders/0 and are different logs"
+    ):
+        plan_segments([str(tmp_path)])
+
+
+def test_a_log_that_nobody_can_tell_from_others(path: Path) -> None:
+    for file in files(path):
+        flip(file, 70)
+    with pytest.raises(FormatError, match="not one of its segments begins with a roll entry"):
+        plan_segments([str(path)])
+    assert replicas_in([str(path)])[0].group_id is None
+    assert issubclass(FormatError, RaftlogError)
