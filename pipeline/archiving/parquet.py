@@ -38,8 +38,17 @@ _NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
 class DayFiles:
     """Takes the rows of one topic-partition by rising offset and writes them to staged files by day."""
 
-    def __init__(self, files: Files, staging: str, place: TopicPartition, compression: str) -> None:
+    def __init__(
+        self,
+        files: Files,
+        staging: str,
+        place: TopicPartition,
+        compression: str,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+    ) -> None:
         self._files, self._staging, self._place, self._compression = files, staging, place, compression
+        self._file_bytes_max = file_bytes_max
         self._open: dict[str, _DayFile] = {}  # the one that was written last is last
         self._done: list[StagedFile] = []
 
@@ -51,7 +60,7 @@ class DayFiles:
             )
             self._open[day] = file
             file.take(part)
-            if file.size >= FILE_BYTES_MAX:
+            if file.size >= self._file_bytes_max:
                 self._finish(day)
         while len(self._open) > OPEN_FILES_MAX:
             self._finish(next(iter(self._open)))

@@ -89,6 +89,8 @@ class ReadArchive(NamedTuple):
     newest: ArchiveState
     before: ArchiveState
     unsettled: Commit | None
+    snapshot: int
+    """The number of the snapshot that was read; 0 without."""
 
 
 def is_archive(files: Files) -> bool:
@@ -103,14 +105,15 @@ def read_newest(files: Files) -> ReadArchive:
             f"{files.uri} is not an archive: it has no {COMMITS}; name the directory that was archived to"
         )
     state = _begin(files)
-    numbers = range(state.number + 1, there[-1] + 1)
+    snapshot = state.number
+    numbers = range(snapshot + 1, there[-1] + 1)
     commits = [_commit(files, number) for number in numbers]
     at = max((n for n, commit in enumerate(commits) if commit.added), default=None)
     if at is None:
         newest = state.after(commits)
-        return ReadArchive(newest, newest, None)
+        return ReadArchive(newest, newest, None, snapshot)
     before = state.after(commits[:at])
-    return ReadArchive(before.after(commits[at:]), before, commits[at])
+    return ReadArchive(before.after(commits[at:]), before, commits[at], snapshot)
 
 
 def read_settled(files: Files) -> ArchiveState:
@@ -119,7 +122,7 @@ def read_settled(files: Files) -> ArchiveState:
     A run that was cut off behind its last commit may have left files where they were staged; the next run finishes it.
     Until then its rows are not seen. Raises `ArchiveDamaged` where a file is in neither place.
     """
-    newest, before, unsettled = read_newest(files)
+    newest, before, unsettled, _ = read_newest(files)
     if unsettled is None or not (waiting := missing_of(files, unsettled.added)):
         return newest
     lost = [staged for staged in waiting if files.sizes([staged.staged]) == [None]]

@@ -57,7 +57,11 @@ def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = Fal
     lock = files.lock(_LOCK)
     try:
         writer = ArchiveWriter(files, grace_seconds)
-        yield writer
+        try:
+            yield writer
+        except Exception:
+            writer.end()
+            raise
         writer.end()
     finally:
         lock.release()
@@ -82,6 +86,7 @@ class ArchiveWriter:
             self._create(Commit(0, "created", self.run, _now_ms(), archive_id=str(uuid.uuid4())))
         found = read_newest(files)
         self.state: ArchiveState = found.newest
+        self._snapshot = found.snapshot
         if found.unsettled is not None:
             self._settle(found.unsettled.added)
         deleted = self.delete_dropped(grace_seconds)
@@ -89,6 +94,7 @@ class ArchiveWriter:
         for other in files.names(STAGING):
             files.delete_directory(f"{STAGING}/{other}")
         files.make_directory(self.staging)
+        self._maybe_write_snapshot()
 
     @property
     def staging(self) -> str:
@@ -114,8 +120,7 @@ class ArchiveWriter:
             )
         )
         self._settle(added)
-        if self.state.number // SNAPSHOT_EVERY > (self.state.number - 1) // SNAPSHOT_EVERY:
-            write_snapshot(self._files, self.state)
+        self._maybe_write_snapshot()
 
     def delete_dropped(self, grace_seconds: float) -> tuple[str, ...]:
         """Delete the files that were replaced longer ago than that; their paths."""
@@ -148,6 +153,12 @@ class ArchiveWriter:
         state = self.state.after([commit])
         self._create(commit)
         self.state = state
+
+    def _maybe_write_snapshot(self) -> None:
+        """Only when everything is settled."""
+        if self.state.number - self._snapshot >= SNAPSHOT_EVERY:
+            write_snapshot(self._files, self.state)
+            self._snapshot = self.state.number
 
     def _create(self, commit: Commit) -> None:
         try:

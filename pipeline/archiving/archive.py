@@ -1,0 +1,166 @@
+"""From topics to Parquet: each record once, and only what the archive does not have yet.
+
+A run looks how far the archive covers each partition, cuts what the source has behind that into splits, and goes
+through them wave by wave: tasks read splits and stage files, the driver commits a wave as a whole (`writing`). A run
+that is cut off loses the wave that it was in; the next one goes on where the archive's coverage ends. So what a task
+stages twice (a retry, speculation) is named once at most, and only what is named is part of the archive.
+
+Coverage is of offsets, not of rows: a compacted topic has fewer rows than offsets. Knows nothing of Spark.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from raftlog.pipeline.archiving.files import Files
+from raftlog.pipeline.archiving.manifest import Coverage, LostRange, StagedFile
+from raftlog.pipeline.archiving.parquet import DayFiles
+from raftlog.pipeline.archiving.sources import ArchiveSplit, Source, SourceLog
+from raftlog.pipeline.archiving.waves import Waves
+from raftlog.pipeline.archiving.writing import writing_to
+from raftlog.pipeline.errors import DataLost, LogReplaced
+from raftlog.pipeline.options import TopicChoice
+from raftlog.types import TopicPartition
+
+
+class PartitionArchived(NamedTuple):
+    """What a run added: `start ≤ offset < end`, with so many rows."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class ArchiveReport:
+    """What one run of `archive` did. `lost` is what was trimmed before it was archived; of partitions that are `behind`
+    the source has less than the archive."""
+
+    path: str
+    run: str
+    partitions: tuple[PartitionArchived, ...]
+    """Those that have something new."""
+    files: int
+    bytes: int
+    lost: tuple[LostRange, ...] = ()
+    behind: tuple[TopicPartition, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(partition.rows for partition in self.partitions)
+
+    def as_json(self) -> dict[str, object]:
+        problems = [f"{row.topic}/{row.partition}: offsets {row.start} to {row.end - 1} were lost" for row in self.lost]
+        problems += [f"{place}: the source ends before the archive does" for place in self.behind]
+        return {
+            "path": self.path,
+            "run": self.run,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "partitions": [partition._asdict() for partition in self.partitions],
+            "problems": problems,
+        }
+
+
+def archive_in_waves(
+    waves: Waves, source: Source, files: Files, choice: TopicChoice, *, compression: str, fail_on_data_loss: bool
+) -> ArchiveReport:
+    """One run; see `jobs.archive`."""
+    logs = source.logs(choice, fail_on_data_loss=fail_on_data_loss)
+    with writing_to(files, may_create=True) as writer:
+        plan = plan_of(logs, writer.state.covered, may_lag=source.may_lag, fail_on_data_loss=fail_on_data_loss)
+        if plan.begun:
+            writer.commit("archived", (), covered=plan.begun, lost=plan.lost)
+        count, size, rows = 0, 0, Counter[TopicPartition]()
+        work = partial(stage, files, writer.staging, compression)
+        splits = [split for log in plan.wanted for split in log.cut(log.start, log.end)]
+        for wave, staged in waves("archiving", splits, work):
+            writer.commit("archived", staged, covered=_further(writer.state.covered, wave))
+            for file in (each.file for each in staged):
+                count, size = count + 1, size + file.size
+                rows[file.place] += file.rows
+    return ArchiveReport(
+        files.uri,
+        writer.run,
+        tuple(PartitionArchived(*log.place, log.start, log.end, rows[log.place]) for log in plan.wanted),
+        count,
+        size,
+        plan.lost,
+        plan.behind,
+    )
+
+
+class ArchivePlan(NamedTuple):
+    """`wanted` are offsets that the archive lacks; `begun` is what it covers before them, where that is new."""
+
+    wanted: tuple[SourceLog, ...]
+    begun: dict[TopicPartition, Coverage]
+    lost: tuple[LostRange, ...]
+    behind: tuple[TopicPartition, ...]
+
+
+def plan_of(
+    logs: Sequence[SourceLog],
+    covered: Mapping[TopicPartition, Coverage],
+    *,
+    may_lag: bool,
+    fail_on_data_loss: bool,
+) -> ArchivePlan:
+    """What a run has to do. Raises `LogReplaced` and `DataLost`. Pure."""
+    wanted, begun, lost, behind = [], {}, [], []
+    for log in logs:
+        before = covered.get(log.place)
+        if before is None:
+            begun[log.place] = before = Coverage(log.log_id, log.start, log.start)
+        if before.log_id != log.log_id:
+            raise LogReplaced(
+                f"{log.place} is not the log that was archived, {before.log_id}, but {log.log_id}: the topic was "
+                "deleted and made anew, or the cluster is another one; archive it to another directory"
+            )
+        if log.start > before.end:
+            gap = LostRange(*log.place, before.end, log.start)
+            if fail_on_data_loss:
+                raise DataLost(
+                    f"{log.place}: offsets {gap.start} to {gap.end - 1} were trimmed before they were archived; go on "
+                    "without them by accepting the loss, and archive more often, or keep records for longer"
+                )
+            lost.append(gap)
+            begun[log.place] = before = before._replace(end=log.start)
+        if log.end > before.end:
+            wanted.append(log._replace(start=before.end))
+        elif log.end < before.end and may_lag:
+            behind.append(log.place)
+        elif log.end < before.end:
+            raise LogReplaced(
+                f"{log.place} ends at offset {log.end}, but was archived up to {before.end}: it lost records, whose "
+                "offsets others take; archive it to another directory"
+            )
+    return ArchivePlan(tuple(wanted), begun, tuple(lost), tuple(behind))
+
+
+def stage(files: Files, staging: str, compression: str, split: ArchiveSplit) -> list[StagedFile]:
+    """In a task: the rows of a split as staged files."""
+    writing = DayFiles(files, staging, split.place, compression)
+    for rows in split.read():
+        writing.write(rows)
+    staged = writing.finish()
+    for file in (each.file for each in staged):
+        assert split.start <= file.first <= file.last < split.end, f"{file.path} is not inside its split"
+    return staged
+
+
+def _further(
+    covered: Mapping[TopicPartition, Coverage], wave: Sequence[ArchiveSplit]
+) -> dict[TopicPartition, Coverage]:
+    """How far partitions are covered once a wave is there, too."""
+    further: dict[TopicPartition, Coverage] = {}
+    for split in wave:
+        before = further.get(split.place) or covered[split.place]
+        assert split.start == before.end, f"{split.place}: a split begins at {split.start}, behind {before.end}"
+        further[split.place] = before._replace(end=split.end)
+    return further

@@ -1,0 +1,83 @@
+"""The two sources of an archive: a running cluster, and segment files of stopped ones and of backups."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from uuid import UUID, uuid5
+
+from raftlog.pipeline.archiving.sources import ArchiveSplit, SourceLog
+from raftlog.pipeline.brokers.plan import topics_there
+from raftlog.pipeline.brokers.reading import read_split
+from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT
+from raftlog.pipeline.brokers.split import BrokerSplit
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.segments.extent import LogExtent
+from raftlog.pipeline.segments.plan import SPLIT_BYTES, logs_in, splits_of
+from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.types import TopicPartition
+
+SPLIT_ROWS: Final = 500_000
+
+
+class Brokers:
+    """A running cluster; `bootstrap` is HOST:PORT,… A task reads `split_rows` offsets at most, and waits so long for
+    brokers that are out of reach."""
+
+    may_lag: Final = False
+
+    def __init__(
+        self, bootstrap: str, *, split_rows: int = SPLIT_ROWS, request_timeout_ms: int = REQUEST_MS_DEFAULT
+    ) -> None:
+        self._bootstrap = tuple(address.strip() for address in bootstrap.split(",") if address.strip())
+        self._split_rows, self._request_timeout_ms = split_rows, request_timeout_ms
+
+    def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
+        there = topics_there(self._bootstrap, choice, request_timeout_ms=self._request_timeout_ms)
+        logs = []
+        for log in there.logs:
+            whole = BrokerSplit(
+                there.addresses,
+                log.topic,
+                log.topic_id,
+                log.partition,
+                log.start,
+                log.end,
+                log.leader,
+                fail_on_data_loss,
+                request_timeout_ms=self._request_timeout_ms,
+            )
+            group_id = uuid5(UUID(log.topic_id), str(log.partition))
+            logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._cut, whole)))
+        return logs
+
+    def _cut(self, whole: BrokerSplit, start: int, end: int) -> Sequence[ArchiveSplit]:
+        splits = []
+        for first in range(start, end, self._split_rows):
+            split = replace(whole, start=first, end=min(end, first + self._split_rows))
+            place = TopicPartition(split.topic, split.partition)
+            splits.append(ArchiveSplit(place, split.start, split.end, partial(read_split, split)))
+        return splits
+
+
+class Segments:
+    """Data directories of brokers that do not run, or copies of them, which all executors see; a task reads
+    `split_bytes` of a segment file at most. They may be older than the archive."""
+
+    may_lag: Final = True
+
+    def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES) -> None:
+        self._paths, self._split_bytes = tuple(paths), split_bytes
+
+    def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
+        logs = []
+        for log in logs_in(self._paths, topics=choice):
+            place = TopicPartition(log.topic, log.partition)
+            logs.append(SourceLog(place, str(log.replica.group_id), log.start, log.end, partial(self._cut, place, log)))
+        return logs
+
+    def _cut(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
+        splits = splits_of(log, start, end, split_bytes=self._split_bytes)
+        if not splits:  # all of it was compacted away
+            return [ArchiveSplit(place, start, end, partial(iter, ()))]
+        return [ArchiveSplit(place, split.start, split.end, partial(read_segment_split, split)) for split in splits]

@@ -1,0 +1,170 @@
+"""What tests of archives share: a log in memory, waves without Spark, files that fail, what an archive then holds."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archiving.compacting import CompactionReport, compact_in_waves
+from raftlog.pipeline.archiving.files import Files, LocalFiles
+from raftlog.pipeline.archiving.manifest import ArchivedFile
+from raftlog.pipeline.archiving.sources import ArchiveSplit, SourceLog
+from raftlog.pipeline.archiving.state import ArchiveState, read_newest
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.types import TopicPartition
+
+DAY_US = 86_400_000_000
+PLACE = TopicPartition("orders", 0)
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+def row_of(place: TopicPartition, offset: int) -> dict[str, Any]:
+    """Days alternate, and some records have none."""
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": offset,
+        "timestamp": None if offset % 5 == 4 else (offset % 3) * DAY_US + offset,
+        "timestampType": 0,
+        "key": None if offset % 2 else b"key",
+        "value": f"{place} {offset}".encode(),
+        "headers": [{"key": "h", "value": b"v"}] if offset % 7 == 0 else None,
+    }
+
+
+def rows_between(place: TopicPartition, start: int, end: int, at_once: int = 4) -> Iterator[pa.RecordBatch]:
+    for first in range(start, end, at_once):
+        rows = [row_of(place, offset) for offset in range(first, min(end, first + at_once))]
+        yield pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA)
+
+
+class MemorySource:
+    """Logs as numbers: where each begins and ends. A split has `split_rows` offsets."""
+
+    def __init__(self, *, split_rows: int = 8, may_lag: bool = False, **ends: int) -> None:
+        self.may_lag = may_lag
+        self.split_rows = split_rows
+        self.ids = {TopicPartition(topic, 0): f"id of {topic}" for topic in ends}
+        self.bounds = {TopicPartition(topic, 0): (0, end) for topic, end in ends.items()}
+
+    def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
+        chosen = choice.chosen([place.topic for place in self.bounds])
+        return [
+            SourceLog(place, self.ids[place], start, end, partial(self._cut, place))
+            for place, (start, end) in self.bounds.items()
+            if place.topic in chosen
+        ]
+
+    def _cut(self, place: TopicPartition, start: int, end: int) -> Sequence[ArchiveSplit]:
+        borders = [*range(start, end, self.split_rows), end]
+        pairs = pairwise(borders)
+        return [ArchiveSplit(place, *pair, partial(rows_between, place, *pair)) for pair in pairs]
+
+
+def one_by_one(
+    what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]
+) -> Iterator[tuple[Sequence[S], list[R]]]:
+    """Each split is a wave, in this very process."""
+    for split in splits:
+        yield [split], list(work(split))
+
+
+def twice(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]]) -> Iterator[tuple[Sequence[S], list[R]]]:
+    """Waves of two splits, each of which is worked on twice, as with a retry; the first time for nothing."""
+    for first in range(0, len(splits), 2):
+        wave = splits[first : first + 2]
+        for split in wave:
+            list(work(split))
+        yield wave, [result for split in wave for result in work(split)]
+
+
+def archive_to(files: Files, source: MemorySource, **changes: Any) -> ArchiveReport:
+    options = {"compression": "zstd", "fail_on_data_loss": True} | changes
+    return archive_in_waves(options.pop("waves", one_by_one), source, files, TopicChoice(), **options)
+
+
+def compact(files: Files, *, target_bytes: int = 1 << 20, grace_seconds: float = 0) -> CompactionReport:
+    return compact_in_waves(
+        one_by_one, files, target_bytes=target_bytes, compression="zstd", grace_seconds=grace_seconds
+    )
+
+
+def rows_in(files: Files, archived: Iterable[ArchivedFile], place: TopicPartition = PLACE) -> list[dict[str, Any]]:
+    """Of the files of a topic-partition, by offset, as `row_of` has them."""
+    rows: list[dict[str, Any]] = []
+    for file in archived:
+        if file.place == place:
+            columns = {"topic": place.topic, "partition": place.partition}
+            rows += [columns | row for row in pq.ParquetFile(files.open_input(file.path)).read().to_pylist()]
+    return [row | {"timestamp": _microseconds(row)} for row in sorted(rows, key=lambda row: row["offset"])]
+
+
+def _microseconds(row: dict[str, Any]) -> int | None:
+    return None if row["timestamp"] is None else pa.scalar(row["timestamp"], pa.timestamp("us", tz="UTC")).value
+
+
+def require_each_once(files: Files, state: ArchiveState, place: TopicPartition = PLACE) -> None:
+    """The rows of the live files are those that are covered."""
+    covered = state.covered[place]
+    expected = [row_of(place, offset) for offset in range(covered.start, covered.end)]
+    assert rows_in(files, state.files.values(), place) == expected
+
+
+def require_complete(path: str, end: int) -> None:
+    """A whole archive: covered to the end, each record once, and nothing lies there that it does not name."""
+    files = LocalFiles(path)
+    found = read_newest(files)
+    assert found.newest.covered[PLACE][1:] == (0, end)
+    require_each_once(files, found.newest)
+    assert parquet_files(path) == sorted(found.newest.files)
+    assert not files.names("_raftlog/staging")
+
+
+def parquet_files(path: str) -> list[str]:
+    """What a reader that knows nothing of archives would take."""
+    found = []
+    for directory, _, names in os.walk(path):
+        relative = os.path.relpath(directory, path)
+        if not relative.startswith("_"):
+            found += [f"{relative}/{name}" for name in names]
+    return sorted(found)
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class KilledFiles(LocalFiles):
+    """The process ends at its `step`th change of the file system: before it, or right after."""
+
+    def __init__(self, root: str, step: int, *, is_after: bool) -> None:
+        super().__init__(root)
+        self._left, self._is_after = step, is_after
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return self._counted(found) if name in _CHANGES else found
+
+    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            self._left -= 1
+            if self._left < 0 and not self._is_after:
+                raise Killed
+            result = change(*arguments)
+            if self._left < 0:
+                raise Killed
+            return result
+
+        return counted
+
+
+_CHANGES = frozenset(
+    {"create", "make_directory", "move", "delete", "delete_directory", "open_output", "sync_directories"}
+)

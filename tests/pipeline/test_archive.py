@@ -1,0 +1,320 @@
+"""Archives: each record once, whatever is cut off where; what is refused; who may write."""
+
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.archiving import files as archiving_files
+from raftlog.pipeline.archiving.archive import plan_of
+from raftlog.pipeline.archiving.compacting import plan_merges
+from raftlog.pipeline.archiving.files import Files, LocalFiles, RemoteFiles, files_at
+from raftlog.pipeline.archiving.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
+from raftlog.pipeline.archiving.state import SNAPSHOT_EVERY, read_newest, read_settled
+from raftlog.pipeline.archiving.writing import writing_to
+from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken, DataLost, LogReplaced, NotAnArchive
+from raftlog.pipeline.options import TopicChoice
+from raftlog.types import TopicPartition
+from tests.pipeline.archives import (
+    PLACE,
+    Killed,
+    KilledFiles,
+    MemorySource,
+    archive_to,
+    compact,
+    one_by_one,
+    parquet_files,
+    require_complete,
+    require_each_once,
+    twice,
+)
+
+
+@pytest.fixture(autouse=True)
+def without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is about losing power, and hundreds of runs would wait for the disk."""
+    monkeypatch.setattr(archiving_files, "_sync", lambda path: None)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+CUT_OFF = pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+
+
+def test_an_archive_holds_each_record_once_and_grows(tmp_path: Path) -> None:
+    path = str(tmp_path / "lake")
+    files = LocalFiles(path)
+    report = archive_to(files, MemorySource(orders=20))
+    assert (report.rows, report.files) == (20, len(parquet_files(path)))
+    assert [tuple(row) for row in report.partitions] == [("orders", 0, 0, 20, 20)]
+    require_complete(path, 20)
+    again = archive_to(files, MemorySource(orders=20))
+    assert (again.rows, again.files, again.partitions) == (0, 0, ())
+    archive_to(files, MemorySource(orders=33), waves=twice)
+    require_complete(path, 33)
+
+
+@CUT_OFF
+def test_a_run_that_is_cut_off_anywhere_is_finished_by_the_next(tmp_path: Path, is_after: bool) -> None:
+    for step in count():
+        path = str(tmp_path / str(step))
+        try:
+            archive_to(KilledFiles(path, step, is_after=is_after), MemorySource(orders=4, split_rows=2))
+        except Killed:
+            require_readable(LocalFiles(path))
+            archive_to(LocalFiles(path), MemorySource(orders=5))
+            require_complete(path, 5)
+        else:
+            break
+    assert step > 30, "every change of the file system was a place to be cut off at"
+
+
+@CUT_OFF
+def test_a_compaction_that_is_cut_off_anywhere_is_finished_by_the_next_run(tmp_path: Path, is_after: bool) -> None:
+    for step in count():
+        path = str(tmp_path / str(step))
+        archive_again(LocalFiles(path))
+        try:
+            compact(KilledFiles(path, step, is_after=is_after))
+        except Killed:
+            state = read_settled(LocalFiles(path))
+            assert state.covered[PLACE].end == 8
+            require_each_once(LocalFiles(path), state)
+            (compact if step % 2 else archive_again)(LocalFiles(path))
+            require_complete(path, 8)
+        else:
+            break
+    assert step > 15, "every change of the file system was a place to be cut off at"
+
+
+def archive_again(files: Files) -> None:
+    archive_to(files, MemorySource(orders=8, split_rows=4))
+
+
+def require_readable(files: Files) -> None:
+    """What readers see of an archive that is cut off is whole."""
+    try:
+        state = read_settled(files)
+    except NotAnArchive:
+        return
+    if PLACE in state.covered:
+        require_each_once(files, state)
+
+
+def test_small_files_become_one_and_large_ones_stay() -> None:
+    def file(first: int, size: int, day: str = "2026-01-01") -> ArchivedFile:
+        return ArchivedFile("t", 0, day, first, first + 9, 10, size)
+
+    small = [file(first, 30) for first in (0, 10, 20, 30, 40)]
+    assert plan_merges([*reversed(small), file(50, 60), file(60, 10), file(0, 10, "2026-01-02")], 100) == [
+        small[:3],
+        small[3:],
+    ]
+
+
+def test_compaction_keeps_rows_and_gives_up_files(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    archive_to(LocalFiles(path), MemorySource(orders=40))
+    before = len(parquet_files(path))
+    report = compact(LocalFiles(path))
+    assert (report.files_before, report.files_after, report.rows) == (before, 4, 40)  # three days, and no date
+    require_complete(path, 40)
+    assert compact(LocalFiles(path)).files_before == 0
+
+
+def test_with_a_grace_replaced_files_stay_until_a_run_after_it(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    archive_to(LocalFiles(path), MemorySource(orders=40))
+    before = parquet_files(path)
+    compact(LocalFiles(path), grace_seconds=3600)
+    assert set(before) < set(parquet_files(path))
+    require_each_once(LocalFiles(path), read_settled(LocalFiles(path)))
+    compact(LocalFiles(path), grace_seconds=3600)
+    assert set(before) < set(parquet_files(path))
+    compact(LocalFiles(path))
+    require_complete(path, 40)
+
+
+# who writes
+
+
+def test_a_second_run_on_a_local_archive_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+    with writing_to(LocalFiles(str(tmp_path)), may_create=True), pytest.raises(ArchiveTaken, match="wait until"):
+        archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
+    archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
+
+
+def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tmp_path: Path) -> None:
+    """The later one deletes what the first has staged, so that this must never become part of the archive."""
+    path = str(tmp_path)
+
+    def remote() -> RemoteFiles:
+        return RemoteFiles(fs.LocalFileSystem(), path, f"file://{path}")
+
+    def overtaken(what: str, splits: Any, work: Any) -> Any:
+        for number, wave in enumerate(one_by_one(what, splits, work)):
+            if number == 1:
+                archive_to(remote(), MemorySource(orders=30))
+            yield wave
+
+    with pytest.raises(ArchiveTaken, match="taken over"):
+        archive_to(remote(), MemorySource(orders=48), waves=overtaken)
+    require_complete(path, 30)
+    compact(remote())
+    require_complete(path, 30)
+
+
+def test_a_commit_is_created_once(tmp_path: Path) -> None:
+    for files in (LocalFiles(str(tmp_path)), RemoteFiles(fs.LocalFileSystem(), str(tmp_path), "")):
+        name = type(files).__name__
+        files.create(name, b"one")
+        with pytest.raises(FileExistsError):
+            files.create(name, b"two")
+        assert files.read(name) == b"one"
+
+
+# what is refused
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.parquet").write_bytes(b"mine")
+    with pytest.raises(NotAnArchive, match=r"mine\.parquet"):
+        archive_to(LocalFiles(str(tmp_path)), MemorySource(orders=5))
+    with pytest.raises(NotAnArchive):
+        compact(LocalFiles(str(tmp_path)))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.parquet"]
+
+
+def test_nothing_is_begun_where_only_an_archive_will_do(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(NotAnArchive):
+            compact(LocalFiles(str(path)))
+        with pytest.raises(NotAnArchive):
+            read_settled(LocalFiles(str(path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_foreign_file_in_the_place_of_a_new_one_stops_the_run_before_its_commit(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    archive_to(files, MemorySource(orders=8))
+    taken = tmp_path / "topic=orders/partition=0/date=1970-01-01" / f"{12:020d}-{15:020d}.parquet"
+    taken.write_bytes(b"mine")
+    with pytest.raises(NotAnArchive, match="move it away"):
+        archive_to(files, MemorySource(orders=16))
+    assert taken.read_bytes() == b"mine"
+    taken.unlink()
+    archive_to(files, MemorySource(orders=16))
+    require_complete(str(tmp_path), 16)
+
+
+def test_a_topic_that_was_made_anew_is_another_log(tmp_path: Path) -> None:
+    files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
+    archive_to(files, source)
+    source.ids[PLACE] = "another id"
+    with pytest.raises(LogReplaced, match="orders/0 is not the log"):
+        archive_to(files, source)
+    require_complete(str(tmp_path), 8)
+
+
+def test_records_that_are_gone_are_an_error_or_reported(tmp_path: Path) -> None:
+    files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
+    archive_to(files, source)
+    source.bounds[PLACE] = (10, 16)
+    with pytest.raises(DataLost, match="offsets 8 to 9"):
+        archive_to(files, source)
+    report = archive_to(files, source, fail_on_data_loss=False)
+    assert [tuple(lost) for lost in report.lost] == [("orders", 0, 8, 10)]
+    assert report.as_json()["problems"] == ["orders/0: offsets 8 to 9 were lost"]
+    assert report.rows == 6
+    assert read_settled(files).covered[PLACE] == Coverage("id of orders", 0, 16)
+
+
+def test_an_archive_begins_where_the_log_does(tmp_path: Path) -> None:
+    files, source = LocalFiles(str(tmp_path)), MemorySource(orders=8)
+    source.bounds[PLACE] = (3, 8)
+    assert archive_to(files, source).lost == ()
+    assert read_settled(files).covered[PLACE] == Coverage("id of orders", 3, 8)
+
+
+def test_a_backup_may_end_before_the_archive_and_a_cluster_may_not() -> None:
+    covered = {PLACE: Coverage("id of orders", 0, 9)}
+    logs = MemorySource(orders=8).logs(TopicChoice(), fail_on_data_loss=True)
+    plan = plan_of(logs, covered, may_lag=True, fail_on_data_loss=True)
+    assert (plan.wanted, plan.behind) == ((), (PLACE,))
+    with pytest.raises(LogReplaced, match="lost records"):
+        plan_of(logs, covered, may_lag=False, fail_on_data_loss=True)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    archive_to(files, MemorySource(orders=8))
+    last = read_settled(files).of_topics(None)[-1]
+    os.unlink(tmp_path / last.path)
+    with pytest.raises(ArchiveDamaged, match=last.path):
+        read_settled(files)
+    with pytest.raises(ArchiveDamaged, match=last.path):
+        archive_to(files, MemorySource(orders=16))
+
+
+def test_a_file_with_other_columns_is_not_merged(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    archive_to(files, MemorySource(orders=16))
+    first = read_settled(files).of_topics(None)[0]
+    pq.write_table(pa.table({"offset": list(range(first.rows))}), tmp_path / first.path)
+    with pytest.raises(ArchiveDamaged, match="its columns are offset"):
+        compact(files)
+
+
+# the chain of commits
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(b"{}")])
+def test_a_snapshot_can_be_done_without_and_a_commit_cannot(tmp_path: Path, spoil: Any) -> None:
+    files = LocalFiles(str(tmp_path))
+    for end in range(1, SNAPSHOT_EVERY + 2):
+        archive_to(files, MemorySource(orders=end))
+    require_complete(str(tmp_path), end)
+    state = read_settled(files)
+    snapshots = sorted((tmp_path / "_raftlog/snapshots").iterdir())
+    assert state.number > 2 * SNAPSHOT_EVERY
+    assert len(snapshots) > 1
+    for snapshot in snapshots[::-1]:
+        spoil(snapshot)
+        assert read_settled(files) == state
+    spoil(tmp_path / Commit(5, "claimed", "", 0).name)
+    with pytest.raises(ArchiveDamaged, match="00005"):
+        read_settled(files)
+
+
+def test_reading_an_archive_costs_a_snapshot_and_what_came_after_it(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    for end in range(1, SNAPSHOT_EVERY + 2):
+        archive_to(files, MemorySource(orders=end))
+    state = read_settled(files)
+    commits = sorted((tmp_path / "_raftlog/commits").iterdir())
+    for commit in commits[: -SNAPSHOT_EVERY - 1]:
+        commit.unlink()
+    assert read_newest(files).newest == state
+
+
+def test_a_commit_comes_back_as_it_went() -> None:
+    coverage = {PLACE: Coverage("id", 1, 2), TopicPartition("a", 3): Coverage("id", 0, 0)}
+    commit = Commit(7, "archived", "run", 12, "archive", coverage, dropped=("a", "b"), deleted=("c",))
+    content = encoded(commit)
+    assert decoded("name", content) == commit
+    with pytest.raises(ArchiveDamaged, match="checksum"):
+        decoded("name", content.replace(b"12", b"13"))
+    with pytest.raises(ArchiveDamaged, match="name"):
+        decoded("name", content[:-1])
+
+
+def test_uris(tmp_path: Path) -> None:
+    assert files_at(f"file://{tmp_path}").uri == f"file://{tmp_path}"
+    assert files_at(os.path.relpath(tmp_path)).uri == f"file://{tmp_path}"
+    with pytest.raises(InvalidArgument, match="nowhere://x"):
+        files_at("nowhere://x")
