@@ -35,7 +35,7 @@ async def test_produce_sends_batches_and_reads_offsets(scripted: Any) -> None:
 
     async with BrokerClient([await scripted(answer)]) as client:
         produced = await client.produce_batches("a b", 3, BATCH, acks="1", timeout_ms=250)
-    assert produced == (7, 9)
+    assert produced == (7, 9, False)
     assert seen == {
         "path": "/topics/a%20b/partitions/3?acks=1&timeout=250",
         "type": BATCHES,
@@ -202,3 +202,12 @@ async def test_brokers_that_were_learned_are_asked_when_the_given_ones_are_gone(
     async with BrokerClient([await scripted(first)]) as client:
         await client.know_all()
         assert await client.topics() == ["from the other"]
+
+
+async def test_a_repeated_batch_is_told_from_a_new_one(scripted: Any) -> None:
+    async def answer(_request: web.BaseRequest) -> web.Response:
+        row = {"partition": 3, "offset": 7, "error_code": None, "duplicate": True}
+        return json_response({"offsets": [row], "next_offset": 9})
+
+    async with BrokerClient([await scripted(answer)]) as client:
+        assert await client.produce_batches("t", 3, BATCH) == (7, 9, True)

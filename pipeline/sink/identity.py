@@ -1,0 +1,41 @@
+"""Who writes: the producer id and epoch under which one Spark partition of one write appends, known without asking.
+
+    producer id       2⁶² | 62 bits of SHA-256 of the write, the Spark partition, the block of epochs, the generation
+    producer epoch    the write's epoch modulo 2¹⁵, so a newer micro-batch fences whoever still writes for an older one
+
+Every attempt of a task comes to the same two. The controller counts ids from 0 and never comes to 2⁶². Pure.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+GENERATIONS_MAX: Final = 8
+"""A generation ends when a partition forgets its producer, a day after its last batch."""
+_OWN_IDS: Final = 1 << 62
+_EPOCHS: Final = 1 << 15
+
+
+class Identity(NamedTuple):
+    """`write_id` is the id of the streaming query or the name of the write; `epoch` the micro-batch, 0 in a batch."""
+
+    write_id: str
+    spark_partition: int
+    epoch: int
+
+    def producer_id(self, generation: int = 0) -> int:
+        return _producer_id(self.write_id, self.spark_partition, self.epoch // _EPOCHS, generation)
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.epoch % _EPOCHS
+
+    def generations(self) -> dict[int, int]:
+        """Generation by producer id."""
+        return {self.producer_id(generation): generation for generation in range(GENERATIONS_MAX)}
+
+
+@lru_cache(maxsize=1024)
+def _producer_id(write_id: str, spark_partition: int, block: int, generation: int) -> int:
+    text = f"{spark_partition}/{block}/{generation}/{write_id}"
+    return _OWN_IDS | int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 2

@@ -1,0 +1,222 @@
+"""One attempt's rows for one topic-partition, on their way into the log exactly once.
+
+A lane says what to do next (`Scan` the log, or `Send` a batch), is told what came of it, and does nothing itself.
+
+    sequence            records of this identity that lie below `known_to` in the log
+    known_to            every record of this identity below it is written by us, matched with a row, or `held`
+    held                records of this identity in the log for which no row has come yet
+    rows to write       never one whose content is held
+
+So a batch is appended only if the log holds exactly what the attempt has accounted for: the partition compares the
+sequence (KIP-98). Whoever is told otherwise looks, takes what the log holds out of what is to be written, by content,
+and goes on behind it. At every moment the log is a part of the attempts' common rows, and at the end of any attempt it
+is all of them (docs/adr/0020). Pure; driven by `sending`.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from raftlog.client import Produced
+from raftlog.errors import DuplicateSequence, OutOfOrderSequence, RaftlogError, UnknownProducer
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.sink.held import Held
+from raftlog.pipeline.sink.identity import GENERATIONS_MAX, Identity
+from raftlog.pipeline.sink.rows import DIGEST_SIZE, Rows, digest
+from raftlog.types import Offset, TopicPartition
+
+SEQUENCES: Final = 1 << 31
+ANSWERED_BEFORE: Final = (DuplicateSequence, OutOfOrderSequence, UnknownProducer)
+"""Refusals that say that the log holds something else than the lane knows of."""
+
+
+class Send(NamedTuple):
+    """A batch to be appended; the same again until it is known what came of it."""
+
+    rows: Rows
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+class Scan(NamedTuple):
+    """Read what the log holds of the lane's identity from this offset on."""
+
+    start: Offset
+
+
+class Found(NamedTuple):
+    """A stored batch of the identity. `span` counts its sequences, `digests` those of its records that are there."""
+
+    generation: int
+    base_sequence: int
+    span: int
+    digests: bytes
+
+    def each_digest(self) -> list[bytes]:
+        return [self.digests[at : at + DIGEST_SIZE] for at in range(0, len(self.digests), DIGEST_SIZE)]
+
+
+class Lane:
+    """`start`: no record of the identity lies below it. `must_scan`: an earlier attempt may have written so long ago
+    that the partition has forgotten it, so the log is read before anything is sent."""
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        identity: Identity,
+        start: Offset,
+        batch_bytes: int,
+        *,
+        must_scan: bool = False,
+        accepts_missing: bool = False,
+    ) -> None:
+        self.place, self.identity, self.start = place, identity, start
+        self.known_to = start
+        self.waiting_bytes = 0
+        """Of rows that are not known to be stored."""
+        self.rows_done = 0
+        """Written, or found to be there."""
+        self.held = Held()
+        self._batch_bytes, self._accepts_missing = batch_bytes, accepts_missing
+        self._generation = 0
+        self._sequences = [0]
+        """By generation."""
+        self._full: deque[tuple[Rows, int]] = deque()
+        self._open, self._open_bytes = Rows([], [], [], []), 0
+        self._must_scan, self._is_forgotten = must_scan, False
+
+    # rows
+
+    def add(self, rows: Rows) -> None:
+        """More rows to be written; what the log holds of them is not."""
+        if self.held:
+            rows = self._without_held(rows)
+        if not rows:
+            return
+        ends = list(accumulate(rows.sizes()))
+        self.waiting_bytes += ends[-1]
+        first = taken_bytes = 0
+        while first < len(rows):
+            end = bisect_right(ends, taken_bytes + self._batch_bytes - self._open_bytes)
+            if end == first and not self._open:
+                end = first + 1
+            self._open.extend(rows.between(first, end) if first or end < len(rows) else rows)
+            bytes_now = (ends[end - 1] if end else 0) - taken_bytes
+            self._open_bytes += bytes_now
+            first, taken_bytes = end, taken_bytes + bytes_now
+            if first < len(rows):
+                self._close_open()
+
+    def _close_open(self) -> None:
+        self._full.append((self._open, self._open_bytes))
+        self._open, self._open_bytes = Rows([], [], [], []), 0
+
+    def _without_held(self, rows: Rows) -> Rows:
+        left: list[int] = []
+        contents = list(rows.contents())
+        for number, content in enumerate(contents):
+            if not self.held:
+                left.extend(range(number, len(contents)))
+                break
+            if not self.held.take(digest(content)):
+                left.append(number)
+        self.rows_done += len(rows) - len(left)
+        return rows.picked(left) if left else Rows([], [], [], [])
+
+    # what to do
+
+    @property
+    def sequence(self) -> int:
+        return self._sequences[self._generation]
+
+    def next(self, *, flush: bool) -> Send | Scan | None:
+        """What to do now; None: nothing but to wait for more rows. With `flush` batches need not be full."""
+        if self._must_scan:
+            return Scan(self.known_to)
+        if not self._full and flush and self._open:
+            self._close_open()
+        if not self._full:
+            return None
+        identity = self.identity
+        return Send(
+            self._full[0][0],
+            identity.producer_id(self._generation),
+            identity.producer_epoch,
+            self.sequence % SEQUENCES,
+        )
+
+    def look_first(self) -> None:
+        """What the partition knows of this identity may be too old: the log is read before the next batch."""
+        self._must_scan = True
+
+    # what came of it
+
+    def sent(self, produced: Produced) -> None:
+        """The batch that was to be sent is answered."""
+        if produced.is_duplicate:
+            self._must_scan = True
+            return
+        rows, size = self._full.popleft()
+        self.waiting_bytes -= size
+        self.rows_done += len(rows)
+        self._sequences[self._generation] += len(rows)
+        self.known_to = produced.next_offset
+
+    def refused(self, error: RaftlogError) -> None:
+        """One of `ANSWERED_BEFORE`."""
+        assert isinstance(error, ANSWERED_BEFORE), f"{error!r} says nothing of the log"
+        self._must_scan = True
+        self._is_forgotten = isinstance(error, UnknownProducer)
+
+    def scanned(self, found: Iterable[Found], end: Offset) -> bool:
+        """The log is read from `known_to` to `end`; whether anything was there. Raises `WriteForgotten`."""
+        generation_before, anything = self._generation, False
+        for batch in found:
+            anything = True
+            self._take_in(batch)
+        if self._is_forgotten and self._generation == generation_before:
+            self._begin_generation(generation_before + 1)
+        self.known_to = max(self.known_to, end)
+        self._must_scan = self._is_forgotten = False
+        if anything:
+            self._subtract_again()
+        return anything
+
+    def _take_in(self, batch: Found) -> None:
+        if batch.generation > self._generation:
+            self._begin_generation(batch.generation)
+        expected = self._sequences[batch.generation]
+        ahead = (batch.base_sequence - expected) % SEQUENCES
+        if ahead >= SEQUENCES // 2:
+            raise WriteForgotten(
+                f"{self.place}: an attempt of this write that slept longer than producer.id.expiration.ms stored "
+                f"records a second time (sequence {batch.base_sequence}, where {expected} would follow)"
+            )
+        is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
+        if (ahead or not is_whole) and not self._accepts_missing:
+            raise WriteForgotten(
+                f"{self.place}: an earlier attempt of this write stored records here, and some of them (at sequence "
+                f"{expected} or behind) were deleted or compacted away since, so nobody can tell which rows are there. "
+                "The option acceptMissingRecord writes those again that are not found"
+            )
+        self._sequences[batch.generation] = expected + ahead + batch.span
+        self.held.put(batch.digests)
+
+    def _begin_generation(self, generation: int) -> None:
+        if generation >= GENERATIONS_MAX:
+            raise WriteForgotten(
+                f"{self.place} has forgotten this write {GENERATIONS_MAX} times (producer.id.expiration.ms): begin "
+                "anew, under another name or checkpoint"
+            )
+        self._sequences.extend([0] * (generation + 1 - len(self._sequences)))
+        self._generation = generation
+
+    def _subtract_again(self) -> None:
+        waiting = [rows for rows, _ in self._full] + [self._open]
+        self._full.clear()
+        self._open, self._open_bytes, self.waiting_bytes = Rows([], [], [], []), 0, 0
+        for rows in waiting:
+            self.add(rows)

@@ -1,0 +1,105 @@
+"""Rows on their way into one topic-partition, as columns of equal length, and the digest of a row's content.
+
+A digest is the same in every attempt that writes the row, and of the record that was stored of it. Called by the task
+that writes, its lanes and what reads stored batches. Pure.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any, Final
+
+DIGEST_SIZE: Final = 16
+_RECORD_OVERHEAD: Final = 36
+"""Bytes of a record beside key, value and headers, at most."""
+_HEADER_OVERHEAD: Final = 10
+_FIXED: Final = struct.Struct(">qiii")
+_LENGTHS: Final = struct.Struct(">ii")
+_NONE: Final = -1
+NO_TIME: Final = -1
+"""Of a row without a timestamp, until it gets the time at which the write began."""
+
+Headers = list[tuple[str, bytes | None]]
+Content = tuple[int, bytes | None, bytes | None, Headers]
+"""Timestamp in milliseconds, key, value, headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of equal length; `timestamps` in milliseconds."""
+
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+
+    @classmethod
+    def of(cls, contents: Iterable[Content]) -> "Rows":
+        columns: list[list[Any]] = [list(column) for column in zip(*contents, strict=True)]
+        return cls(*columns) if columns else cls([], [], [], [])
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def contents(self) -> Iterator[Content]:
+        return zip(self.timestamps, self.keys, self.values, self.headers, strict=True)
+
+    def picked(self, numbers: Sequence[int]) -> "Rows":
+        """The rows of these numbers, in this order."""
+        if len(numbers) == len(self):
+            return self
+        if len(numbers) == 1:
+            [number] = numbers
+            return self.between(number, number + 1)
+        pick = itemgetter(*numbers)
+        return Rows(
+            list(pick(self.timestamps)), list(pick(self.keys)), list(pick(self.values)), list(pick(self.headers))
+        )
+
+    def between(self, first: int, end: int) -> "Rows":
+        return Rows(self.timestamps[first:end], self.keys[first:end], self.values[first:end], self.headers[first:end])
+
+    def timed(self, ms: int) -> "Rows":
+        """With this time where there was none."""
+        if NO_TIME not in self.timestamps:
+            return self
+        times = [ms if timestamp == NO_TIME else timestamp for timestamp in self.timestamps]
+        return Rows(times, self.keys, self.values, self.headers)
+
+    def extend(self, more: "Rows") -> None:
+        self.timestamps.extend(more.timestamps)
+        self.keys.extend(more.keys)
+        self.values.extend(more.values)
+        self.headers.extend(more.headers)
+
+    def sizes(self) -> list[int]:
+        """Of each row at most so many bytes once it is stored, before compression."""
+        plain = [
+            _RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+            for key, value in zip(self.keys, self.values, strict=True)
+        ]
+        if not any(self.headers):
+            return plain
+        return [size + _headers_size(headers) for size, headers in zip(plain, self.headers, strict=True)]
+
+
+def _headers_size(headers: Headers) -> int:
+    return sum(4 * len(name) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)
+
+
+def digest(content: Content) -> bytes:
+    """Of everything that a record holds but its offset; absent and empty differ, and so do orders of headers."""
+    timestamp, key, value, headers = content
+    hashed = blake2b(_FIXED.pack(timestamp, _length(key), _length(value), len(headers)), digest_size=DIGEST_SIZE)
+    hashed.update(key or b"")
+    hashed.update(value or b"")
+    for name, held in headers:
+        text = name.encode()
+        hashed.update(_LENGTHS.pack(len(text), _length(held)) + text + (held or b""))
+    return hashed.digest()
+
+
+def _length(value: bytes | None) -> int:
+    return _NONE if value is None else len(value)

@@ -1,0 +1,66 @@
+"""What a partition's log holds of one identity: its batches, read from an offset to the high watermark.
+
+Batches of others cost a look at their header. Called by `sending` for a lane that has to know, and to name the records
+that nobody accounts for.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from raftlog.client import BrokerClient
+from raftlog.client.decode import checked_batches
+from raftlog.errors import OffsetOutOfRange
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.lane import Found
+from raftlog.pipeline.sink.patience import Patience
+from raftlog.pipeline.sink.rows import digest
+from raftlog.records import BatchHeader, read_records
+from raftlog.types import Buffer, Offset, TopicPartition
+
+FETCH_BYTES: Final = 4 << 20
+
+
+class Scanned(NamedTuple):
+    """What was found, with offsets, and where reading ended."""
+
+    found: list[tuple[Offset, Found]]
+    end: Offset
+
+
+async def scan(
+    client: BrokerClient, place: TopicPartition, identity: Identity, start: Offset, patience: Patience
+) -> Scanned:
+    """From `start`, or from where the log begins now. Raises what fetching does, and `InvalidBatch`."""
+    generations, found, at = identity.generations(), list[tuple[Offset, Found]](), start
+    async for header, batch in _batches(client, place, start, patience):
+        at = Offset(header.next_offset)
+        generation = generations.get(header.producer_id)
+        if generation is not None and header.producer_epoch == identity.producer_epoch and header.base_offset >= start:
+            found.append((Offset(header.base_offset), _found(generation, header, batch)))
+    return Scanned(found, at)
+
+
+async def _batches(
+    client: BrokerClient, place: TopicPartition, start: Offset, patience: Patience
+) -> AsyncIterator[tuple[BatchHeader, Buffer]]:
+    at = start
+    while True:
+        try:
+            fetched = await patience.reading(lambda at=at: client.fetch_batches(*place, at, max_bytes=FETCH_BYTES))  # type: ignore[misc]
+        except OffsetOutOfRange as error:
+            if at >= error.first:
+                return  # behind the end: a new leader does not know yet how far the log goes
+            at = error.first
+            continue
+        for header, batch in checked_batches(fetched.body):
+            yield header, batch
+            at = Offset(header.next_offset)
+        if not fetched.body or at >= fetched.high_watermark:
+            return
+
+
+def _found(generation: int, header: BatchHeader, batch: Buffer) -> Found:
+    digests = [
+        digest((record.timestamp, record.key, record.value, list(record.headers))) for record in read_records(batch)
+    ]
+    return Found(generation, header.base_sequence, header.last_offset_delta + 1, b"".join(digests))

@@ -1,0 +1,112 @@
+"""Drives one lane: sends what it says, reads the log when it has to, until it has nothing to do.
+
+One batch of a lane is under way at a time: with two attempts of one task alive, each of its sequences is won by one
+of them, and the other one learns it from the answer. After an unknown outcome the same batch is sent again.
+"""
+
+import asyncio
+import time
+
+from raftlog.client import BrokerClient, Produced
+from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.pipeline.errors import InputChanged
+from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Lane, Scan, Send
+from raftlog.pipeline.sink.patience import Patience
+from raftlog.pipeline.sink.scanning import Scanned, scan
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.records import build_columns
+from raftlog.types import Offset
+
+REQUEST_TIMEOUT_MS = 10_000
+_NAMED_MAX = 5
+
+
+class Sending:
+    """Of one lane. `lease_s`: for so long after looking, what the log does not hold cannot have been forgotten either,
+    so that a first batch is compared with what is there. `slots` bounds batches that are built at a time."""
+
+    def __init__(
+        self, client: BrokerClient, lane: Lane, settings: SinkSettings, lease_s: float, slots: asyncio.Semaphore
+    ) -> None:
+        self.lane = lane
+        self.flush = False
+        """Batches need not be full; until the lane is empty."""
+        self.task: asyncio.Task[None] | None = None
+        """What drives it, as long as there is something to do; kept by the writer."""
+        self._client, self._settings, self._lease_s, self._slots = client, settings, lease_s, slots
+        self._patience = Patience(f"writing to {lane.place}", settings.delivery_timeout_ms)
+        self._looked_s = time.monotonic()
+
+    async def run(self) -> None:
+        """Until there is nothing to do. Raises what the attempt has to end with."""
+        self._patience.progressed()
+        while (do := self.lane.next(flush=self.flush)) is not None:
+            if isinstance(do, Scan):
+                await self._scan(do)
+            elif self.lane.sequence == 0 and time.monotonic() - self._looked_s > self._lease_s:
+                self.lane.look_first()
+            else:
+                await self._send(do)
+        self.flush = False
+
+    async def _scan(self, do: Scan) -> None:
+        began_s = time.monotonic()
+        found, end = await self._scanned(do.start)
+        if self.lane.scanned([batch for _, batch in found], end):
+            self._patience.progressed()
+        self._looked_s = began_s
+
+    async def _scanned(self, start: Offset) -> Scanned:
+        place = self.lane.place
+        # Reading well is no progress in writing: it has a patience of its own.
+        patience = Patience(f"reading what {place} has of this write", self._settings.delivery_timeout_ms)
+        return await scan(self._client, place, self.lane.identity, start, patience)
+
+    async def _send(self, do: Send) -> None:
+        try:
+            async with self._slots:
+                produced = await self._produce(do)
+        except ANSWERED_BEFORE as error:
+            self.lane.refused(error)
+            await self._patience.wait(error)
+        except (Unavailable, OutcomeUnknown) as error:
+            await self._patience.wait(error)
+        else:
+            self.lane.sent(produced)
+            self._patience.progressed()
+
+    async def _produce(self, do: Send) -> Produced:
+        rows = do.rows
+        body = build_columns(
+            rows.values,
+            rows.keys,
+            rows.timestamps,
+            rows.headers,
+            self._settings.compression,
+            producer_id=do.producer_id,
+            producer_epoch=do.producer_epoch,
+            base_sequence=do.sequence,
+        )
+        place = self.lane.place
+        return await self._client.produce_batches(
+            place.topic, place.partition, body, timeout_ms=min(REQUEST_TIMEOUT_MS, self._settings.delivery_timeout_ms)
+        )
+
+    async def check_all_accounted(self) -> None:
+        """All rows are written: raises `InputChanged` if the log holds more of this write."""
+        lane = self.lane
+        if not lane.held:
+            return
+        scanned = await self._scanned(lane.start)
+        offsets = [
+            base + number
+            for base, batch in scanned.found
+            for number, digest in enumerate(batch.each_digest())
+            if digest in lane.held
+        ]
+        named = ", ".join(map(str, offsets[:_NAMED_MAX])) + (", …" if len(offsets) > _NAMED_MAX else "")
+        raise InputChanged(
+            f"{lane.place}: an earlier attempt of this write stored {len(lane.held)} records that are not among its "
+            f"rows any more (among those at offsets {named}). What is repeated has to be the same: the query is not "
+            "deterministic, or its input was changed. The log takes nothing back; all rows of this attempt are written"
+        )

@@ -1,0 +1,171 @@
+"""What Spark calls to write: on the driver `commit` and `abort`, in each task `write`.
+
+A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the one epoch 0,
+and the name that its caller gave, or one that nobody else has. Both are values that Spark pickles.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
+from raftlog.pipeline.sink.columns import Columns, columns_of
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.marks import Recorder
+from raftlog.pipeline.sink.patience import Patience
+from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
+from raftlog.pipeline.sink.writing import write_rows
+from raftlog.types import TopicPartition
+
+_EPOCH = "streaming.sql.batchId"
+_QUERY = "sql.streaming.queryId"
+"""Local properties that Spark sets for the tasks of a micro-batch."""
+_log = logging.getLogger("raftlog.pipeline")
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has seen to, for the driver."""
+
+    write_id: str
+    epoch: int
+    rows: int
+    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Write:
+    """What all tasks of one write, or of one micro-batch, have in common."""
+
+    settings: SinkSettings
+    columns: Columns
+    run: str
+
+    def task(self, batches: Iterator[pa.RecordBatch], identity: Identity) -> Written:
+        outcome = write_rows(batches, self.columns, self.settings, identity, self.run)
+        ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
+        return Written(identity.write_id, identity.epoch, outcome.rows, ends)
+
+    def record(self, messages: Sequence[Written], *, keep: bool) -> None:
+        """Every task is done: that is recorded, or what was recorded is forgotten where nobody can repeat the write."""
+        asyncio.run(self._record(messages[0].write_id, messages[0].epoch, messages, keep))
+
+    async def _record(self, write_id: str, epoch: int, messages: Sequence[Written], keep: bool) -> None:
+        ends: dict[TopicPartition, int] = {}
+        for message in messages:
+            for (topic, partition), end in message.ends.items():
+                place = TopicPartition(topic, partition)
+                ends[place] = max(end, ends.get(place, 0))
+        topics = {place.topic for place in ends} | ({self.settings.topic} if self.settings.topic else set())
+        async with BrokerClient(self.settings.bootstrap) as client:
+            recorder = Recorder(client, write_id)
+            patience = Patience("recording that a write is done", self.settings.delivery_timeout_ms)
+            if keep:
+                await patience.reading(lambda: recorder.finish(epoch, ends, topics))
+            elif ends:
+                # What is not forgotten now goes with --offsets-retention-ms.
+                with contextlib.suppress(UnknownGroup, OutcomeUnknown):
+                    await patience.reading(lambda: client.groups.delete(recorder.group))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, write: _Write, write_id: str) -> None:
+        self._write, self._write_id = write, write_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._write.task(iterator, Identity(self._write_id, _context().partitionId(), 0))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        done = _of_tasks(messages)
+        if done:
+            self._write.record(done, keep=self._write.settings.write_id is not None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        name = self._write.settings.write_id
+        again = (
+            "write again with the same writeId and the same rows: only what is missing will be added"
+            if name is not None
+            else "to repeat it without doubling them it would have needed the option writeId"
+        )
+        _log.warning("the write failed, and what was written stays: %s; %s", _summary(messages), again)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, write: _Write) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = _context()
+        query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
+        if not query or epoch is None:
+            raise InvalidArgument(
+                f"Spark does not say which micro-batch this is ({_QUERY}, {_EPOCH}); the sink raftlog runs in "
+                "micro-batches, not in continuous mode"
+            )
+        return self._write.task(iterator, Identity(query, context.partitionId(), int(epoch)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        done = _of_tasks(messages)
+        if done:
+            assert all(message.epoch == batch_id for message in done), f"tasks of another micro-batch than {batch_id}"
+            self._write.record(done, keep=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        _log.warning(
+            "micro-batch %d failed, and what was written stays: %s; started again from its checkpoint, the query adds "
+            "what is missing",
+            batch_id,
+            _summary(messages),
+        )
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """For `DataSource.writer`. Raises `InvalidArgument` for options and columns that cannot be used."""
+    write = _planned(options, schema, overwrite, is_stream=False)
+    return BatchWriter(write, write.settings.write_id or write.run)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """For `DataSource.streamWriter`. Raises `InvalidArgument`; `overwrite` stands for the output mode complete."""
+    return StreamWriter(_planned(options, schema, overwrite, is_stream=True))
+
+
+def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> _Write:
+    settings = sink_settings(options, is_stream=is_stream)
+    if overwrite:
+        raise InvalidArgument(
+            'a log is appended to, and nothing in it is replaced: write with mode("append"), or in a stream with '
+            'outputMode("append") or "update"'
+        )
+    return _Write(settings, columns_of(schema, settings.topic), uuid.uuid4().hex)
+
+
+def _context() -> Any:
+    context = TaskContext.get()
+    assert context is not None, "rows are written in tasks"
+    return context
+
+
+def _of_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _summary(messages: Sequence[WriterCommitMessage | None]) -> str:
+    done = _of_tasks(messages)
+    places = sorted({f"{topic}/{partition}" for message in done for topic, partition in message.ends})
+    named = f" in {', '.join(places[:10])}{', …' if len(places) > 10 else ''}" if places else ""
+    rows = sum(message.rows for message in done)
+    return (
+        f"{rows} records of {len(done)} tasks that ended{named}, and an unknown number of {len(messages) - len(done)} "
+        "others"
+    )

@@ -1,0 +1,282 @@
+"""One attempt of one task: the rows of a Spark partition, as Arrow batches, into the topics that they belong to.
+
+Rows are taken by the caller's thread, and sent by an event loop in a thread beside it, to many partitions at once. What
+is held in between is bounded (`BUFFER_BYTES_MAX`): beyond it the caller waits, and the largest batches go first.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import pyarrow as pa
+
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument, UnknownTopic
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.sink.columns import Columns, Slice
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.lane import Lane
+from raftlog.pipeline.sink.marks import Beginning, Marks, Recorder
+from raftlog.pipeline.sink.patience import Patience
+from raftlog.pipeline.sink.placing import Placing, by_topic
+from raftlog.pipeline.sink.sending import Sending
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.types import Offset, TopicPartition
+
+BUFFER_BYTES_MAX: Final = 32 << 20
+BATCHES_UNDER_WAY_MAX: Final = 16
+_HEADER_ROOM: Final = 1 << 10
+"""Of `max.message.bytes`, for a batch's header and what compression may add to what does not compress."""
+
+PORTIONS_A_SECOND: Final = 10
+_EXPIRATION_MS: Final = 86_400_000
+"""Of producers, where a broker of an older release does not say."""
+
+_LEASE_S_MIN: Final = 1.0
+"""Looking and sending take time, too."""
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple):
+    """What an attempt has seen to: `ends` lie behind all its records. `rows` is 0 where the epoch was done before."""
+
+    rows: int
+    ends: dict[TopicPartition, int]
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch], columns: Columns, settings: SinkSettings, identity: Identity, run: str
+) -> Outcome:
+    """Write all rows, each once however often and by whomever this is repeated under the same identity.
+
+    `run` names the execution of the driver. Raises `InvalidArgument` and `UnknownTopic` for rows that cannot be
+    written, `WriteForgotten`, `InputChanged`, and what brokers answer once patience is over; what is written stays.
+    """
+    with _Loop() as loop:
+        writer = loop.call(_Writer.open(settings, identity, run))
+        try:
+            if writer.is_done:
+                for _ in batches:
+                    pass  # Spark's writer of our input ends only with its end
+                return Outcome(0, {})
+            pace = _Pace(settings.records_per_second)
+            for batch in batches:
+                for some in columns.slices(batch):
+                    for part in pace.parts(some):
+                        loop.call(writer.take(part))
+            return loop.call(writer.finish())
+        finally:
+            loop.call(writer.close())
+
+
+class _Writer:
+    """Lives in the loop. Made by `open`."""
+
+    def __init__(
+        self, client: BrokerClient, settings: SinkSettings, identity: Identity, mine: "_Run", marks: Marks
+    ) -> None:
+        self._client, self._settings, self._identity, self._mine, self._marks = client, settings, identity, mine, marks
+        self.is_done = marks.done() >= identity.epoch
+        """Every row of the epoch is there already."""
+        self._placing = Placing(settings.key_partitioner)
+        self._topics: dict[str, _Topic] = {}
+        self._sendings: dict[TopicPartition, Sending] = {}
+        self._slots = asyncio.Semaphore(BATCHES_UNDER_WAY_MAX)
+        self._failure: BaseException | None = None
+        self._went_on = asyncio.Event()
+        """Some sending has ended since somebody began to wait."""
+
+    @classmethod
+    async def open(cls, settings: SinkSettings, identity: Identity, run: str) -> Self:
+        client = BrokerClient(settings.bootstrap)
+        try:
+            patience = Patience("beginning to write", settings.delivery_timeout_ms)
+            await patience.reading(client.know_all)
+            recorder = Recorder(client, identity.write_id)
+            marks = await patience.reading(recorder.read)
+            if not settings.accepts_missing_record:
+                recorder.check_missing(marks, identity.epoch)
+            return cls(client, settings, identity, _Run(run, recorder, patience), marks)
+        except BaseException:
+            await client.close()
+            raise
+
+    async def close(self) -> None:
+        tasks = [sending.task for sending in self._sendings.values() if sending.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
+
+    # rows
+
+    async def take(self, some: Slice) -> None:
+        """Rows to be sent; waits while too much is held. Raises why the attempt has to end."""
+        for name, part in by_topic(some, self._settings.topic).items():
+            topic = self._topics.get(name) or await self._begin(name)
+            timed = part._replace(rows=part.rows.timed(topic.beginning.ms))
+            for place, rows in self._placing.by_partition(name, timed, topic.beginning.partitions).items():
+                sending = self._sendings.get(place) or await self._open(place, topic)
+                sending.lane.add(rows)
+                self._start(sending)
+        await asyncio.sleep(0)
+        while self._failure is None and (held := self._held_bytes()) > BUFFER_BYTES_MAX:
+            self._went_on.clear()
+            self._flush_largest(held - BUFFER_BYTES_MAX // 2)
+            await self._went_on.wait()
+        self._check()
+
+    def _held_bytes(self) -> int:
+        return sum(sending.lane.waiting_bytes for sending in self._sendings.values())
+
+    def _flush_largest(self, wanted_bytes: int) -> None:
+        for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= sending.lane.waiting_bytes
+            sending.flush = True
+            self._start(sending)
+
+    def _start(self, sending: Sending) -> None:
+        if sending.task is None and sending.lane.next(flush=sending.flush) is not None:
+            sending.task = asyncio.get_running_loop().create_task(sending.run())
+            sending.task.add_done_callback(partial(self._ended, sending))
+
+    def _ended(self, sending: Sending, task: asyncio.Task[None]) -> None:
+        sending.task = None
+        self._went_on.set()
+        if task.cancelled():
+            return
+        self._failure = self._failure or task.exception()
+        if self._failure is None:
+            self._start(sending)  # rows may have come since it had nothing to do
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def finish(self) -> Outcome:
+        """All rows were taken: what is left is sent."""
+        for sending in self._sendings.values():
+            sending.flush = True
+            self._start(sending)
+        while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
+            self._went_on.clear()
+            await self._went_on.wait()
+        self._check()
+        for sending in self._sendings.values():
+            await sending.check_all_accounted()
+        lanes = [sending.lane for sending in self._sendings.values()]
+        assert not any(lane.waiting_bytes for lane in lanes), "a write ends when every row is stored"
+        return Outcome(sum(lane.rows_done for lane in lanes), {lane.place: lane.known_to for lane in lanes})
+
+    # topics and partitions
+
+    async def _begin(self, name: str) -> "_Topic":
+        """Raises `UnknownTopic`."""
+        mine, epoch = self._mine, self._identity.epoch
+        try:
+            described = await mine.patience.reading(lambda: self._client.describe_topic(name))
+        except UnknownTopic as error:
+            raise UnknownTopic(
+                f"{error}; a write creates no topics: raftlog topic create {name} --partitions N"
+            ) from None
+        found = self._marks.beginning(name, epoch)
+        if found is None:
+            wanted = Beginning(mine.name, time.time_ns() // 1_000_000, described.partitions)
+            self._marks = await mine.patience.reading(lambda: mine.recorder.begin(name, epoch, wanted, self._marks))
+            found = self._marks.beginning(name, epoch)
+        if found is None:
+            raise WriteForgotten(
+                f"{name}: micro-batch {epoch} of this write was ended by somebody else while this attempt began; it is "
+                "of no use any more"
+            )
+        configs = described.configs
+        expiration_s = int(configs.get("producer.id.expiration.ms", _EXPIRATION_MS)) / 1000
+        lease_s = max(_LEASE_S_MIN, expiration_s / 2)
+        topic = _Topic(found, described.partitions, int(configs["max.message.bytes"]), lease_s)
+        self._topics[name] = topic
+        return topic
+
+    async def _open(self, place: TopicPartition, topic: "_Topic") -> Sending:
+        if place.partition >= max(topic.partitions, topic.beginning.partitions):
+            raise InvalidArgument(
+                f"a row names the partition {place}, and the topic has {topic.partitions} partitions; without the "
+                "column partition rows go by their key"
+            )
+        age_s = time.time() - topic.beginning.ms / 1000
+        lane = Lane(
+            place,
+            self._identity,
+            self._marks.start(place) or Offset(0),
+            min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM),
+            must_scan=topic.beginning.run != self._mine.name or age_s > topic.lease_s,
+            accepts_missing=self._settings.accepts_missing_record,
+        )
+        sending = Sending(self._client, lane, self._settings, topic.lease_s, self._slots)
+        self._sendings[place] = sending
+        return sending
+
+
+class _Run(NamedTuple):
+    """One execution of the driver, and how its attempts begin."""
+
+    name: str
+    recorder: Recorder
+    patience: Patience
+
+
+class _Topic(NamedTuple):
+    beginning: Beginning
+    partitions: int
+    """As many as there are now."""
+    max_message_bytes: int
+    lease_s: float
+    """Half of the time after which a partition forgets an idle producer."""
+
+
+class _Pace:
+    """Rows in portions, at most so many a second."""
+
+    def __init__(self, records_per_second: int | None) -> None:
+        self._rate = records_per_second
+        self._began_s, self._count = time.monotonic(), 0
+
+    def parts(self, some: Slice) -> Iterator[Slice]:
+        if self._rate is None:
+            yield some
+            return
+        size = max(1, self._rate // PORTIONS_A_SECOND)
+        for start in range(0, len(some.rows), size):
+            part = some.between(start, start + size)
+            ahead_s = self._count / self._rate - (time.monotonic() - self._began_s)
+            if ahead_s > 0:
+                time.sleep(ahead_s)
+            self._count += len(part.rows)
+            yield part
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="raftlog-sink", daemon=True)
+        self._thread.start()
+        return self
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it there, and wait for what it gives or raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,280 @@
+"""Attempts of one task against a partition that judges sequences as brokers do: every row once, whatever happens.
+
+A schedule draws everything from one seed: two or three attempts with the same rows in other orders, answers that are
+lost, batches that arrive late, attempts that die and are repeated, a partition that forgets its producers.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from raftlog.client import Produced
+from raftlog.errors import DuplicateSequence, OutOfOrderSequence, UnknownProducer
+from raftlog.partitions.replica.producers import Producer, followed, judged
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.sink.held import Held
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.lane import Found, Lane, Scan, Send
+from raftlog.pipeline.sink.rows import Content, Rows, digest
+from raftlog.records import BatchHeader
+from raftlog.types import Offset, TopicPartition
+
+PLACE = TopicPartition("orders", 0)
+IDENTITY = Identity("query", 3, 70_000)
+SCHEDULES = 300
+STEPS_MAX = 3_000
+
+
+class Stored(NamedTuple):
+    send: Send
+    base_offset: int
+    contents: list[Content]
+
+
+class Partition:
+    """A leader with one log, which may forget."""
+
+    def __init__(self) -> None:
+        self.batches: list[Stored] = []
+        self.known: dict[int, Producer] = {}
+        self.contents = Counter[bytes]()
+        self.end = 0
+        self.old_end = 0
+        """What lies below was committed a day ago."""
+
+    def append(self, send: Send) -> Produced:
+        count = len(send.rows)
+        header = BatchHeader(
+            0, 0, 0, 2, 0, 0, count - 1, 0, 0, send.producer_id, send.producer_epoch, send.sequence, count
+        )
+        before = self.known.get(send.producer_id)
+        original = judged("orders/0", before, header)
+        if original is not None:
+            return Produced(Offset(original.offset), Offset(original.offset + count), True)
+        base, self.end = self.end, self.end + count
+        contents = list(send.rows.contents())
+        self.batches.append(Stored(send, base, contents))
+        self.contents.update(map(digest, contents))
+        self.known[send.producer_id] = followed(before, header, base)
+        return Produced(Offset(base), Offset(self.end))
+
+    def scan(self, identity: Identity, start: int, end: int) -> Iterator[Found]:
+        generations = identity.generations()
+        for send, base, contents in self.batches:
+            if start <= base < end and send.producer_epoch == identity.producer_epoch:
+                digests = b"".join(map(digest, contents))
+                yield Found(generations[send.producer_id], send.sequence, len(contents), digests)
+
+
+class Attempt:
+    def __init__(self, rng: random.Random, contents: list[Content], *, must_scan: bool) -> None:
+        self._rows = rng.sample(contents, len(contents)) if rng.random() < 0.7 else contents
+        self._at = 0
+        self.lane = Lane(PLACE, IDENTITY, Offset(0), rng.choice((80, 160, 500)), must_scan=must_scan)
+        self.is_done = False
+
+    def step(self, rng: random.Random, partition: Partition, late: list[Send]) -> None:
+        if self._at < len(self._rows) and rng.random() < 0.5:
+            count = rng.randint(1, 9)
+            self.lane.add(Rows.of(self._rows[self._at : self._at + count]))
+            self._at += count
+            return
+        is_last = self._at >= len(self._rows)
+        do = self.lane.next(flush=is_last)
+        if isinstance(do, Scan):
+            # A leader that is new may not know yet how much is committed.
+            end = max(do.start, partition.end if rng.random() < 0.8 else partition.old_end)
+            self.lane.scanned(partition.scan(IDENTITY, do.start, end), Offset(end))
+        elif isinstance(do, Send):
+            self._send(do, rng, partition, late)
+        else:
+            self.is_done = is_last
+
+    def _send(self, send: Send, rng: random.Random, partition: Partition, late: list[Send]) -> None:
+        fate = rng.random()
+        if fate < 0.1:
+            return  # never arrives
+        if fate < 0.2:
+            late.append(send)
+            return
+        try:
+            produced = partition.append(send)
+        except (DuplicateSequence, OutOfOrderSequence, UnknownProducer) as error:
+            self.lane.refused(error)
+        else:
+            if fate > 0.35:
+                self.lane.sent(produced)
+
+
+def deliver_late(partition: Partition, send: Send) -> None:
+    try:
+        partition.append(send)
+    except (DuplicateSequence, OutOfOrderSequence, UnknownProducer):
+        return  # nobody waits for the answer any more
+
+
+def forget(partition: Partition, attempts: list[Attempt], late: list[Send]) -> None:
+    """A day passes: nothing is under way any more, and who has not begun to write looks again (see `sending`)."""
+    late.clear()
+    partition.known.clear()
+    partition.old_end = partition.end
+    for attempt in attempts:
+        if attempt.lane.sequence == 0:
+            attempt.lane.look_first()
+
+
+def run_schedule(seed: int) -> None:
+    rng = random.Random(seed)
+    contents: list[Content] = [
+        (rng.randint(0, 2), rng.choice((None, b"", b"k")), bytes([rng.randint(0, 9)]), []) for _ in range(40)
+    ]
+    wanted = Counter(map(digest, contents))
+    partition, late = Partition(), list[Send]()
+    attempts = [Attempt(rng, contents, must_scan=False) for _ in range(rng.randint(1, 3))]
+    deaths, forgets = rng.randint(0, 3), rng.randint(0, 2)
+    for _ in range(STEPS_MAX):
+        if all(attempt.is_done for attempt in attempts):
+            break
+        attempt = rng.choice(attempts)
+        attempt.step(rng, partition, late)
+        if late and rng.random() < 0.2:
+            deliver_late(partition, late.pop(rng.randrange(len(late))))
+        if deaths and rng.random() < 0.02:
+            deaths -= 1
+            attempts[rng.randrange(len(attempts))] = Attempt(rng, contents, must_scan=forgets < 2)
+        if forgets and rng.random() < 0.02:
+            forgets -= 1
+            forget(partition, attempts, late)
+        assert partition.contents <= wanted, "the log holds a row more often than the input"
+        if attempt.is_done:
+            assert partition.contents == wanted, "an attempt ended before every row was there"
+            assert not attempt.lane.held
+            assert attempt.lane.rows_done == len(contents)
+    assert all(attempt.is_done for attempt in attempts), "no end"
+
+
+def test_every_row_is_stored_once_in_every_schedule() -> None:
+    for seed in range(SCHEDULES):
+        try:
+            run_schedule(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def rows(*values: bytes) -> Rows:
+    return Rows.of((1, None, value, []) for value in values)
+
+
+def found(sequence: int, *values: bytes, generation: int = 0, span: int | None = None) -> Found:
+    digests = b"".join(digest((1, None, value, [])) for value in values)
+    return Found(generation, sequence, len(values) if span is None else span, digests)
+
+
+def lane(**settings: bool) -> Lane:
+    return Lane(PLACE, IDENTITY, Offset(0), 10_000, **settings)
+
+
+def test_a_duplicate_answer_is_not_taken_for_ones_own() -> None:
+    """Another attempt may have sent other rows under the same sequences."""
+    writer = lane()
+    writer.add(rows(b"a", b"b"))
+    first = writer.next(flush=True)
+    assert isinstance(first, Send)
+    writer.sent(Produced(Offset(0), Offset(2), True))
+    assert writer.next(flush=True) == Scan(Offset(0))
+    assert writer.scanned([found(0, b"b", b"c")], Offset(2))
+    second = writer.next(flush=True)
+    assert isinstance(second, Send)
+    assert (second.rows.values, second.sequence) == ([b"a"], 2)
+    assert len(writer.held) == 1
+    writer.add(rows(b"c"))
+    assert (len(writer.held), writer.rows_done) == (0, 2)
+
+
+def test_records_that_are_gone_are_not_passed_over() -> None:
+    writer = lane(must_scan=True)
+    with pytest.raises(WriteForgotten, match=r"orders/0: .*acceptMissingRecord"):
+        writer.scanned([found(5, b"a")], Offset(9))
+    with pytest.raises(WriteForgotten, match="compacted away"):
+        lane(must_scan=True).scanned([found(0, b"a", span=3)], Offset(9))
+    with pytest.raises(WriteForgotten, match="a second time"):
+        lane(must_scan=True).scanned([found(0, b"a"), found(0, b"a")], Offset(9))
+    writer = lane(must_scan=True, accepts_missing=True)
+    writer.scanned([found(5, b"a")], Offset(9))
+    writer.add(rows(b"a", b"b"))
+    assert writer.next(flush=True) == Send(rows(b"b"), IDENTITY.producer_id(), IDENTITY.producer_epoch, 6)
+
+
+def test_a_partition_that_forgot_is_written_under_the_next_generation() -> None:
+    writer = lane()
+    writer.add(rows(b"a"))
+    writer.next(flush=True)
+    writer.sent(Produced(Offset(0), Offset(1)))
+    writer.add(rows(b"b"))
+    writer.next(flush=True)
+    writer.refused(UnknownProducer("forgotten"))
+    assert writer.next(flush=True) == Scan(Offset(1))
+    writer.scanned([], Offset(1))
+    again = writer.next(flush=True)
+    assert isinstance(again, Send)
+    assert (again.producer_id, again.sequence) == (IDENTITY.producer_id(1), 0)
+
+
+def test_batches_are_cut_by_size() -> None:
+    writer = Lane(PLACE, IDENTITY, Offset(0), 300)
+    writer.add(rows(*[bytes([number]) * 64 for number in range(7)], b"x" * 1_000, b"y"))
+    cuts = []
+    while isinstance(do := writer.next(flush=True), Send):
+        cuts.append([len(value or b"") for value in do.rows.values])
+        writer.sent(Produced(Offset(0), Offset(0)))
+    assert cuts == [[64, 64, 64], [64, 64, 64], [64], [1000], [1]]
+    assert writer.waiting_bytes == 0
+
+
+def test_held_digests_are_a_multiset_in_any_order() -> None:
+    rng = random.Random(1)
+    for _ in range(200):
+        digests = [bytes([rng.randint(0, 5)]) * 16 for _ in range(12)]
+        held, naive = Held(), Counter[bytes]()
+        for _ in range(40):
+            if rng.random() < 0.3:
+                some = digests[: rng.randint(0, 6)]
+                held.put(b"".join(some))
+                naive.update(some)
+            wanted = rng.choice(digests)
+            assert held.take(wanted) == (naive[wanted] > 0)
+            naive -= Counter([wanted])
+            assert (len(held), bool(held)) == (naive.total(), naive.total() > 0)
+
+
+def test_digests_tell_contents_apart() -> None:
+    contents: list[Content] = [
+        (1, None, b"", []),
+        (1, b"", None, []),
+        (1, b"", b"", []),
+        (2, b"", b"", []),
+        (1, b"a", b"b", []),
+        (1, b"ab", b"", []),
+        (1, b"", b"", [("a", None)]),
+        (1, b"", b"", [("a", b"")]),
+        (1, b"", b"", [("a", b""), ("b", b"")]),
+        (1, b"", b"", [("b", b""), ("a", b"")]),
+    ]
+    assert len({digest(content) for content in contents}) == len(contents)
+
+
+def test_an_identity_is_one_of_its_own() -> None:
+    ids = {
+        Identity(name, partition, epoch).producer_id(generation)
+        for name in ("a", "b")
+        for partition in range(20)
+        for epoch in (0, 1 << 15, 1 << 16)
+        for generation in (0, 1)
+    }
+    assert len(ids) == 2 * 20 * 3 * 2
+    assert all(1 << 62 <= each < 1 << 63 for each in ids)
+    assert IDENTITY.producer_id() == Identity("query", 3, 65_536).producer_id()
+    assert (IDENTITY.producer_epoch, Identity("query", 3, 70_001).producer_epoch) == (4464, 4465)

@@ -1,0 +1,322 @@
+"""Tasks that write to a real broker: attempts that die, that run twice at the same time, that come again."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from raftlog.api.http.server import HttpServer
+from raftlog.client import BrokerClient, Producer
+from raftlog.client.decode import checked_batches
+from raftlog.errors import (
+    InvalidArgument,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    ProducerFenced,
+    UnknownProducer,
+    UnknownTopic,
+)
+from raftlog.partitions.broker import Broker
+from raftlog.partitions.settings import BrokerSettings
+from raftlog.pipeline.errors import InputChanged, WriteForgotten
+from raftlog.pipeline.rows import HEADERS_TYPE
+from raftlog.pipeline.sink.columns import Columns
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.marks import Recorder
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.pipeline.sink.writing import Outcome, write_rows
+from raftlog.records import Record, build_columns, read_records
+from raftlog.types import TopicPartition
+
+KEYED = Columns(value=1, key=0)
+FIRST = Identity("q", 0, 0)
+COUNT = 4_000
+PARTITIONS = 3
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[str]:
+    """Of a real broker in this process, alone."""
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), retention_interval_s=0.02))
+    server = HttpServer(broker)
+    host, port = await server.start("127.0.0.1", 0)
+    await broker.start(f"{host}:{port}")
+    yield f"{host}:{port}"
+    await server.stop(1.0)
+    await broker.close()
+
+
+@pytest.fixture
+async def client(address: str) -> AsyncIterator[BrokerClient]:
+    async with BrokerClient([address]) as client:
+        await client.create_topic("orders", partitions=PARTITIONS)
+        yield client
+
+
+@pytest.fixture
+def settings(address: str, client: BrokerClient) -> SinkSettings:
+    """Small batches, so that there are many."""
+    return SinkSettings((address,), topic="orders", batch_bytes=4_000, delivery_timeout_ms=20_000)
+
+
+def batches_of(keys: Iterable[int], size: int = 500) -> Iterator[pa.RecordBatch]:
+    """Key and value of each row say the same number."""
+    numbers = list(keys)
+    for start in range(0, len(numbers), size):
+        values = [str(number).encode() for number in numbers[start : start + size]]
+        yield pa.record_batch([pa.array(values, pa.binary()), pa.array(values, pa.binary())], names=["key", "value"])
+
+
+async def records_of(client: BrokerClient, topic: str = "orders") -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for partition in range((await client.describe_topic(topic)).partitions):
+        end, at = (await client.offsets(topic, partition)).end, 0
+        found[partition] = []
+        while at < end:
+            for header, batch in checked_batches((await client.fetch_batches(topic, partition, at)).body):
+                found[partition].extend(record for record in read_records(batch) if record.offset >= at)
+                at = header.next_offset
+    return found
+
+
+async def values_of(client: BrokerClient) -> Counter[int]:
+    found = await records_of(client)
+    return Counter(int(record.value or b"") for records in found.values() for record in records)
+
+
+async def write(
+    batches: Iterable[pa.RecordBatch],
+    settings: SinkSettings,
+    identity: Identity = FIRST,
+    run: str = "run",
+    columns: Columns = KEYED,
+) -> Outcome:
+    return await asyncio.to_thread(write_rows, batches, columns, settings, identity, run)
+
+
+async def finish(client: BrokerClient, epoch: int, outcome: Outcome) -> None:
+    await Recorder(client, "q").finish(epoch, outcome.ends, {"orders"})
+
+
+ONCE = Counter(range(COUNT))
+
+
+def dying(batches: Iterator[pa.RecordBatch], after: int) -> Iterator[pa.RecordBatch]:
+    for number, batch in enumerate(batches):
+        if number == after:
+            raise RuntimeError("the executor is gone")
+        yield batch
+
+
+async def test_rows_become_records(client: BrokerClient, settings: SinkSettings) -> None:
+    await client.create_topic("other", partitions=2)
+    batch = pa.record_batch(
+        {
+            "value": pa.array(["a", None, "c", "d"], pa.string()),
+            "key": pa.array([b"k1", b"k2", None, None], pa.binary()),
+            "timestamp": pa.array([1_500_999, None, 3_000_000, 0], pa.timestamp("us", tz="UTC")),
+            "headers": pa.array(
+                [[{"key": "h", "value": b"1"}, {"key": "n", "value": None}], None, [], None], HEADERS_TYPE
+            ),
+            "topic": pa.array(["orders", "orders", "other", "other"]),
+            "partition": pa.array([None, None, 1, 0], pa.int32()),
+        }
+    )
+    columns = Columns(value=0, key=1, timestamp=2, headers=3, topic=4, partition=5)
+    by_row = SinkSettings(settings.bootstrap)
+    outcome = await write([batch], by_row, columns=columns)
+    assert outcome.rows == 4
+    orders = [record for records in (await records_of(client)).values() for record in records]
+    first, second = sorted(orders, key=lambda record: record.key or b"")
+    assert (first.value, first.timestamp, first.headers) == (b"a", 1_500, [("h", b"1"), ("n", None)])
+    marks = await Recorder(client, "q").read()
+    beginning = marks.beginning("orders", 0)
+    assert beginning is not None
+    assert (second.value, second.timestamp, second.headers) == (None, beginning.ms, [])
+    other = await records_of(client, "other")
+    assert {partition: [(r.value, r.timestamp) for r in records] for partition, records in other.items()} == {
+        0: [(b"d", 0)],
+        1: [(b"c", 3_000)],
+    }
+
+
+async def test_keys_go_where_other_producers_send_them(client: BrokerClient, settings: SinkSettings) -> None:
+    await write(batches_of(range(50)), settings)
+    places = {record.key: partition for partition, records in (await records_of(client)).items() for record in records}
+    async with Producer(settings.bootstrap) as producer:
+        for key in places:
+            delivered = await (await producer.send("orders", b"", key))
+            assert delivered.partition == places[key]
+
+
+async def test_rows_of_a_partition_keep_their_order(client: BrokerClient, settings: SinkSettings) -> None:
+    await write(batches_of(range(COUNT)), settings)
+    for records in (await records_of(client)).values():
+        numbers = [int(record.value or b"") for record in records]
+        assert numbers == sorted(numbers) != []
+
+
+async def test_a_task_that_died_half_way_is_repeated_in_another_order(
+    client: BrokerClient, settings: SinkSettings
+) -> None:
+    for after in (3, 6):
+        with pytest.raises(RuntimeError, match="gone"):
+            await write(dying(batches_of(range(COUNT)), after), settings)
+    begun = await values_of(client)
+    assert 0 < begun.total() < COUNT
+    outcome = await write(batches_of(random.Random(1).sample(range(COUNT), COUNT)), settings, run="after a restart")
+    assert outcome.rows == COUNT
+    assert await values_of(client) == ONCE
+    assert outcome.ends == {TopicPartition("orders", p): (await client.offsets("orders", p)).end for p in range(3)}
+
+
+async def test_two_attempts_at_the_same_time_write_each_row_once(client: BrokerClient, settings: SinkSettings) -> None:
+    shuffled = random.Random(2).sample(range(COUNT), COUNT)
+    outcomes = await asyncio.gather(
+        write(batches_of(range(COUNT)), settings),
+        write(batches_of(shuffled), settings),
+        write(batches_of(reversed(shuffled)), settings, run="another driver"),
+    )
+    assert [outcome.rows for outcome in outcomes] == [COUNT] * 3
+    assert await values_of(client) == ONCE
+
+
+async def test_answers_that_are_lost_change_nothing(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, produce = random.Random(3), BrokerClient.produce_batches
+
+    async def losing(self: BrokerClient, *args: Any, **settings: Any) -> Any:
+        fate = rng.random()
+        if fate < 0.1:
+            raise OutcomeUnknown("the connection broke")
+        answer = await produce(self, *args, **settings)
+        if fate < 0.3:
+            raise OutcomeUnknown("the connection broke")
+        return answer
+
+    monkeypatch.setattr(BrokerClient, "produce_batches", losing)
+    await write(batches_of(range(1_000)), settings)
+    assert await values_of(client) == Counter(range(1_000))
+
+
+async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, settings: SinkSettings) -> None:
+    rows = list(range(100))
+    first = await write(batches_of(rows), settings)
+    await finish(client, 0, first)
+    assert await write(batches_of(rows), settings, run="restarted") == Outcome(0, {})
+    second = await write(batches_of(rows), settings, Identity("q", 0, 1), run="restarted")
+    await finish(client, 1, second)
+    assert await values_of(client) == Counter(rows * 2)
+    for _ in range(2):  # without rows, and repeated
+        await finish(client, 2, await write([], settings, Identity("q", 0, 2)))
+    assert (await Recorder(client, "q").read()).done() == 2
+    assert (await write(batches_of(rows), settings, Identity("q", 0, 3))).rows == 100
+
+
+async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, settings: SinkSettings) -> None:
+    """It can only be one that the driver has given up, for an epoch begins when the one before is done."""
+
+    def next_epoch_meanwhile() -> Iterator[pa.RecordBatch]:
+        yield from batches_of(range(1_000))
+        write_rows(batches_of(range(1_000)), KEYED, settings, Identity("q", 0, 1), "run")
+        yield from batches_of(range(1_000, 2_000))
+
+    with pytest.raises(ProducerFenced):
+        await write(next_epoch_meanwhile(), settings)
+
+
+async def test_without_a_record_nothing_is_guessed(client: BrokerClient, settings: SinkSettings) -> None:
+    with pytest.raises(WriteForgotten, match="acceptMissingRecord=true"):
+        await write(batches_of(range(10)), settings, Identity("q", 0, 7))
+    accepting = SinkSettings(settings.bootstrap, topic="orders", accepts_missing_record=True)
+    assert (await write(batches_of(range(10)), accepting, Identity("q", 0, 7))).rows == 10
+    await client.groups.commit("raftlog-sink.theirs", {TopicPartition("orders", 0): 5})
+    with pytest.raises(WriteForgotten, match="somebody else commits"):
+        await write(batches_of(range(10)), settings, Identity("theirs", 0, 0))
+
+
+async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerClient, settings: SinkSettings) -> None:
+    with pytest.raises(RuntimeError, match="gone"):
+        await write(dying(batches_of(range(COUNT)), 5), settings)
+    begun = await values_of(client)
+    assert begun
+    await client.alter_topic_config("orders", {"producer.id.expiration.ms": "1"})
+    await forgotten(client, FIRST)
+    await client.alter_topic_config("orders", {"producer.id.expiration.ms": "86400000"})
+    await write(batches_of(reversed(range(COUNT))), settings, run="a day later")
+    assert await values_of(client) == ONCE
+
+
+async def forgotten(client: BrokerClient, identity: Identity) -> None:
+    """Until no partition knows the producer: one that does refuses a sequence that jumps as out of order."""
+    jump = build_columns(
+        [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000
+    )
+    for partition in range(PARTITIONS):
+        while True:
+            try:
+                await client.produce_batches("orders", partition, jump)
+            except UnknownProducer:
+                break
+            except OutOfOrderSequence:
+                await asyncio.sleep(0.01)
+
+
+async def test_other_rows_than_before_are_told(client: BrokerClient, settings: SinkSettings) -> None:
+    with pytest.raises(RuntimeError, match="gone"):
+        await write(dying(batches_of(range(COUNT)), 5), settings)
+    stored = await values_of(client)
+    missing = min(stored)
+    with pytest.raises(InputChanged, match=r"orders/\d: .* 1 records .* at offsets \d+\)"):
+        await write(batches_of(number for number in range(COUNT) if number != missing), settings, run="again")
+    assert await values_of(client) == ONCE
+
+
+async def test_what_cannot_be_written_is_said(client: BrokerClient, settings: SinkSettings) -> None:
+    bootstrap = settings.bootstrap
+    with pytest.raises(UnknownTopic, match="raftlog topic create nowhere"):
+        await write(batches_of([1]), SinkSettings(bootstrap, topic="nowhere"))
+    placed = pa.record_batch({"value": pa.array([b"a"]), "partition": pa.array([3], pa.int32())})
+    with pytest.raises(InvalidArgument, match="the partition orders/3, and the topic has 3"):
+        await write([placed], settings, columns=Columns(value=0, partition=1))
+    nameless = pa.record_batch({"value": pa.array([b"a"]), "topic": pa.array([None], pa.string())})
+    with pytest.raises(InvalidArgument, match="no topic"):
+        await write([nameless], SinkSettings(bootstrap), columns=Columns(value=0, topic=1))
+    early = pa.record_batch({"value": pa.array([b"a"]), "timestamp": pa.array([-1], pa.int64())})
+    with pytest.raises(InvalidArgument, match="before 1970"):
+        await write([early], settings, columns=Columns(value=0, timestamp=1))
+
+
+async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there were is recorded when the epoch begins."""
+    with pytest.raises(RuntimeError, match="gone"):
+        await write(dying(batches_of(range(COUNT)), 5), settings)
+    described = await client.describe_topic("orders")
+    more = described._replace(partitions=5)
+
+    async def describe(_: BrokerClient, __: str) -> Any:
+        return more
+
+    monkeypatch.setattr(BrokerClient, "describe_topic", describe)
+    await write(batches_of(range(COUNT)), settings, run="again")
+    monkeypatch.undo()
+    assert await values_of(client) == ONCE
+
+
+async def test_what_is_held_is_bounded_over_all_partitions(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.pipeline.sink.writing.BUFFER_BYTES_MAX", 5_000)
+    large = SinkSettings(settings.bootstrap, topic="orders")
+    await write(batches_of(range(COUNT), size=100), large)
+    assert await values_of(client) == ONCE
+    stored = [(await client.fetch_batches("orders", partition, 0)).body for partition in range(PARTITIONS)]
+    assert sum(len(list(checked_batches(body))) for body in stored) > COUNT * 36 // 5_000 / 2
