@@ -6,12 +6,14 @@ record without a timestamp has null there, and so has one whose timestamp Spark 
 record without headers has null, not an empty array. Both schemas say the same; Spark compares them for equality.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
@@ -35,7 +37,7 @@ ARROW_SCHEMA: Final = pa.schema(
 """`SCHEMA` for Arrow."""
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: "StructType") -> None:
     """What a user gave to `.schema(…)` is what rows are; raises `InvalidArgument`."""
     columns = ",".join(column.replace(" ", ":", 1) for column in SCHEMA.split(", "))
     if schema.simpleString() != f"struct<{columns}>":

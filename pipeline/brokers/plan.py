@@ -83,16 +83,21 @@ async def layout(
     await know_all(client)
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def one(topic: TopicView, number: int, leader: int | None) -> PartitionLog:
+    async def one(topic: TopicView, number: int, leader: int | None) -> PartitionLog | None:
         address = None if leader is None else view.http.get(leader)
         if address is not None:
             client.learn_leader(TopicPartition(topic.name, number), address)
-        async with at_once:
-            start, end = await patiently(lambda: client.offsets(topic.name, number, linearizable=True), patience_s)
+        try:
+            async with at_once:
+                start, end = await patiently(lambda: client.offsets(topic.name, number, linearizable=True), patience_s)
+        except UnknownTopic:  # it went after the picture was made
+            if topic.name in (choice.names or ()) and not may_miss:
+                raise
+            return None
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
 
     logs = await asyncio.gather(*(one(topic, *each) for topic in topics for each in enumerate(topic.leaders)))
-    return Layout(logs, tuple(dict.fromkeys((*bootstrap, *view.http.values()))))
+    return Layout([log for log in logs if log is not None], tuple(dict.fromkeys((*bootstrap, *view.http.values()))))
 
 
 async def times(

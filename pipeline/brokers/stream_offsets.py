@@ -73,8 +73,8 @@ def _offsets(topics: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, int]]:
 
 def ranges(start: StreamOffset, end: StreamOffset) -> list[tuple[TopicPartition, int, int]]:
     """What lies between two offsets, by partition; only of topics that are the same in both."""
-    begins = start.offsets if end.begins is None else end.begins
-    first_ids = start.ids if end.begins is None else end.ids
+    is_first = start.is_initial and end.begins is not None
+    begins, first_ids = (end.begins or {}, end.ids) if is_first else (start.offsets, start.ids)
     return [
         (place, begins[place], until)
         for place, until in sorted(end.offsets.items())
