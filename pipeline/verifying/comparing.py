@@ -1,0 +1,180 @@
+"""The same range of the same segment on all replicas: one of them is checked, the others hold the same bytes or not.
+
+Replicas roll at the same entry, so above the mark of compaction their files have the same names and bytes. Whoever has
+the bytes and the index rows of a file that was found right is right as well: comparing costs less than checking again,
+and much less than a digest (measured: comparing 7 GB/s, SHA-256 1.4, BLAKE2b 0.8), and it says where they differ. A
+replica that differs is checked for itself.
+
+Of what a replica may hold behind the last entry that is known to be committed on all, nothing is compared. Pure but for
+reading; called in tasks, by `job`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from raftlog.checkers.replicas import first_difference
+from raftlog.pipeline.verifying.walking import (
+    OpenFile,
+    Place,
+    SegmentFile,
+    Span,
+    Walked,
+    opened,
+    rows_of,
+    walk_range,
+)
+from raftlog.records import read_header
+from raftlog.records.header import HEADER_SIZE
+
+
+class Unit(NamedTuple):
+    """A range of a segment, and the files that should hold the same in it, the one with the most index rows first.
+
+    `span.stop` is the last entry that is known to be committed on all of them. `knows_commit` says of which files one
+    knows that; of the others everything counts that is right.
+    """
+
+    span: Span
+    files: tuple[SegmentFile, ...]
+    knows_commit: tuple[bool, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(max(0, _limit(file, self.span) - self.span.start.position) for file in self.files)
+
+
+class Difference(NamedTuple):
+    """Two files of a group that hold something else in the same place; `what` says it in words."""
+
+    files: tuple[str, str]
+    position: int
+    offset: int
+    index: int  # type: ignore[assignment]  # the field is called so everywhere; tuple.index is never wanted here
+    what: str
+
+
+class Checked(NamedTuple):
+    """Of one file in one range. `is_compared`: with one that is right; `difference` says where it differs from that.
+
+    A file that has nobody to be compared with counts as compared.
+    """
+
+    file: SegmentFile
+    start: Place
+    walked: Walked
+    is_compared: bool
+    difference: Difference | None
+
+
+def check_unit(unit: Unit) -> Iterator[Checked]:
+    """Check a range of all files, each byte read once where they are the same. Raises `OSError`."""
+    with ExitStack() as closing:
+        files = [closing.enter_context(opened(file)) for file in unit.files]
+        damaged: dict[int, Walked] = {}
+        for number, file in enumerate(files):
+            followers = {each: _Follower(files[each]) for each in range(len(files)) if each != number}
+            walked = _walk(file, unit.span, followers.values())
+            if walked.why is None:
+                yield Checked(file.file, unit.span.start, walked, True, None)
+                yield from _compared(unit, number, files, walked, followers, damaged)
+                return
+            damaged[number] = walked
+        for number, walked in damaged.items():
+            yield Checked(files[number].file, unit.span.start, walked, len(files) == 1, None)
+
+
+def _limit(file: SegmentFile, span: Span) -> int:
+    """Where the range ends in a file."""
+    return file.log_bytes if span.end is None else min(span.end.position, file.log_bytes)
+
+
+def _walk(file: OpenFile, span: Span, followers: Iterable["_Follower"] = ()) -> Walked:
+    def on_chunk(position: int, chunk: bytes) -> None:
+        for follower in followers:
+            follower.follow(position, chunk)
+
+    span = _span_in(file, span)
+    return walk_range(file, span, rows_of(file, span), on_chunk)
+
+
+def _span_in(file: OpenFile, span: Span) -> Span:
+    """The range in a file that may end in it: then it is the last one there."""
+    return span if _limit(file.file, span) < file.file.log_bytes else span._replace(end=None)
+
+
+class _Follower:
+    """Compares a file with what is read of another one, up to the first difference."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self.differs_at: int | None = None
+
+    def follow(self, position: int, chunk: bytes) -> None:
+        if self.differs_at is None:
+            mine = self._file.read(position, len(chunk))
+            if mine != chunk:
+                self.differs_at = position + first_difference(mine, chunk)
+
+
+def _compared(
+    unit: Unit,
+    sound: int,
+    files: Sequence[OpenFile],
+    walked: Walked,
+    followers: Mapping[int, _Follower],
+    damaged: Mapping[int, Walked],
+) -> Iterator[Checked]:
+    """The others, compared with file number `sound`, which is right."""
+    rows = rows_of(files[sound], _span_in(files[sound], unit.span))
+    limit = _limit(files[sound].file, unit.span)
+    for number, follower in followers.items():
+        file = files[number]
+        at = follower.differs_at
+        if at is None and _limit(file.file, unit.span) != limit:
+            at = min(_limit(file.file, unit.span), limit)
+        own = damaged.get(number)
+        if own is None:
+            is_same = at is None and rows.startswith(rows_of(file, _span_in(file, unit.span)))
+            own = walked if is_same else _walk(file, unit.span)
+        difference = None
+        if at is not None:
+            difference = _difference(unit, (sound, number), files, walked, _by_bytes(file, unit.span, own), at)
+        yield Checked(file.file, unit.span.start, own, True, difference)
+
+
+def _by_bytes(file: OpenFile, span: Span, walked: Walked) -> Walked:
+    """How far a file is right when its index is not asked."""
+    return walked if walked.why is None else walk_range(file, _span_in(file, span), b"")
+
+
+def _difference(
+    unit: Unit, pair: tuple[int, int], files: Sequence[OpenFile], walked: Walked, own: Walked, at: int
+) -> Difference | None:
+    """What the first byte that is not the same in both means; nothing where it is not known to be committed."""
+    place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
+    if unit.span.stop is not None and place.index > unit.span.stop:
+        return None
+    names = files[pair[0]].file.log, files[pair[1]].file.log
+    what = f"byte {at - place.position} is another one"
+    for number, name, seen in zip(pair, names, (walked, own), strict=True):
+        if seen.end.index <= place.index:
+            if not unit.knows_commit[number]:
+                return None
+            what = f"{name} lacks it" if seen.why is None else f"in {name} it is damaged"
+    where = f"entry {place.index} at offset {place.offset}, position {place.position}"
+    return Difference(
+        names, place.position, place.offset, place.index, f"{where}, differs in {names[0]} and {names[1]}: {what}"
+    )
+
+
+def _batch_at(file: OpenFile, start: Place, end: Place, at: int) -> Place:
+    """The batch of a file that was found right in which byte `at` lies; its end where it lies behind."""
+    position, row, index, offset = start
+    while position < end.position:
+        header = read_header(file.read(position, HEADER_SIZE))
+        if position + header.size > at:
+            break
+        position, row, index, offset = position + header.size, row + 1, index + 1, header.next_offset
+    return Place(position, row, index, offset)

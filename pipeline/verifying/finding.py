@@ -1,0 +1,97 @@
+"""Which logs lie in directories, and to which data directory each of them belongs.
+
+The same that `raftlog log verify` finds, so that nothing is passed over: also logs that no journal knows, and those of
+the controller and of internal topics. Called by `job` on the driver.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.errors import FormatError, InvalidArgument
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.segments.replicas import CONTROLLER_TOPIC, INTERNAL_PREFIX, Owner
+from raftlog.runtime.node_identity import JOURNAL, read_identity
+from raftlog.runtime.replica_directory import CONTROLLER, group_in_rolls
+from raftlog.storage.directory import ancestors, internal
+from raftlog.storage.disk import Disk
+from raftlog.storage.finding import logs_below
+
+
+class FoundLog(NamedTuple):
+    """A log's directory. With an `owner` its journal says to which group it belongs, and whether to any; otherwise its
+    rolls do."""
+
+    path: str
+    topic: str
+    partition: int
+    owner: Owner | None
+    group_id: UUID | None = None
+
+
+class Found(NamedTuple):
+    """Logs by path, and what is wrong with data directories as such."""
+
+    logs: dict[str, FoundLog]
+    problems: list[str]
+
+    @property
+    def owners(self) -> list[Owner]:
+        return sorted({log.owner for log in self.logs.values() if log.owner is not None})
+
+
+def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Found:
+    """All logs in and below these directories, of all topics when none are chosen; each once.
+
+    Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`.
+    """
+    found = Found({}, [])
+    owners: dict[str, Owner | None] = {}
+    for path in paths:
+        if not os.path.isdir(path):
+            raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
+        here = list(logs_below(os.path.abspath(path)))
+        if not here:
+            raise InvalidArgument(f"{path} holds no log: neither it nor a directory in it has segment files")
+        for each in here:
+            owner = next((mine for above in ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
+            found.logs[each] = FoundLog(
+                each, *name_of(each), owner, group_in_rolls(disk, each) if owner is None else None
+            )
+    return found if topics is None else _chosen(found, topics, paths)
+
+
+def _chosen(found: Found, topics: TopicChoice, paths: Sequence[str]) -> Found:
+    names = topics.chosen({log.topic for log in found.logs.values()})
+    if topics.pattern is not None:
+        names = [name for name in names if not name.startswith(INTERNAL_PREFIX)]
+    chosen = {path: log for path, log in found.logs.items() if log.topic in names}
+    if not chosen:
+        raise InvalidArgument(f"{', '.join(paths)}: no log is there of {topics}")
+    return Found(chosen, found.problems)
+
+
+def _owner(disk: Disk, directory: str, known: dict[str, Owner | None], found: Found) -> Owner | None:
+    """Whose data directory this is; nobody's without the journal, as in some copies."""
+    if directory not in known:
+        known[directory] = None
+        try:
+            identity = read_identity(disk, directory)
+        except FormatError as error:
+            found.problems.append(f"{error}; its journal cannot be read, and its replicas count as copies without one")
+            return None
+        if identity is not None and disk.exists(internal(directory, JOURNAL, str(identity.disk_uuid))):
+            known[directory] = Owner(directory, identity.disk_uuid)
+    return known[directory]
+
+
+def name_of(path: str) -> tuple[str, int]:
+    """Topic and partition by the names of directories; a lone log's is that of its directory."""
+    if path.endswith(f"/{CONTROLLER}"):
+        return CONTROLLER_TOPIC, 0
+    place = PurePosixPath(path)
+    if place.name.isascii() and place.name.isdecimal() and len(place.name) < 10:
+        return place.parent.name, int(place.name)
+    return place.name, 0

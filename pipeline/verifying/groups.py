@@ -1,0 +1,114 @@
+"""Which logs are copies of each other, and how far they have to be the same. Pure.
+
+    stop = the smallest last committed entry that a journal says of any copy
+    of a copy without a journal everything counts that is right, up to its first fault
+
+A log belongs to the group that its journal says, or without one to that of its rolls. A log in a data directory whose
+journal does not know it (one that is being fetched, or was given up) is checked, and compared with nobody. Called by
+`job`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from raftlog.pipeline.verifying.finding import Found, FoundLog, name_of
+from raftlog.pipeline.verifying.journals import JournalRead, Said
+from raftlog.pipeline.verifying.planning import Copies, LogSeen
+
+
+class Group(NamedTuple):
+    """Copies of one partition, in order of path; `group_id` is None for a log by itself."""
+
+    group_id: UUID | None
+    logs: tuple[FoundLog, ...]
+    said: tuple[Said | None, ...]
+    """What the journals say of them."""
+    copies: Copies
+
+    def __str__(self) -> str:
+        return f"{self.logs[0].topic}/{self.logs[0].partition}"
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.logs[0].topic, self.logs[0].partition
+
+    @property
+    def first(self) -> int:
+        """The first entry that all of them have."""
+        return max((log.segments[0].base_index for log in self.copies.logs if log.segments), default=1)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether some of what all of them have is not the same bytes any more."""
+        return len(self.logs) > 1 and self.copies.whole_from > self.first
+
+    @property
+    def voters(self) -> int:
+        """How many copies there should be, as the newest roll says."""
+        newest = (log.segments[-1] for log in self.copies.logs if log.segments)
+        return max(((each.base_index, each.voters) for each in newest), default=(0, 0))[1]
+
+    @property
+    def is_only_journaled(self) -> bool:
+        """Whether some of what has to be the same is in a journal alone."""
+        stop = self.copies.stop
+        return stop is not None and any(said is not None and said.held_to < stop for said in self.said)
+
+    @property
+    def has_doubtful_rolls(self) -> bool:
+        """Whether there are files of which their rolls do not say that they are the same ones."""
+        begins: dict[int, int] = {}
+        for log in self.copies.logs:
+            for segment in log.segments:
+                is_blank = segment.file.log_bytes == 0
+                if not is_blank and begins.setdefault(segment.file.base, segment.base_index) != segment.base_index:
+                    return True
+                if not is_blank and not segment.has_roll:
+                    return True
+        return False
+
+
+def groups_of(found: Found, journals: Iterable[JournalRead], seen: Mapping[str, LogSeen]) -> list[Group]:
+    """All logs, each in one group, in order of topic and partition."""
+    said = {each.path: each for journal in journals for each in journal.replicas}
+    members: dict[UUID, list[FoundLog]] = {}
+    alone = []
+    for log in found.logs.values():
+        word = said.get(log.path)
+        group_id = log.group_id if word is None else word.group_id
+        if group_id is None:
+            alone.append(Group(None, (log,), (None,), Copies((seen[log.path],), (False,), None)))
+        else:
+            members.setdefault(group_id, []).append(log)
+    together = [_group(group_id, logs, said, seen) for group_id, logs in members.items()]
+    return sorted((*alone, *together), key=lambda group: (group.name, group.logs[0].path))
+
+
+def _group(group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, Said], seen: Mapping[str, LogSeen]) -> Group:
+    words = tuple(said.get(log.path) for log in logs)
+    stop = min((word.commit for word in words if word is not None), default=None)
+    copies = Copies(tuple(seen[log.path] for log in logs), tuple(word is not None for word in words), stop)
+    return Group(group_id, tuple(logs), words, copies)
+
+
+def notes_of(groups: Iterable[Group]) -> Iterator[str]:
+    """Copies that are not there: they may be elsewhere, so that is no error."""
+    for group in groups:
+        if group.group_id is not None and len(group.logs) < group.voters:
+            yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
+
+
+def journal_problems(found: Found, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:
+    """What is wrong with journals, and with replicas of which no file is left."""
+    chosen = None if topics is None else set(topics)
+    for journal in journals:
+        if journal.why is not None:
+            yield (
+                f"{journal.owner.data_dir}: {journal.why}; its replicas were checked each by itself, and compared "
+                "with nobody's"
+            )
+        for said in journal.replicas:
+            is_chosen = chosen is None or name_of(said.path)[0] in chosen
+            if is_chosen and said.kept_to and said.path not in found.logs:
+                yield f"{said.path}: its journal knows {said.kept_to} entries of it, and no segment file is left"

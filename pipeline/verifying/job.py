@@ -1,0 +1,159 @@
+"""`verify`: every byte of all replicas, each replica against the others, and an archive against them.
+
+    journals → ranges of files, replicas side by side → what is doubtful, as a whole → verdicts
+
+Each step is a job of Spark whose tasks give back small values; the driver joins them. What runs a step is handed in, so
+that everything can run in one process as well. Called by users and by the command.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from pyspark.sql import SparkSession
+
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.jobs import run_splits
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.progress import OnProgress
+from raftlog.pipeline.segments.replicas import Owner, real_disk
+from raftlog.pipeline.verifying.comparing import Checked, Unit, check_unit
+from raftlog.pipeline.verifying.finding import Found, logs_in
+from raftlog.pipeline.verifying.groups import Group, groups_of, journal_problems, notes_of
+from raftlog.pipeline.verifying.journals import JournalRead, read_owner
+from raftlog.pipeline.verifying.judging import Judge, by_file, doubtful, has_to_be_compared_again
+from raftlog.pipeline.verifying.planning import look_at, split_bytes_for, tasks_of, units_of
+from raftlog.pipeline.verifying.report import NOTES_MAX, Problems, VerifyReport
+from raftlog.pipeline.verifying.whole import WholeGroup, WholeSegment, judge_groups, judge_segment, whole_group
+
+SPLIT_BYTES: Final = 64 << 20
+SPLIT_BYTES_MIN: Final = 1 << 16
+_GROUPS_OF_A_TASK: Final = 16
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class Run(Protocol):
+    """How the tasks of a step are run: their results in the order of the splits."""
+
+    def __call__(self, what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]: ...
+
+
+def verify(
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    archive: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    on_progress: OnProgress | None = None,
+) -> VerifyReport:
+    """Check all replicas that lie in and below `paths`: data directories of stopped brokers, or copies of them.
+
+    Each replica: headers, CRCs, index rows, terms, and the chain of index, offset and position through all files, as
+    `raftlog log verify` does, and what its journal says. Replicas of one partition: the same bytes up to the smallest
+    commit that any of them knows; where they were compacted the same newest record of every key. With `archive` the
+    records that log and archive both should hold. `topics` or `topics_pattern` choose some; else all are checked, the
+    controller's and internal ones too. Nothing is changed.
+
+    What is wrong is in the report. Raises `InvalidArgument` for directories without logs, `PipelineFailed` when files
+    cannot be read. Brokers should be stopped: of one at work, what it does meanwhile can look wrong.
+    """
+
+    def run(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
+        return run_splits(spark, what, splits, work, on_progress=on_progress)
+
+    return verify_by(run, paths, topics=topics, topics_pattern=topics_pattern, archive=archive, split_bytes=split_bytes)
+
+
+def verify_by(
+    run: Run,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    topics_pattern: str | None = None,
+    archive: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+) -> VerifyReport:
+    """`verify`, with the steps run by `run`."""
+    if split_bytes < SPLIT_BYTES_MIN:
+        raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
+    disk = real_disk()
+    choice = _choice(topics, topics_pattern)
+    found = logs_in(disk, paths, choice)
+    journals = run("reading journals", found.owners, _read_journal)
+    seen = {path: look_at(disk, path) for path in found.logs}
+    groups = groups_of(found, journals, seen)
+    size = split_bytes_for(seen.values(), split_bytes)
+    units = (unit for group in groups for unit in units_of(disk, group.copies, size))
+    ranges = by_file(run("checking replicas", list(tasks_of(units, size)), _check))
+    wholes = [WholeSegment(*each) for each in doubtful(seen.values(), ranges)]
+    segments = run("looking at doubtful segments", wholes, _judge_segment)
+    again = [whole_group(group, is_newest=False) for group in groups if has_to_be_compared_again(group, ranges)]
+    known = {each.group_id for each in again}
+    again += [
+        whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
+    ]
+    compared = run("comparing entries", list(_tasks(again)), _judge_groups)
+    return _report(found, journals, groups, Judge(ranges, segments, compared), is_all=choice is None)
+
+
+def _choice(topics: Sequence[str] | None, pattern: str | None) -> TopicChoice | None:
+    if topics is not None and pattern is not None:
+        raise InvalidArgument("topics and topics_pattern exclude each other: give one of them")
+    if topics is None and pattern is None:
+        return None
+    return TopicChoice(None if topics is None else tuple(topics), pattern)
+
+
+def _tasks(groups: Sequence[WholeGroup]) -> Iterator[tuple[WholeGroup, ...]]:
+    for first in range(0, len(groups), _GROUPS_OF_A_TASK):
+        yield tuple(groups[first : first + _GROUPS_OF_A_TASK])
+
+
+# in tasks
+
+
+def _read_journal(owner: Owner) -> Iterator[JournalRead]:
+    yield read_owner(real_disk(), owner)
+
+
+def _check(units: tuple[Unit, ...]) -> Iterator[Checked]:
+    for unit in units:
+        yield from check_unit(unit)
+
+
+def _judge_segment(whole: WholeSegment) -> Iterator[Any]:
+    yield judge_segment(real_disk(), whole)
+
+
+def _judge_groups(groups: tuple[WholeGroup, ...]) -> Iterator[Any]:
+    yield from judge_groups(real_disk(), groups)
+
+
+# on the driver
+
+
+def _report(
+    found: Found, journals: Sequence[JournalRead], groups: Sequence[Group], judge: Judge, *, is_all: bool
+) -> VerifyReport:
+    problems = Problems()
+    problems.add(found.problems)
+    chosen = None if is_all else {log.topic for log in found.logs.values()}
+    problems.add(journal_problems(found, journals, chosen))
+    verdicts = [judge.verdict(group, problems) for group in groups]
+    reports = [report for verdict in verdicts for report in verdict.reports]
+    notes = Problems(NOTES_MAX)
+    notes.add(notes_of(groups))
+    return VerifyReport(
+        len(reports),
+        sum(each.segments for each in reports),
+        sum(each.batches for each in reports),
+        sum(each.records for each in reports),
+        sum(each.bytes_read for each in reports),
+        sum(each.tail_bytes for each in reports),
+        tuple(verdict.partition for verdict in verdicts),
+        problems.count,
+        tuple(problems.listed),
+        tuple(notes.listed),
+    )

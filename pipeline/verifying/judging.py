@@ -1,0 +1,265 @@
+"""From what was read to verdicts: ranges are joined to segments, segments to logs, logs of a group to a comparison.
+
+    a file counts as right when its ranges follow each other from its roll to its end and nothing was doubtful in any
+    a doubtful file has been judged as a whole, by the same code as `raftlog log verify`
+
+So the verdict on a log is that command's verdict, and more is known: terms that fall, what the journal says of start
+and end, where copies differ. Pure; called by `job`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.pipeline.verifying.comparing import Checked, Difference
+from raftlog.pipeline.verifying.groups import Group
+from raftlog.pipeline.verifying.journals import Said
+from raftlog.pipeline.verifying.planning import LogSeen, SegmentSeen
+from raftlog.pipeline.verifying.report import PartitionVerdict, Problems
+from raftlog.pipeline.verifying.walking import SegmentFile
+from raftlog.storage.verify import SegmentReport, VerifyReport, join_segments
+
+DIFFERENCES_MAX: Final = 10
+"""Told of one partition."""
+FileKey = tuple[str, int]
+"""Directory and base offset."""
+
+
+class JudgedSegment(NamedTuple):
+    """A segment that was judged as a whole; `problem_count` counts also those that the report does not list."""
+
+    directory: str
+    report: SegmentReport
+    problem_count: int
+
+
+class JudgedGroup(NamedTuple):
+    """Copies that were compared entry by entry: all of it, or with `is_newest` what lies below the compaction mark."""
+
+    group_id: UUID
+    is_newest: bool
+    first: int
+    last: int
+    end_offset: int
+    difference: str | None
+
+
+def by_file(checked: Iterable[Checked]) -> dict[FileKey, list[Checked]]:
+    """Ranges of each file, in their order."""
+    found: dict[FileKey, list[Checked]] = {}
+    for each in checked:
+        found.setdefault((each.file.directory, each.file.base), []).append(each)
+    for ranges in found.values():
+        ranges.sort(key=lambda each: each.start.position)
+    return found
+
+
+def report_of(segment: SegmentSeen, ranges: Sequence[Checked]) -> SegmentReport | None:
+    """The verdict on a file that is right; None where it has to be judged as a whole."""
+    if not ranges or any(each.walked.why is not None for each in ranges):
+        return None
+    if any(one.walked.end != other.start or one.walked.tail_bytes for one, other in pairwise(ranges)):
+        return None
+    first, last = ranges[0], ranges[-1]
+    end = last.walked.end
+    if first.start.position != 0 or end.position + last.walked.tail_bytes != segment.file.log_bytes:
+        return None
+    return SegmentReport(
+        segment.file.base,
+        segment.base_index,
+        end.index,
+        end.offset,
+        True,
+        sum(each.walked.batches for each in ranges),
+        sum(each.walked.records for each in ranges),
+        end.position,
+        last.walked.tail_bytes,
+    )
+
+
+def doubtful(
+    seen: Iterable[LogSeen], ranges: Mapping[FileKey, Sequence[Checked]]
+) -> list[tuple[SegmentFile, int | None]]:
+    """Files that have to be judged as a whole, each with the base offset of the next one."""
+    found: list[tuple[SegmentFile, int | None]] = []
+    for log in seen:
+        for number, segment in enumerate(log.segments):
+            if report_of(segment, ranges.get((log.path, segment.file.base), ())) is None:
+                newer = log.segments[number + 1].file.base if number + 1 < len(log.segments) else None
+                found.append((segment.file, newer))
+    return found
+
+
+def has_to_be_compared_again(group: Group, ranges: Mapping[FileKey, Sequence[Checked]]) -> bool:
+    """Whether files of the group do not say by themselves whether its copies are the same."""
+    if len(group.logs) < 2:
+        return False
+    files = [segment.file for log in group.copies.logs for segment in log.segments]
+    return (
+        group.is_only_journaled
+        or group.has_doubtful_rolls
+        or any(not each.is_compared for file in files for each in ranges.get((file.directory, file.base), ()))
+    )
+
+
+class Verdict(NamedTuple):
+    """On one partition."""
+
+    partition: PartitionVerdict
+    reports: tuple[VerifyReport, ...]
+
+
+class Judge:
+    """Everything that was read, and the verdicts on it."""
+
+    def __init__(
+        self,
+        ranges: Mapping[FileKey, Sequence[Checked]],
+        segments: Iterable[JudgedSegment],
+        groups: Iterable[JudgedGroup],
+    ) -> None:
+        self._ranges = ranges
+        self._segments = {(each.directory, each.report.base_offset): each for each in segments}
+        self._groups: dict[UUID, list[JudgedGroup]] = {}
+        for each in groups:
+            self._groups.setdefault(each.group_id, []).append(each)
+
+    def verdict(self, group: Group, problems: Problems) -> Verdict:
+        """On the copies of one partition; what is wrong goes to `problems`."""
+        before = problems.count
+        reports = []
+        for log, said in zip(group.copies.logs, group.said, strict=True):
+            reports.append(self._log(log, problems))
+            problems.add(self._falls(log))
+            if said is not None:
+                problems.add(_journal_problems(log, said, reports[-1], self._next_index(log)))
+        first, last, end_offset = self._compared(group, problems)
+        partition = PartitionVerdict(
+            *group.name,
+            "" if group.group_id is None else str(group.group_id),
+            len(group.logs),
+            sum(each.segments for each in reports),
+            sum(each.batches for each in reports),
+            sum(each.records for each in reports),
+            sum(each.bytes_read for each in reports),
+            first,
+            last,
+            end_offset,
+            problems.count - before,
+        )
+        return Verdict(partition, tuple(reports))
+
+    # one log
+
+    def _report(self, segment: SegmentSeen) -> SegmentReport:
+        key = segment.file.directory, segment.file.base
+        judged = self._segments.get(key)
+        report = judged.report if judged is not None else report_of(segment, self._ranges.get(key, ()))
+        assert report is not None, f"{segment.file.log} was not judged"
+        return report
+
+    def _log(self, log: LogSeen, problems: Problems) -> VerifyReport:
+        report = join_segments(log.path, log.checkpoint, [self._report(segment) for segment in log.segments])
+        judged = [self._segments.get((log.path, segment.file.base)) for segment in log.segments]
+        unlisted = sum(each.problem_count - len(each.report.problems) for each in judged if each is not None)
+        problems.add(report.problems, len(report.problems) + unlisted)
+        if not report.segments:
+            problems.add([f"{log.path} has no segment left; restore it from a copy"])
+        return report
+
+    def _next_index(self, log: LogSeen) -> int:
+        return self._report(log.segments[-1]).next_index if log.segments else 0
+
+    def _falls(self, log: LogSeen) -> Iterator[str]:
+        """Terms that are below those of entries before them."""
+        term = -1
+        for segment in log.segments:
+            for each in self._ranges.get((log.path, segment.file.base), ()):
+                if each.walked.falls is not None:
+                    yield f"{segment.file.log}: {each.walked.falls}"
+                if each.walked.terms is None:
+                    continue
+                if each.walked.terms[0] < term:
+                    where = f"entry {each.start.index} at position {each.start.position}"
+                    yield f"{segment.file.log}: {where} has term {each.walked.terms[0]}, the one before {term}"
+                term = each.walked.terms[1]
+
+    # copies
+
+    def _compared(self, group: Group, problems: Problems) -> tuple[int, int, int]:
+        """From which to which entry the copies were compared, and the offset behind it."""
+        if group.group_id is None or len(group.logs) < 2:
+            return 1, 0, 0
+        judged = self._groups.get(group.group_id, [])
+        for each in judged:
+            if each.difference is not None:
+                problems.add([f"{group}: {each.difference}"])
+            if not each.is_newest:
+                return each.first, each.last, each.end_offset
+        differences = sorted({*self._differences(group), *self._missing(group)}, key=lambda each: each.index)
+        problems.add([f"{group}: {each.what}" for each in differences[:DIFFERENCES_MAX]], len(differences))
+        last, end_offset = self._end(group)
+        return max(group.first, group.copies.whole_from), last, end_offset
+
+    def _differences(self, group: Group) -> Iterator[Difference]:
+        for log in group.copies.logs:
+            for segment in log.segments:
+                for each in self._ranges.get((log.path, segment.file.base), ()):
+                    if each.difference is not None:
+                        yield each.difference
+
+    def _missing(self, group: Group) -> Iterator[Difference]:
+        """Files with committed entries that some copies have and others not."""
+        copies = group.copies
+        there = {
+            segment.file.base: segment
+            for log in copies.logs
+            for segment in log.segments
+            if segment.base_index >= copies.whole_from and (copies.stop is None or segment.base_index <= copies.stop)
+        }
+        for log, knows in zip(copies.logs, copies.knows_commit, strict=True):
+            if not knows or not log.segments:
+                continue
+            bases = {segment.file.base for segment in log.segments}
+            for base, segment in sorted(there.items()):
+                if base not in bases and segment.base_index > log.segments[0].base_index:
+                    what = (
+                        f"entry {segment.base_index} at offset {base} is in {segment.file.log}, and {log.path} lacks it"
+                    )
+                    yield Difference((segment.file.log, log.path), 0, base, segment.base_index, what)
+
+    def _end(self, group: Group) -> tuple[int, int]:
+        """The last entry that was compared, and the offset behind it."""
+        stop = group.copies.stop
+        ends = []
+        for log, knows in zip(group.copies.logs, group.copies.knows_commit, strict=True):
+            for segment in log.segments:
+                for each in self._ranges.get((log.path, segment.file.base), ()):
+                    if stop is not None and each.walked.offset_at_stop is not None:
+                        ends.append((stop, each.walked.offset_at_stop))
+            if not knows:
+                ends.append(self._sound_end(log))
+        return min(ends, default=(stop or 0, 0))
+
+    def _sound_end(self, log: LogSeen) -> tuple[int, int]:
+        """The last entry before the first fault, and the offset behind it."""
+        end = 0, 0
+        for segment in log.segments:
+            for each in self._ranges.get((log.path, segment.file.base), ()):
+                end = each.walked.end.index - 1, each.walked.end.offset
+                if each.walked.why is not None:
+                    return end
+        return end
+
+
+def _journal_problems(log: LogSeen, said: Said, report: VerifyReport, next_index: int) -> Iterator[str]:
+    """Where files do not begin or end as the journal says."""
+    first = report.first_offset if said.journaled_from is None else min(report.first_offset, said.journaled_from)
+    if report.segments and first > said.log_start:
+        yield f"{log.path}: offsets {said.log_start} to {first} are missing: its journal says that it begins there"
+    if report.is_sound and report.segments and next_index - 1 < said.kept_to:
+        yield (
+            f"{log.path}: the files end with entry {next_index - 1}, and its journal says that entry {said.kept_to} "
+            "was synced"
+        )

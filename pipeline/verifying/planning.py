@@ -1,0 +1,182 @@
+"""Which ranges of which files are read together, in which tasks.
+
+    ranges of a file: each begins where the one before ends, at a batch that an index row speaks of
+    bytes of a task ≤ about `split_bytes` of each replica; ranges of all files ≤ `UNITS_MAX`, or one each
+
+Files of one group with the same name are one unit, range by range, where none of them is compacted; others stand
+alone. A file whose roll cannot be read is in no unit: it is judged as a whole. Called by `job` on the driver; of each
+file the roll is read, and of large ones the index by bisection.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from raftlog.pipeline.verifying.comparing import Unit
+from raftlog.pipeline.verifying.walking import Place, SegmentFile, Span
+from raftlog.records import HEADER_SIZE
+from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
+from raftlog.storage.disk import Disk
+from raftlog.storage.recovery import read_roll, segment_bases
+from raftlog.storage.roll import Roll
+from raftlog.storage.rows import ROW_SIZE, row_matches, unpack_row
+from raftlog.storage.segment import Segment, open_for_reading
+
+UNITS_MAX: Final = 16_384
+"""Their results are kept in the driver, about 700 bytes of each file in each range."""
+UNITS_OF_A_TASK_MAX: Final = 256
+_DOUBTED_ROWS_MAX: Final = 16
+"""Damaged index rows that are passed over in search of one at which a range can end."""
+
+
+class SegmentSeen(NamedTuple):
+    """A segment as its beginning says; `has_roll` is false where that cannot be read, or is not as it should be."""
+
+    file: SegmentFile
+    has_roll: bool
+    base_index: int
+    compacted_to: int
+    voters: int
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.compacted_to > self.file.base
+
+
+class LogSeen(NamedTuple):
+    """A log's segments in their order, and its own checkpoint, read before them."""
+
+    path: str
+    segments: tuple[SegmentSeen, ...]
+    checkpoint: Checkpoint | None
+
+    @property
+    def size(self) -> int:
+        return sum(segment.file.log_bytes for segment in self.segments)
+
+    @property
+    def whole_from(self) -> int:
+        """The entry from which on nothing was compacted."""
+        return next((each.base_index for each in self.segments if not each.is_compacted), 0)
+
+
+class Copies(NamedTuple):
+    """Logs that should hold the same entries. `stop`: the last that is committed on those that `knows_commit`."""
+
+    logs: tuple[LogSeen, ...]
+    knows_commit: tuple[bool, ...]
+    stop: int | None
+
+    @property
+    def whole_from(self) -> int:
+        return max(log.whole_from for log in self.logs)
+
+
+def look_at(disk: Disk, path: str) -> LogSeen:
+    """The segments that are there now. Raises `OSError`."""
+    checkpoint = read_checkpoint(disk, path)  # first: it never vouches for more than is seen afterwards
+    seen = []
+    for base in segment_bases(disk, path):
+        try:
+            segment = open_for_reading(disk, path, base)
+        except FileNotFoundError:
+            continue  # retention took it meanwhile
+        try:
+            log_bytes, rows = segment.files.log.size(), segment.files.index.size() // ROW_SIZE
+            seen.append(_seen(SegmentFile(path, base, log_bytes, rows), read_roll(segment)))
+        finally:
+            segment.close()
+    return LogSeen(path, tuple(seen), checkpoint)
+
+
+def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
+    if roll is None:
+        return SegmentSeen(file, False, 0, -1, 0)
+    return SegmentSeen(file, True, roll.base_index, roll.compacted_to, len(roll.voters))
+
+
+def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[Unit]:
+    """The ranges of all files of these logs that have a roll; raises `OSError`."""
+    whole = copies.whole_from
+    together: dict[tuple[int, int], list[tuple[SegmentSeen, bool]]] = {}
+    for log, knows in zip(copies.logs, copies.knows_commit, strict=True):
+        for segment in log.segments:
+            if not segment.has_roll:
+                continue
+            if segment.is_compacted or segment.base_index < whole:
+                yield from _divided(disk, [(segment, knows)], None, split_bytes)
+            else:
+                together.setdefault((segment.file.base, segment.base_index), []).append((segment, knows))
+    for files in together.values():
+        files.sort(key=lambda each: -each[0].file.rows)
+        yield from _divided(disk, files, copies.stop, split_bytes)
+
+
+def _divided(
+    disk: Disk, files: Sequence[tuple[SegmentSeen, bool]], stop: int | None, split_bytes: int
+) -> Iterator[Unit]:
+    first = files[0][0]
+    start = Place(0, 0, first.base_index, first.file.base)
+    for end in (*_borders(disk, first, split_bytes), None):
+        reach = [(each.file, knows) for each, knows in files if each.file.log_bytes > start.position]
+        span = Span(first.file.base, start, end, first.compacted_to, stop)
+        yield Unit(span, tuple(file for file, _ in reach), tuple(knows for _, knows in reach))
+        if end is not None:
+            start = end
+
+
+def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[Place]:
+    """Places of batches at about every `split_bytes`, as the index says where it and the header agree."""
+    if seen.file.log_bytes <= split_bytes:
+        return
+    segment = open_for_reading(disk, seen.file.directory, seen.file.base)
+    try:
+        number, position = 0, split_bytes
+        while position < seen.file.log_bytes:
+            number = _first_row_at(segment, number + 1, seen.file.rows, position)
+            doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
+            place = next((place for each in doubted if (place := _place(segment, each)) is not None), None)
+            if place is None:
+                return
+            yield place
+            number, position = place.row, place.position + split_bytes
+    finally:
+        segment.close()
+
+
+def _first_row_at(segment: Segment, low: int, high: int, position: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if unpack_row(segment.files.index.read(middle * ROW_SIZE, ROW_SIZE)).position < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _place(segment: Segment, number: int) -> Place | None:
+    """Where the batch of a row begins, if that row and a header there belong together."""
+    packed = segment.files.index.read(number * ROW_SIZE, ROW_SIZE)
+    row = unpack_row(packed)
+    head = segment.files.log.read(row.position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE or not row_matches(packed, head):
+        return None
+    return Place(row.position, number, row.index, row.offset)
+
+
+def split_bytes_for(logs: Iterable[LogSeen], wanted: int) -> int:
+    """How large ranges are: as wanted, or larger where there would be too many."""
+    return max(wanted, sum(log.size for log in logs) // UNITS_MAX)
+
+
+def tasks_of(units: Iterable[Unit], split_bytes: int) -> Iterator[tuple[Unit, ...]]:
+    """Units put together, so that a task has something to do; a unit is at most about `split_bytes` of each file."""
+    waiting: list[Unit] = []
+    size = 0
+    for unit in units:
+        waiting.append(unit)
+        size += unit.size
+        if size >= split_bytes or len(waiting) >= UNITS_OF_A_TASK_MAX:
+            yield tuple(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield tuple(waiting)

@@ -1,0 +1,100 @@
+"""What ranges alone cannot say: a doubtful segment as a whole, and copies entry by entry.
+
+Both are done by the code that `raftlog log verify` runs, slower by far, and only where something is not as it should
+be, or where replicas were compacted: then the newest record of every key has to be the same. Called in tasks, by `job`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from raftlog.errors import RaftlogError
+from raftlog.pipeline.segments.replicas import Owner
+from raftlog.pipeline.verifying.groups import Group
+from raftlog.pipeline.verifying.judging import JudgedGroup, JudgedSegment
+from raftlog.pipeline.verifying.walking import SegmentFile
+from raftlog.runtime.newest_records import NewestRecords, difference_of
+from raftlog.runtime.offline import OfflineReplica, compare_replicas, replicas_of
+from raftlog.storage.disk import Disk
+from raftlog.storage.verify import verify_segment
+from raftlog.types import Index, Offset
+
+PROBLEMS_OF_A_SEGMENT_MAX: Final = 100
+"""So many go to the driver."""
+
+
+class WholeSegment(NamedTuple):
+    """A file to be judged as a whole; `newer` is the base offset of the next one."""
+
+    file: SegmentFile
+    newer: int | None
+
+
+class Copy(NamedTuple):
+    """A copy of a group's log."""
+
+    path: str
+    owner: Owner | None
+    log_start: int
+
+
+class WholeGroup(NamedTuple):
+    """Copies to be compared entry by entry, or with `newest_below` by their newest records below that entry."""
+
+    group_id: UUID
+    copies: tuple[Copy, ...]
+    newest_below: int | None
+
+
+def whole_group(group: Group, *, is_newest: bool) -> WholeGroup:
+    """What is to be done for a group of several copies."""
+    assert group.group_id is not None, f"{group} is alone"
+    copies = [
+        Copy(log.path, log.owner if said is not None else None, 0 if said is None else said.log_start)
+        for log, said in zip(group.logs, group.said, strict=True)
+    ]
+    return WholeGroup(group.group_id, tuple(copies), group.copies.whole_from if is_newest else None)
+
+
+def judge_segment(disk: Disk, whole: WholeSegment) -> JudgedSegment:
+    """Raises `OSError`."""
+    file = whole.file
+    report = verify_segment(disk, file.directory, file.base, whole.newer)
+    listed = replace(report, problems=report.problems[:PROBLEMS_OF_A_SEGMENT_MAX])
+    return JudgedSegment(file.directory, listed, len(report.problems))
+
+
+def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:
+    """Raises `OSError`. A journal is read once for all of them."""
+    known: dict[Owner, dict[str, OfflineReplica]] = {}
+    for group in groups:
+        try:
+            yield _judged(disk, group, known)
+        except RaftlogError as error:
+            yield JudgedGroup(group.group_id, False, 1, 0, 0, str(error))
+
+
+def _judged(disk: Disk, group: WholeGroup, known: dict[Owner, dict[str, OfflineReplica]]) -> JudgedGroup:
+    if group.newest_below is not None:
+        found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
+        difference = difference_of([copy.path for copy in group.copies], found)
+        return JudgedGroup(group.group_id, True, 0, 0, 0, difference)
+    replicas = []
+    for copy in group.copies:
+        owner = copy.owner
+        if owner is None:
+            replicas.append(OfflineReplica(copy.path, group.group_id, None, None))
+            continue
+        if owner not in known:
+            known[owner] = {each.path: each for each in replicas_of(disk, owner.data_dir, owner.disk_uuid)}
+        replicas.append(known[owner][copy.path])
+    compared = compare_replicas(disk, replicas)
+    return JudgedGroup(group.group_id, False, compared.first, compared.last, compared.end_offset, compared.difference)
+
+
+def _newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
+    newest = NewestRecords(Index(below), Offset(copy.log_start))
+    entries = OfflineReplica(copy.path, group.group_id, None, None).entries(disk)
+    newest.take(next(entries, None), entries)
+    return newest
