@@ -80,14 +80,19 @@ def _source(bootstrap: Sequence[str], data_dirs: Sequence[str]) -> "Brokers | Se
 @click.command()
 @click.argument("path", metavar="PATH")
 @option("--target-bytes", default=128 * 1024 * 1024, help="How large files shall become.")
+@option("--grace-seconds", default=0.0, help="Keep files for so long after they were replaced, for who reads them.")
 @spark_options
 @json_option("Print the report as JSON.")
-def compact(path: str, target_bytes: int, master: str, config: dict[str, str], as_json: bool) -> None:
+def compact(
+    path: str, target_bytes: int, grace_seconds: float, master: str, config: dict[str, str], as_json: bool
+) -> None:
     """Put small files of the archive PATH together. The files that are replaced are deleted by the next run."""
     report = run_job(
         "compact",
         master,
         config,
-        lambda spark, told: pipeline.compact_archive(spark, path, target_bytes=target_bytes, on_progress=told),
+        lambda spark, told: pipeline.compact_archive(
+            spark, path, target_bytes=target_bytes, grace_seconds=grace_seconds, on_progress=told
+        ),
     )
     print_report(report, as_json)
