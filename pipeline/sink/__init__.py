@@ -7,6 +7,6 @@ The protocol and why it holds: docs/adr/0020. Called by the data source; `write_
 own, as a replay does.
 """
 
-from raftlog.pipeline.sink.writers import batch_writer, stream_writer
+from raftlog.pipeline.sink.writers import batch_writer, recorded_epoch, stream_writer
 
-__all__ = ["batch_writer", "stream_writer"]
+__all__ = ["batch_writer", "recorded_epoch", "stream_writer"]

@@ -18,23 +18,29 @@ OPTIONS: Final = (
     "keyPartitioner",
     "recordsPerSecondPerTask",
     "topic",
+    "writeEpoch",
     "writeId",
 )
 WRITE_ID_CHARS_MAX: Final = 200
 _BATCH_BYTES_MAX: Final = 64 << 20
+_RATE_MIN: Final = 0.001
+_RATE_MAX: Final = 1e9
 _DAY_MS: Final = 86_400_000
+_EPOCH_MAX: Final = (1 << 53) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """`topic`: for all rows, None: each row names its own. `write_id`: None where the caller gave none."""
+    """`topic`: for all rows, None: each row names its own. `write_id`: None where the caller gave none; `write_epoch`:
+    the step of a write that its caller makes in several."""
 
     bootstrap: tuple[str, ...]
     topic: str | None = None
     write_id: str | None = None
+    write_epoch: int = 0
     compression: Compression = Compression.NONE
     batch_bytes: int = 1 << 20
-    records_per_second: int | None = None
+    records_per_second: float | None = None
     delivery_timeout_ms: int = 120_000
     key_partitioner: str = "murmur2"
     accepts_missing_record: bool = False
@@ -43,17 +49,21 @@ class SinkSettings:
 def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
     """Raises `InvalidArgument`."""
     options = Options("raftlog", given, OPTIONS)
-    if is_stream and options.has("writeId"):
+    if is_stream and (options.has("writeId") or options.has("writeEpoch")):
         raise InvalidArgument(
-            "the option writeId is for batch writes: a streaming query is known by the id in its checkpoint"
+            "the options writeId and writeEpoch are for batch writes: a streaming query is known by the id in its "
+            "checkpoint, and by its micro-batches"
         )
+    if options.has("writeEpoch") and not options.has("writeId"):
+        raise InvalidArgument("the option writeEpoch counts the steps of a write that has a name: give writeId, too")
     return SinkSettings(
         bootstrap=options.names("bootstrap"),
         topic=options.text("topic") if options.has("topic") else None,
         write_id=_write_id(options.text("writeId")) if options.has("writeId") else None,
+        write_epoch=options.number("writeEpoch", 0, 0, _EPOCH_MAX),
         compression=Compression[options.choice("compression", "none", [name.lower() for name in _codecs()]).upper()],
         batch_bytes=options.size("batchBytes", 1 << 20, 1 << 10, _BATCH_BYTES_MAX),
-        records_per_second=options.maybe_number("recordsPerSecondPerTask", 1, 1_000_000_000),
+        records_per_second=_rate(options) if options.has("recordsPerSecondPerTask") else None,
         delivery_timeout_ms=options.number("deliveryTimeoutMs", 120_000, 1, _DAY_MS),
         key_partitioner=options.choice("keyPartitioner", "murmur2", tuple(PARTITIONERS)),
         accepts_missing_record=options.flag("acceptMissingRecord", False),
@@ -62,6 +72,19 @@ def sink_settings(given: Mapping[str, str], *, is_stream: bool) -> SinkSettings:
 
 def _codecs() -> list[str]:
     return [codec.name for codec in Compression]
+
+
+def _rate(options: Options) -> float:
+    text = options.text("recordsPerSecondPerTask")
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not _RATE_MIN <= rate <= _RATE_MAX:
+        raise InvalidArgument(
+            f"the option recordsPerSecondPerTask is a number from {_RATE_MIN:g} to {_RATE_MAX:g}, not {text!r}"
+        )
+    return rate
 
 
 def _write_id(name: str) -> str:

@@ -1,7 +1,8 @@
 """What Spark calls to write: on the driver `commit` and `abort`, in each task `write`.
 
-A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the one epoch 0,
-and the name that its caller gave, or one that nobody else has. Both are values that Spark pickles.
+A streaming query's epoch is the micro-batch, and its name the id in its checkpoint; a batch write has the name that its
+caller gave, or one that nobody else has, and epoch 0 unless the caller makes it in steps. Writers are values that Spark
+pickles.
 """
 
 import asyncio
@@ -83,7 +84,8 @@ class BatchWriter(DataSourceArrowWriter):
         self._write, self._write_id = write, write_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return self._write.task(iterator, Identity(self._write_id, _context().partitionId(), 0))
+        identity = Identity(self._write_id, _context().partitionId(), self._write.settings.write_epoch)
+        return self._write.task(iterator, identity)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         done = _of_tasks(messages)
@@ -138,6 +140,18 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """For `DataSource.streamWriter`. Raises `InvalidArgument`; `overwrite` stands for the output mode complete."""
     return StreamWriter(_planned(options, schema, overwrite, is_stream=True))
+
+
+def recorded_epoch(bootstrap: Sequence[str], write_id: str, timeout_ms: int = 120_000) -> int | None:
+    """The newest step (`writeEpoch`) of a named write that is known to be in the log with every row; None: none is."""
+
+    async def ask() -> int:
+        async with BrokerClient(bootstrap) as client:
+            patience = Patience(f"reading what is recorded of the write {write_id}", timeout_ms)
+            return (await patience.reading(Recorder(client, write_id).read)).done()
+
+    done = asyncio.run(ask())
+    return None if done < 0 else done
 
 
 def _planned(options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> _Write:

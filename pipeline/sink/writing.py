@@ -243,7 +243,7 @@ class _Topic(NamedTuple):
 class _Pace:
     """Rows in portions, at most so many a second."""
 
-    def __init__(self, records_per_second: int | None) -> None:
+    def __init__(self, records_per_second: float | None) -> None:
         self._rate = records_per_second
         self._began_s, self._count = time.monotonic(), 0
 
@@ -251,7 +251,7 @@ class _Pace:
         if self._rate is None:
             yield some
             return
-        size = max(1, self._rate // PORTIONS_A_SECOND)
+        size = max(1, int(self._rate / PORTIONS_A_SECOND))
         for start in range(0, len(some.rows), size):
             part = some.between(start, start + size)
             ahead_s = self._count / self._rate - (time.monotonic() - self._began_s)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
@@ -106,9 +107,17 @@ async def finish(client: BrokerClient, epoch: int, outcome: Outcome) -> None:
 ONCE = Counter(range(COUNT))
 
 
-def dying(batches: Iterator[pa.RecordBatch], after: int) -> Iterator[pa.RecordBatch]:
+def dying(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings) -> Iterator[pa.RecordBatch]:
+    """Ends with an error after so many batches, once some rows are stored."""
+
+    async def stored() -> int:
+        async with BrokerClient(settings.bootstrap) as client:
+            return (await values_of(client)).total()
+
     for number, batch in enumerate(batches):
         if number == after:
+            while not asyncio.run(stored()):
+                time.sleep(0.01)
             raise RuntimeError("the executor is gone")
         yield batch
 
@@ -166,7 +175,7 @@ async def test_a_task_that_died_half_way_is_repeated_in_another_order(
 ) -> None:
     for after in (3, 6):
         with pytest.raises(RuntimeError, match="gone"):
-            await write(dying(batches_of(range(COUNT)), after), settings)
+            await write(dying(batches_of(range(COUNT)), after, settings), settings)
     begun = await values_of(client)
     assert 0 < begun.total() < COUNT
     outcome = await write(batches_of(random.Random(1).sample(range(COUNT), COUNT)), settings, run="after a restart")
@@ -243,7 +252,7 @@ async def test_without_a_record_nothing_is_guessed(client: BrokerClient, setting
 
 async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="gone"):
-        await write(dying(batches_of(range(COUNT)), 5), settings)
+        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     begun = await values_of(client)
     assert begun
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "1"})
@@ -270,7 +279,7 @@ async def forgotten(client: BrokerClient, identity: Identity) -> None:
 
 async def test_other_rows_than_before_are_told(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="gone"):
-        await write(dying(batches_of(range(COUNT)), 5), settings)
+        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     stored = await values_of(client)
     missing = min(stored)
     with pytest.raises(InputChanged, match=r"orders/\d: .* 1 records .* at offsets \d+\)"):
@@ -298,7 +307,7 @@ async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
 ) -> None:
     """How many there were is recorded when the epoch begins."""
     with pytest.raises(RuntimeError, match="gone"):
-        await write(dying(batches_of(range(COUNT)), 5), settings)
+        await write(dying(batches_of(range(COUNT)), 5, settings), settings)
     described = await client.describe_topic("orders")
     more = described._replace(partitions=5)
 
