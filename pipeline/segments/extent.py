@@ -21,7 +21,7 @@ from raftlog.runtime.replay import JournalEntry, first_roll, journal_entries
 from raftlog.storage.checkpoint import read_checkpoint
 from raftlog.storage.disk import Disk
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
-from raftlog.storage.rows import restored_header, row_matches, unpack_row
+from raftlog.storage.rows import restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
 from raftlog.types import Offset, Position
@@ -175,10 +175,11 @@ class _Chain:
 
     def _has_rows_behind(self, segment: Segment) -> bool:
         """Whether the index speaks of a batch where the chain ended, or behind it."""
-        rows, (position, index, offset) = IndexRows(segment.files.index), self.place
-        number = rows.first_with(0, rows.count, "index", index)
-        row = rows.row(number) if number < rows.count else None
-        return row is not None and row.position >= position and row.offset >= offset
+        position, index, offset = self.place
+        packed = segment.files.index.read(0, segment.files.index.size())
+        return any(
+            row.index >= index and row.position >= position and row.offset >= offset for row in unpack_rows(packed)
+        )
 
     def _why_ended(self, segment: Segment, why: str | None, *, has_rows_behind: bool) -> str | None:
         is_last = segment.base_offset == self.bases[-1]
@@ -360,11 +361,15 @@ class _JournalTail:
         return memoryview(b"") if self._log is None else self._log.read(position, length)
 
 
-def entries_up_to(entries: Iterator[JournalEntry], last_index: int) -> Iterator[memoryview]:
-    """The batches of journaled entries; raises `FormatError` where the journal has an entry's row only."""
-    for entry in entries:
-        if entry.index > last_index:
+def journaled_batches(folded: FoldedGroup, fold: Fold, piece: Piece) -> Iterator[tuple[Place, memoryview]]:
+    """The batches of a journaled piece, and where each would stand. Raises `FormatError` where the journal has a row
+    only, and `JournalDamaged`."""
+    place = piece.first
+    for entry in journal_entries(folded, fold, place.index):
+        if entry.index >= piece.last.index:
             return
         if entry.batch is None:
-            raise FormatError(f"entry {entry.index} is in a segment, and no longer in the journal; read it again")
-        yield entry.batch
+            raise FormatError(f"entry {entry.index} of {folded.group.hex()} is not in the journal any more; read again")
+        yield place, entry.batch
+        following = read_header(entry.batch).next_offset
+        place = Place(place.position + len(entry.batch), entry.index + 1, following)

@@ -81,9 +81,10 @@ class IndexRows:
         packed = self.packed(number)
         if not packed:
             return None
-        head = log.read(unpack_row(packed).position, HEADER_SIZE)
-        if len(head) < HEADER_SIZE:
+        position = unpack_row(packed).position
+        if position > log.size() - HEADER_SIZE:
             return None
+        head = log.read(position, HEADER_SIZE)
         if row_matches(packed, head):
             return read_header(head)
         restored = restored_header(packed, head)
@@ -111,8 +112,10 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
     these rows, or the first, cannot be believed."""
     rows = IndexRows(segment.files.index)
     count = rows.count
-    if stop_index is not None:
+    if stop_index is not None and segment.is_compacted:
         count = rows.first_with(0, count, "index", stop_index + 1)
+    elif stop_index is not None:
+        count = min(count, stop_index + 1 - segment.base_index)
     if not count:
         return None
     last, first = rows.row(count - 1), rows.row(0)
@@ -124,6 +127,8 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
     if header is None or not is_in_place or first.index != segment.base_index or last.end > segment.files.log.size():
         return None
     if not segment.is_compacted and last.index != segment.base_index + count - 1:
+        return None
+    if stop_index is not None and last.index > stop_index:
         return None
     next_index = _index_behind(segment, last, header)
     begin = Place(0, segment.base_index, segment.base_offset)
@@ -234,7 +239,11 @@ class _RowPlaces:
 def _by_rows(piece: Piece, places: _RowPlaces, start: int, end: int, piece_bytes: int) -> Iterator[Piece]:
     rows, behind = places.rows, places.behind
     number, place = places.at_or_before(max(piece.row, rows.first_with(piece.row, behind, "offset", start + 1) - 1))
+    while place.offset > start and number > piece.row:  # a damaged row led the search astray
+        number, place = places.at_or_before(number - 1)
     stop, stop_place = places.at_or_behind(rows.first_with(number, behind, "offset", end))
+    while stop_place.offset < end and stop < behind:
+        stop, stop_place = places.at_or_behind(stop + 1)
     while number < stop:
         limit = place.position + piece_bytes
         if stop_place.position <= limit:

@@ -6,7 +6,6 @@ meanwhile must not kill the process. Memory: one piece of `CHUNK_BYTES`, or one 
 Called by tasks (`read_segment_split`, `batches_of`), and by `plan` for times (`first_at`).
 """
 
-import struct
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
@@ -17,7 +16,7 @@ from crc32c import crc32c
 from raftlog.errors import CorruptBatch, InvalidBatch, StorageError
 from raftlog.pipeline.decoding import rows_of
 from raftlog.pipeline.errors import SegmentGone
-from raftlog.pipeline.segments.extent import LogExtent, entries_up_to, file_name
+from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
 from raftlog.pipeline.segments.pieces import IndexRows, Piece, Place
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.segments.split import SegmentSplit
@@ -25,10 +24,9 @@ from raftlog.records import HEADER_SIZE, BatchHeader, read_header, read_records
 from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC
 from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.node_identity import JOURNAL
-from raftlog.runtime.replay import journal_entries
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.gap import gap_in, why_no_gap
+from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.recovery import read_roll
 from raftlog.storage.rows import ROW_SIZE, restored_header, row_matches
 from raftlog.storage.segment import open_for_reading
@@ -38,6 +36,21 @@ CHUNK_BYTES: Final = 4 << 20
 _ROWS_AT_ONCE: Final = 8192
 OnDamage: TypeAlias = Callable[[CorruptBatch], None]
 CheckedBatch: TypeAlias = tuple[BatchHeader, memoryview]
+_NO_HEADER: Final = read_header(bytes(HEADER_SIZE))
+
+
+class _Bytes:
+    """Bytes that came along, read as if they stood in their file."""
+
+    def __init__(self, position: int, data: bytes | memoryview) -> None:
+        self._position, self._data = position, memoryview(data)
+
+    def read(self, position: int, length: int) -> memoryview:
+        at = position - self._position
+        return self._data[at : at + length]
+
+
+_Log: TypeAlias = File | _Bytes
 
 
 def read_segment_split(
@@ -121,26 +134,24 @@ class _Reading:
     def __init__(self, disk: Disk, split: SegmentSplit, piece: Piece, on_damage: OnDamage) -> None:
         self._disk, self._split, self._piece, self._on_damage = disk, split, piece, on_damage
         self._file = file_name(split.path, piece.base)
-        self._place = piece.first
-        """Before the batch that is looked at."""
+        self._place, self._row = piece.first, piece.row
+        """Before the batch that is looked at, and the number of its row."""
+        self._why: str | None = None
+        """What is wrong with it."""
 
     def batches(self) -> Iterator[CheckedBatch]:
         piece = self._piece
         if piece.batches is not None:
-            yield from self._checked(_Bytes(self._file, piece.first.position, piece.batches), None)
-        elif piece.is_journaled:
-            yield from self._from_journal()
-        else:
-            yield from self._from_files()
+            return self._checked(_Bytes(piece.first.position, piece.batches), None)
+        return self._from_journal() if piece.is_journaled else self._from_files()
 
     def _from_files(self) -> Iterator[CheckedBatch]:
-        path, piece = self._split.path, self._piece
         try:
-            segment = open_for_reading(self._disk, path, piece.base)
+            segment = open_for_reading(self._disk, self._split.path, self._piece.base)
         except FileNotFoundError:
             raise SegmentGone(_gone(self._file, "removed")) from None
         try:
-            yield from self._checked(segment.files.log, segment.files.index if piece.rows else None)
+            yield from self._checked(segment.files.log, segment.files.index if self._piece.rows else None)
         finally:
             segment.close()
 
@@ -152,75 +163,52 @@ class _Reading:
         folded = fold.groups.get(split.group_id.bytes)
         if folded is None or folded.keep_to >= piece.first.index:
             raise SegmentGone(_gone(directory, "written anew"))
-        entries = journal_entries(folded, fold, piece.first.index)
-        position = piece.first.position
-        for batch in entries_up_to(entries, piece.last.index - 1):
-            size = len(batch)
-            after = self._place._replace(position=position + size)
-            only = piece._replace(first=self._place, last=after, rows=0)
-            one = _Reading(self._disk, split, only, self._on_damage)
-            yield from one._checked(_Bytes(directory, position, batch), None, is_part=True)
-            self._place, position = one._place, position + size
+        for place, batch in journaled_batches(folded, fold, piece):
+            self._place = place
+            yield from self._until_damage(_Bytes(place.position, batch), None, place.position + len(batch))
+            if self._why is not None:
+                self._damaged(self._why)
 
     # checking
 
-    def _checked(self, log: "File | _Bytes", index: File | None, *, is_part: bool = False) -> Iterator[CheckedBatch]:
-        """Batches from the piece's first to its last; this loop is what a small batch costs."""
-        piece = self._piece
-        end, number = piece.last.position, piece.row
-        compacted_to = piece.compacted_to
-        position, entry, offset = piece.first
-        data, start, limit = memoryview(b""), position, position
-        rows, rows_first, rows_end = memoryview(b""), number, number
-        while position < end:
-            why = None
-            if position + HEADER_SIZE > limit:
-                data, start = memoryview(log.read(position, min(CHUNK_BYTES, end - position))), position
-                limit = position + len(data)
-                if len(data) < HEADER_SIZE:
-                    why = "the file ends too early"
-            if why is None:
-                header = read_header(data, position - start)
-                size = header.batch_length + LENGTH_END
-                if header.magic != MAGIC or size < HEADER_SIZE or header.last_offset_delta < -1:
-                    why = "there is no batch header"
-                elif header.base_offset != offset:
-                    why = f"base offset is {header.base_offset} where {offset} follows"
-                elif position + size > end:
-                    why = f"its length is {size}, and the batches end {end - position} bytes behind its beginning"
-                elif position + size > limit:
-                    data, start = memoryview(log.read(position, max(CHUNK_BYTES, size))), position
-                    limit = position + len(data)
-                    if limit < position + size:
-                        why = "the file ends too early"
-            if why is None:
-                batch = data[position - start : position - start + size]
-                if crc32c(batch[CRC_START:]) != header.crc:
-                    why = "the CRC does not match"
-                elif index is not None:
-                    if number >= rows_end:
-                        rows = memoryview(index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
-                        rows_first, rows_end = number, number + _ROWS_AT_ONCE
-                    row = rows[(number - rows_first) * ROW_SIZE :][:ROW_SIZE]
-                    if len(row) == ROW_SIZE and not row_matches(row, batch) and restored_header(row, batch) is not None:
-                        why = "the header is not the one that the index row speaks of"
-                if why is None and header.attributes & CONTROL_BIT and header.last_offset_delta >= 0:
-                    why = why_no_gap(batch, header, entry, compacted_to)
-                    if why is None and (gap := gap_in(batch, header)) is not None:
-                        entry = gap.last_index
+    def _checked(self, log: _Log, index: File | None) -> Iterator[CheckedBatch]:
+        """Batches from the piece's first to its last."""
+        last = self._piece.last
+        rows = None if index is None else _RowsAhead(index)
+        while True:
+            yield from self._until_damage(log, rows, last.position)
+            if self._why is None:
+                break
+            if not self._step_over(log, index, self._why):
+                return
+        if self._place.offset != last.offset:
+            self._damaged(f"offset {self._place.offset} follows, and the next batch has {last.offset}")
+
+    def _until_damage(self, log: _Log, rows: "_RowsAhead | None", end: int) -> Iterator[CheckedBatch]:
+        """Sound batches up to the position `end`, or to one that is not; this loop is what a small batch costs."""
+        (position, entry, offset), number, why = self._place, self._row, None
+        for header, batch, broken in _framed(log, position, offset, end):
+            why = broken or self._why_unsound(header, batch, entry, number, rows)
             if why is not None:
-                self._place = Place(position, entry, offset)
-                found = self._behind_damage(log, index, number, why)
-                if found is None:
-                    return
-                number, (position, entry, offset) = found
-                limit = position
-                continue
-            position, entry, offset, number = position + size, entry + 1, header.next_offset, number + 1
+                break
+            if header.attributes & CONTROL_BIT:
+                entry = last_index_of(batch, header, entry)
+            position, entry, offset, number = position + len(batch), entry + 1, header.next_offset, number + 1
             yield header, batch
-        self._place = Place(position, entry, offset)
-        if not is_part and offset != piece.last.offset:
-            self._damaged(f"offset {offset} follows, and the next batch has {piece.last.offset}")
+        self._place, self._row, self._why = Place(position, entry, offset), number, why
+
+    def _why_unsound(
+        self, header: BatchHeader, batch: memoryview, entry: int, number: int, rows: "_RowsAhead | None"
+    ) -> str | None:
+        if crc32c(batch[CRC_START:]) != header.crc:
+            return "the CRC does not match"
+        if rows is not None and rows.speak_against(number, batch):
+            return "the header is not the one that the index row speaks of"
+        if header.attributes & CONTROL_BIT:
+            return why_no_gap(batch, header, entry, self._piece.compacted_to)
+        return None
+
+    # damage
 
     def _damaged(self, why: str) -> None:
         """Raise or report, as the split wants it."""
@@ -244,48 +232,88 @@ class _Reading:
         finally:
             segment.close()
 
-    def _behind_damage(
-        self, log: "File | _Bytes", index: File | None, number: int, why: str
-    ) -> tuple[int, Place] | None:
-        """Report it, and find where the next batch stands: by its row, or by a header that seems to be right."""
+    def _step_over(self, log: _Log, index: File | None, why: str) -> bool:
+        """Report it, and go to where the next batch stands, if a row or a header that seems to be right says it."""
         self._damaged(why)
-        piece = self._piece
-        if index is not None and not isinstance(log, _Bytes):
-            rows = IndexRows(index)
-            for following in range(number + 1, piece.row + piece.rows):
-                if rows.header_of(following, log) is not None and rows.row(following).position > self._place.position:
-                    row = rows.row(following)
-                    return following, Place(row.position, row.index, row.offset)
-            return None
-        return self._behind_header(log, number)
+        behind = self._behind_header(log) if isinstance(log, _Bytes) or index is None else self._behind_row(log, index)
+        if behind is None:
+            return False
+        self._row, self._place = behind
+        return True
 
-    def _behind_header(self, log: "File | _Bytes", number: int) -> tuple[int, Place] | None:
-        """Without rows: the damaged batch's own header, if another one stands where it says."""
-        head = log.read(self._place.position, HEADER_SIZE)
+    def _behind_row(self, log: File, index: File) -> tuple[int, Place] | None:
+        rows = IndexRows(index)
+        for number in range(self._row + 1, self._piece.row + self._piece.rows):
+            if rows.header_of(number, log) is not None:
+                row = rows.row(number)
+                if row.position > self._place.position:
+                    return number, Place(row.position, row.index, row.offset)
+        return None
+
+    def _behind_header(self, log: _Log) -> tuple[int, Place] | None:
+        """The damaged batch's own header leads on, if another one stands where it says."""
+        place, last = self._place, self._piece.last
+        head = log.read(place.position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return None
         header = read_header(head)
-        behind = Place(self._place.position + header.size, self._place.index + 1, header.next_offset)
-        if header.base_offset != self._place.offset or not header.size >= HEADER_SIZE:
+        behind = Place(place.position + header.size, place.index + 1, header.next_offset)
+        if header.base_offset != place.offset or not place.position < behind.position <= last.position - HEADER_SIZE:
             return None
-        if behind == self._piece.last:
+        head = log.read(behind.position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
             return None
-        try:
-            following = read_header(log.read(behind.position, HEADER_SIZE))
-        except struct.error:
-            return None
-        return (number + 1, behind) if (following.magic, following.base_offset) == (MAGIC, behind.offset) else None
+        following = read_header(head)
+        is_sane = (following.magic, following.base_offset) == (MAGIC, behind.offset)
+        return (self._row + 1, behind) if is_sane else None
 
 
-class _Bytes:
-    """Bytes that came along, read as if they stood in their file."""
+def _framed(log: _Log, position: int, offset: int, end: int) -> Iterator[tuple[BatchHeader, memoryview, str | None]]:
+    """What stands from `position` to `end` as batches that follow each other, each with what is wrong with its frame;
+    nothing follows such a one. The file is read in large pieces; a length is believed only up to `end`."""
+    data, start, limit = memoryview(b""), position, position
+    while position < end:
+        if position + HEADER_SIZE > limit:
+            data, start = memoryview(log.read(position, min(CHUNK_BYTES, end - position))), position
+            limit = position + len(data)
+            if len(data) < HEADER_SIZE:
+                yield _NO_HEADER, data, "the file ends too early"
+                return
+        header = read_header(data, position - start)
+        size = header.batch_length + LENGTH_END
+        why = None
+        if header.magic != MAGIC or size < HEADER_SIZE or header.last_offset_delta < -1:
+            why = "there is no batch header"
+        elif header.base_offset != offset:
+            why = f"base offset is {header.base_offset} where {offset} follows"
+        elif position + size > end:
+            why = f"it has {size} bytes by its header, and {end - position} are there"
+        elif position + size > limit:
+            data, start = memoryview(log.read(position, min(max(CHUNK_BYTES, size), end - position))), position
+            limit = position + len(data)
+            why = "the file ends too early" if limit < position + size else None
+        yield header, data[position - start : position - start + size], why
+        if why is not None:
+            return
+        position, offset = position + size, header.next_offset
 
-    def __init__(self, path: str, position: int, data: bytes | memoryview) -> None:
-        self.path, self._position, self._data = path, position, memoryview(data)
 
-    def read(self, position: int, length: int) -> memoryview:
-        at = position - self._position
-        return self._data[at : at + length]
+class _RowsAhead:
+    """Index rows read front to back."""
+
+    def __init__(self, index: File) -> None:
+        self._index = index
+        self._data = memoryview(b"")
+        self._first = self._end = 0
+
+    def speak_against(self, number: int, batch: memoryview) -> bool:
+        """Whether row `number` is sound, and not that of this batch; a damaged row says nothing."""
+        if not self._first <= number < self._end:
+            self._data = memoryview(self._index.read(number * ROW_SIZE, _ROWS_AT_ONCE * ROW_SIZE))
+            self._first, self._end = number, number + _ROWS_AT_ONCE
+        at = (number - self._first) * ROW_SIZE
+        row = self._data[at : at + ROW_SIZE]
+        return len(row) == ROW_SIZE and not row_matches(row, batch) and restored_header(row, batch) is not None
 
 
 def _gone(name: str, what: str) -> str:

@@ -1,7 +1,7 @@
 """What one task reads of a log's files: ranges of whole batches, and the offsets that are wanted of them.
 
-Small, picklable, and complete: a worker needs nothing else but the files; Spark knows it as an `InputPartition`'s value.
-Made by `plan`, read by `reading`.
+Small, picklable, and complete: a worker needs nothing else but the files. Made by `plan`, read by `reading`; for Spark
+it is the value of an `InputPartition`.
 """
 
 from dataclasses import dataclass

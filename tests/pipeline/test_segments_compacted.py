@@ -1,0 +1,130 @@
+"""Compacted partitions read from their files: the newest record of each key, and gaps only where they may be."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from raftlog.errors import CorruptBatch
+from raftlog.pipeline.segments import FoundReplica, SegmentSplit, batches_of, splits_of
+from raftlog.pipeline.segments.extent import LogExtent, extent_of
+from raftlog.records import Compression, read_header, read_records
+from raftlog.runtime.offline import replicas_of
+from raftlog.storage.compaction import CompactionBounds
+from raftlog.storage.disk import Disk
+from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch
+from tests.runtime.compacting import CONFIG, is_compacted, mark, read, write
+from tests.runtime.drivers import World
+from tests.storage.compacting import GROUP, PATH, Kept, KeyedLog
+
+
+def compacted_log(seed: int, segment_bytes: int) -> KeyedLog:
+    """Some files compacted, some not yet, with large holes and tombstones."""
+    random, keyed = Random(seed), KeyedLog()
+    for number in range(12):
+        for _ in range(random.randrange(1, 6)):
+            pairs = [
+                (random.choice((None, b"a", b"b", b"%d" % random.randrange(40))), random.choice((None, b"v" * 30)))
+                for _ in range(random.randrange(1, 9))
+            ]
+            keyed.append(pairs, random.choice((Compression.NONE, Compression.ZSTD)))
+        keyed.control()
+        keyed.roll()
+        if number in (4, 8):
+            keyed.compact(CompactionBounds(segment_bytes, 1000))
+    keyed.append([(b"0", b"above")])
+    keyed.settle()
+    return keyed
+
+
+def extent(keyed: KeyedLog) -> LogExtent:
+    return extent_of(keyed.disk, FoundReplica("t", 0, PATH, GROUP))
+
+
+def records(disk: Disk, splits: Sequence[SegmentSplit]) -> list[Kept]:
+    return [
+        (each.offset, each.key, each.value, each.timestamp)
+        for split in splits
+        for header, batch in batches_of(split, disk=disk)
+        if not header.is_control
+        for each in read_records(batch)
+        if split.start <= each.offset < split.end
+    ]
+
+
+@pytest.mark.parametrize("segment_bytes", [100, 900, 1 << 20])
+@pytest.mark.parametrize("has_index", [True, False])
+def test_what_compaction_left_is_read(segment_bytes: int, has_index: bool) -> None:
+    for seed in range(5):
+        keyed, random = compacted_log(seed, segment_bytes), Random(seed)
+        if not has_index:
+            for name in keyed.disk.list_directory(PATH):
+                if name.endswith("index"):
+                    keyed.disk.unlink(f"{PATH}/{name}")
+        there = extent(keyed)
+        expected = keyed.expected()
+        assert (there.problems, there.start, there.end) == ((), 0, len(keyed.records))
+        assert there.last_index == keyed.log.last_index
+        for split_bytes in (1, 700, 1 << 20):
+            splits = splits_of(there, 0, there.end, split_bytes=split_bytes, disk=keyed.disk)
+            assert records(keyed.disk, splits) == expected
+        for _ in range(5):
+            start, end = sorted(random.randrange(there.end + 1) for _ in range(2))
+            splits = splits_of(there, start, end, split_bytes=300, disk=keyed.disk)
+            assert records(keyed.disk, splits) == [each for each in expected if start <= each[0] < end]
+
+
+def test_a_gap_above_the_mark_is_damage() -> None:
+    keyed = KeyedLog()
+    keyed.append([(b"a", b"1")])
+    gap = gap_batch(Gap(3, 3, 1, 5, keyed.term, REASON_COMPACTED))
+    keyed.log.append_stamped(gap, read_header(gap))
+    keyed.settle()
+    there = extent(keyed)
+    with pytest.raises(CorruptBatch, match="it is a gap up to offset 5, and compaction ran only below -1"):
+        records(keyed.disk, splits_of(there, 0, there.end, disk=keyed.disk))
+
+
+def test_no_flipped_bit_gives_other_records() -> None:
+    keyed, random = compacted_log(2, 900), Random(5)
+    expected = keyed.expected()
+    names = [name for name in keyed.disk.list_directory(PATH) if name.endswith((".log", ".index"))]
+    found = {"damage": 0, "same": 0}
+    for _ in range(150):
+        name = f"{PATH}/{random.choice(names)}"
+        position, bit = random.randrange(len(keyed.disk.snapshot()[name])), random.randrange(8)
+        keyed.disk.flip_bit(name, position, bit)
+        there = extent(keyed)
+        try:
+            if there.problems:
+                raise there.problems[0]
+            kept = records(keyed.disk, splits_of(there, 0, there.end, split_bytes=700, disk=keyed.disk))
+            assert kept == expected, f"{name} at {position}, bit {bit}"
+            found["same"] += 1
+        except CorruptBatch:
+            assert name.endswith(".log"), f"{name} at {position}, bit {bit}"
+            found["damage"] += 1
+        keyed.disk.flip_bit(name, position, bit)
+    assert min(found.values()) > 20
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
+def test_a_compacted_replica_with_its_journal(power: bool) -> None:
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        write(world, leader, 150)
+        marked = mark(world, leader)
+        world.run_until(lambda: is_compacted(world, leader, marked))
+        write(world, leader, 10, tag=b"later ")
+        world.run(3)
+        consumed = read(world, leader)
+        world.crash(leader, power=power)
+        disk = world.disks[leader - 1]
+        [replica] = replicas_of(disk, "/data", world.ids[leader - 1].disk_uuid)
+        there = extent_of(disk, FoundReplica("t", 0, replica.path, GROUP, None, replica.folded, replica.fold))
+        assert there.problems == ()
+        kept = records(disk, splits_of(there, there.start, there.end, split_bytes=900, disk=disk))
+        assert [(offset, key, value) for offset, key, value, _ in kept] == [
+            each for each in consumed if each[0] < there.end
+        ]
+        assert len(kept) < there.end
