@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from raftlog.pipeline.errors import MissingRequirement, PipelineFailed
     from raftlog.pipeline.histories import HistoryVerdict, judge_history
     from raftlog.pipeline.progress import OnProgress, Progress
+    from raftlog.pipeline.replaying import ReplayReport, replay
     from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
     from raftlog.pipeline.session import local_session
+    from raftlog.pipeline.verifying import VerifyReport, verify
 
 _HOMES: Final = {
     "ArchiveReport": "archiving.archive",

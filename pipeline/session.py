@@ -5,8 +5,6 @@ PYSPARK_PYTHON says, unless the master is another machine's. With a local master
 The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`.
 """
 
-import contextlib
-import importlib
 import os
 import sys
 import threading
@@ -19,16 +17,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from raftlog.pipeline.brokers.source import RaftlogDataSource
 from raftlog.pipeline.requirements import check_java, check_packages
+from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _SAID_AT_EACH_START: Final = b"WARNING: Using incubator modules"
 """By the JVM, about an option of Spark's launcher; nothing turns it off."""
-SOURCES: Final = (
-    ("raftlog.pipeline.brokers.source", "RaftlogDataSource"),
-    ("raftlog.pipeline.segments.source", "RaftlogSegmentsDataSource"),
-)
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -80,9 +76,8 @@ def choose_interpreter(is_local: bool) -> None:
 
 def register_sources(spark: SparkSession) -> None:
     """Make `spark.read.format("raftlog")` and `"raftlog-segments"` known."""
-    for module, source in SOURCES:
-        with contextlib.suppress(ModuleNotFoundError):
-            spark.dataSource.register(getattr(importlib.import_module(module), source))
+    spark.dataSource.register(RaftlogDataSource)
+    spark.dataSource.register(RaftlogSegmentsDataSource)
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:

@@ -51,13 +51,14 @@ def archive(
     is in PATH once.
     """
     named = some_topics(topics, topics_pattern)
+    source = _source(bootstrap, data_dirs)
     report = run_job(
         "archive",
         master,
         config,
         lambda spark, told: pipeline.archive(
             spark,
-            _source(bootstrap, data_dirs),
+            source,
             path,
             topics=named,
             topics_pattern=topics_pattern,
