@@ -7,6 +7,7 @@ data source and by the jobs: `logs_in` says what is there, `splits_of` divides a
 both. What is damaged and can be seen without reading everything is an error here, or with `skips_damage` a warning.
 """
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -105,7 +106,8 @@ def logs_in(
             raise InvalidArgument(f"{replica} and {other} are copies of the same log: name only one of them")
         _tell_problems(extent, skips_damage)
         extents.append(extent)
-    _warn_of_holes(extents)
+    named = set(map(os.path.abspath, paths))
+    _warn_of_holes(extent for extent in extents if extent.replica.path not in named)
     return extents
 
 
