@@ -31,13 +31,13 @@ from raftlog.records.header import HEADER_SIZE
 class Unit(NamedTuple):
     """A range of a segment, and the files that should hold the same in it, the one with the most index rows first.
 
-    `span.stop` is the last entry that is known to be committed on all of them. `knows_commit` says of which files one
-    knows that; of the others everything counts that is right.
+    `span.stop` is the last entry that is known to be committed on all of them, `kept_to` the last one that the journal
+    leaves to the file; None where no journal speaks of it: of such a file everything counts that is right.
     """
 
     span: Span
     files: tuple[SegmentFile, ...]
-    knows_commit: tuple[bool, ...]
+    kept_to: tuple[int | None, ...]
 
     @property
     def size(self) -> int:
@@ -140,13 +140,8 @@ def _compared(
             own = walked if is_same else _walk(file, unit.span)
         difference = None
         if at is not None:
-            difference = _difference(unit, (sound, number), files, walked, _by_bytes(file, unit.span, own), at)
+            difference = _difference(unit, (sound, number), files, walked, own, at)
         yield Checked(file.file, unit.span.start, own, True, difference)
-
-
-def _by_bytes(file: OpenFile, span: Span, walked: Walked) -> Walked:
-    """How far a file is right when its index is not asked."""
-    return walked if walked.why is None else walk_range(file, _span_in(file, span), b"")
 
 
 def _difference(
@@ -154,13 +149,20 @@ def _difference(
 ) -> Difference | None:
     """What the first byte that is not the same in both means; nothing where it is not known to be committed."""
     place = _batch_at(files[pair[0]], unit.span.start, walked.end, at)
+    if own.why is not None and own.end.index < place.index:  # a damaged row before it: the bytes may be right
+        own = walk_range(files[pair[1]], _span_in(files[pair[1]], unit.span), b"")
     if unit.span.stop is not None and place.index > unit.span.stop:
         return None
     names = files[pair[0]].file.log, files[pair[1]].file.log
     what = f"byte {at - place.position} is another one"
+    if at >= walked.end.position and own.end.index <= walked.end.index:
+        longer = max(zip(pair, names, strict=True), key=lambda each: _limit(files[each[0]].file, unit.span))
+        if place.index > (unit.kept_to[longer[0]] or 0):
+            return None  # both end there, and what follows is cut off by the next start
+        what = f"something follows in {longer[1]}"
     for number, name, seen in zip(pair, names, (walked, own), strict=True):
-        if seen.end.index <= place.index:
-            if not unit.knows_commit[number]:
+        if seen.end.index <= place.index < max(walked.end.index, own.end.index):
+            if unit.kept_to[number] is None:
                 return None
             what = f"{name} lacks it" if seen.why is None else f"in {name} it is damaged"
     where = f"entry {place.index} at offset {place.offset}, position {place.position}"

@@ -78,7 +78,7 @@ def groups_of(found: Found, journals: Iterable[JournalRead], seen: Mapping[str, 
         word = said.get(log.path)
         group_id = log.group_id if word is None else word.group_id
         if group_id is None:
-            alone.append(Group(None, (log,), (None,), Copies((seen[log.path],), (False,), None)))
+            alone.append(Group(None, (log,), (None,), Copies((seen[log.path],), (None,), None)))
         else:
             members.setdefault(group_id, []).append(log)
     together = [_group(group_id, logs, said, seen) for group_id, logs in members.items()]
@@ -88,15 +88,22 @@ def groups_of(found: Found, journals: Iterable[JournalRead], seen: Mapping[str, 
 def _group(group_id: UUID, logs: Sequence[FoundLog], said: Mapping[str, Said], seen: Mapping[str, LogSeen]) -> Group:
     words = tuple(said.get(log.path) for log in logs)
     stop = min((word.commit for word in words if word is not None), default=None)
-    copies = Copies(tuple(seen[log.path] for log in logs), tuple(word is not None for word in words), stop)
+    kept_to = tuple(None if word is None else word.kept_to for word in words)
+    copies = Copies(tuple(seen[log.path] for log in logs), kept_to, stop)
     return Group(group_id, tuple(logs), words, copies)
 
 
 def notes_of(groups: Iterable[Group]) -> Iterator[str]:
-    """Copies that are not there: they may be elsewhere, so that is no error."""
+    """What is no error: copies that are not there, for they may be elsewhere, and entries that a start would write."""
     for group in groups:
         if group.group_id is not None and len(group.logs) < group.voters:
             yield f"{group}: {len(group.logs)} of {group.voters} replicas are there"
+        for said in group.said:
+            if said is not None and said.held_to < said.last_index:
+                yield (
+                    f"{said.path}: entries {said.held_to + 1} to {said.last_index} stand in the journal alone, and the "
+                    "next start writes them: what the files lack there is no loss"
+                )
 
 
 def journal_problems(found: Found, journals: Iterable[JournalRead], topics: Iterable[str] | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ that everything can run in one process as well. Called by users and by the comma
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,13 @@ from raftlog.pipeline.jobs import run_splits
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.progress import OnProgress
 from raftlog.pipeline.segments.replicas import Owner, real_disk
+from raftlog.pipeline.verifying.archived import (
+    ArchiveRange,
+    ComparedRange,
+    archive_verdicts,
+    check_range,
+    ranges_of,
+)
 from raftlog.pipeline.verifying.comparing import Checked, Unit, check_unit
 from raftlog.pipeline.verifying.finding import Found, logs_in
 from raftlog.pipeline.verifying.groups import Group, groups_of, journal_problems, notes_of
@@ -26,7 +34,7 @@ from raftlog.pipeline.verifying.report import NOTES_MAX, Problems, VerifyReport
 from raftlog.pipeline.verifying.whole import WholeGroup, WholeSegment, judge_groups, judge_segment, whole_group
 
 SPLIT_BYTES: Final = 64 << 20
-SPLIT_BYTES_MIN: Final = 1 << 16
+SPLIT_BYTES_MIN: Final = 1 << 12
 _GROUPS_OF_A_TASK: Final = 16
 S = TypeVar("S")
 R = TypeVar("R")
@@ -95,7 +103,14 @@ def verify_by(
         whole_group(group, is_newest=True) for group in groups if group.is_compacted and group.group_id not in known
     ]
     compared = run("comparing entries", list(_tasks(again)), _judge_groups)
-    return _report(found, journals, groups, Judge(ranges, segments, compared), is_all=choice is None)
+    problems = Problems()
+    report = _report(found, journals, groups, Judge(ranges, segments, compared), problems, is_all=choice is None)
+    if archive is None:
+        return report
+    there = {log.topic for log in found.logs.values()}
+    of_archive = ranges_of(paths, archive, there, split_bytes, problems)
+    verdicts = archive_verdicts(run("comparing the archive", of_archive, _check_range), problems)
+    return replace(report, archive=tuple(verdicts), problem_count=problems.count, problems=tuple(problems.listed))
 
 
 def _choice(topics: Sequence[str] | None, pattern: str | None) -> TopicChoice | None:
@@ -131,13 +146,22 @@ def _judge_groups(groups: tuple[WholeGroup, ...]) -> Iterator[Any]:
     yield from judge_groups(real_disk(), groups)
 
 
+def _check_range(compare: ArchiveRange) -> Iterator[ComparedRange]:
+    yield check_range(compare)
+
+
 # on the driver
 
 
 def _report(
-    found: Found, journals: Sequence[JournalRead], groups: Sequence[Group], judge: Judge, *, is_all: bool
+    found: Found,
+    journals: Sequence[JournalRead],
+    groups: Sequence[Group],
+    judge: Judge,
+    problems: Problems,
+    *,
+    is_all: bool,
 ) -> VerifyReport:
-    problems = Problems()
     problems.add(found.problems)
     chosen = None if is_all else {log.topic for log in found.logs.values()}
     problems.add(journal_problems(found, journals, chosen))

@@ -218,8 +218,8 @@ class Judge:
             for segment in log.segments
             if segment.base_index >= copies.whole_from and (copies.stop is None or segment.base_index <= copies.stop)
         }
-        for log, knows in zip(copies.logs, copies.knows_commit, strict=True):
-            if not knows or not log.segments:
+        for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
+            if kept_to is None or not log.segments:
                 continue
             bases = {segment.file.base for segment in log.segments}
             for base, segment in sorted(there.items()):
@@ -233,12 +233,12 @@ class Judge:
         """The last entry that was compared, and the offset behind it."""
         stop = group.copies.stop
         ends = []
-        for log, knows in zip(group.copies.logs, group.copies.knows_commit, strict=True):
+        for log, kept_to in zip(group.copies.logs, group.copies.kept_to, strict=True):
             for segment in log.segments:
                 for each in self._ranges.get((log.path, segment.file.base), ()):
                     if stop is not None and each.walked.offset_at_stop is not None:
                         ends.append((stop, each.walked.offset_at_stop))
-            if not knows:
+            if kept_to is None:
                 ends.append(self._sound_end(log))
         return min(ends, default=(stop or 0, 0))
 

@@ -60,10 +60,13 @@ class LogSeen(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """Logs that should hold the same entries. `stop`: the last that is committed on those that `knows_commit`."""
+    """Logs that should hold the same entries. `stop`: the last that is committed on all whose journal says so.
+
+    `kept_to` has of each log the last entry that its journal leaves to the files; None where no journal speaks of it.
+    """
 
     logs: tuple[LogSeen, ...]
-    knows_commit: tuple[bool, ...]
+    kept_to: tuple[int | None, ...]
     stop: int | None
 
     @property
@@ -97,29 +100,29 @@ def _seen(file: SegmentFile, roll: Roll | None) -> SegmentSeen:
 def units_of(disk: Disk, copies: Copies, split_bytes: int) -> Iterator[Unit]:
     """The ranges of all files of these logs that have a roll; raises `OSError`."""
     whole = copies.whole_from
-    together: dict[tuple[int, int], list[tuple[SegmentSeen, bool]]] = {}
-    for log, knows in zip(copies.logs, copies.knows_commit, strict=True):
+    together: dict[tuple[int, int], list[tuple[SegmentSeen, int | None]]] = {}
+    for log, kept_to in zip(copies.logs, copies.kept_to, strict=True):
         for segment in log.segments:
             if not segment.has_roll:
                 continue
             if segment.is_compacted or segment.base_index < whole:
-                yield from _divided(disk, [(segment, knows)], None, split_bytes)
+                yield from _divided(disk, [(segment, kept_to)], None, split_bytes)
             else:
-                together.setdefault((segment.file.base, segment.base_index), []).append((segment, knows))
+                together.setdefault((segment.file.base, segment.base_index), []).append((segment, kept_to))
     for files in together.values():
         files.sort(key=lambda each: -each[0].file.rows)
         yield from _divided(disk, files, copies.stop, split_bytes)
 
 
 def _divided(
-    disk: Disk, files: Sequence[tuple[SegmentSeen, bool]], stop: int | None, split_bytes: int
+    disk: Disk, files: Sequence[tuple[SegmentSeen, int | None]], stop: int | None, split_bytes: int
 ) -> Iterator[Unit]:
     first = files[0][0]
     start = Place(0, 0, first.base_index, first.file.base)
     for end in (*_borders(disk, first, split_bytes), None):
-        reach = [(each.file, knows) for each, knows in files if each.file.log_bytes > start.position]
+        reach = [(each.file, kept_to) for each, kept_to in files if each.file.log_bytes > start.position]
         span = Span(first.file.base, start, end, first.compacted_to, stop)
-        yield Unit(span, tuple(file for file, _ in reach), tuple(knows for _, knows in reach))
+        yield Unit(span, tuple(file for file, _ in reach), tuple(kept_to for _, kept_to in reach))
         if end is not None:
             start = end
 
@@ -134,7 +137,8 @@ def _borders(disk: Disk, seen: SegmentSeen, split_bytes: int) -> Iterator[Place]
         while position < seen.file.log_bytes:
             number = _first_row_at(segment, number + 1, seen.file.rows, position)
             doubted = range(number, min(number + _DOUBTED_ROWS_MAX, seen.file.rows))
-            place = next((place for each in doubted if (place := _place(segment, each)) is not None), None)
+            places = (_place(segment, each, seen.file.log_bytes) for each in doubted)
+            place = next((place for place in places if place is not None), None)
             if place is None:
                 return
             yield place
@@ -153,10 +157,12 @@ def _first_row_at(segment: Segment, low: int, high: int, position: int) -> int:
     return low
 
 
-def _place(segment: Segment, number: int) -> Place | None:
+def _place(segment: Segment, number: int, log_bytes: int) -> Place | None:
     """Where the batch of a row begins, if that row and a header there belong together."""
     packed = segment.files.index.read(number * ROW_SIZE, ROW_SIZE)
     row = unpack_row(packed)
+    if row.position + HEADER_SIZE > log_bytes:
+        return None
     head = segment.files.log.read(row.position, HEADER_SIZE)
     if len(head) < HEADER_SIZE or not row_matches(packed, head):
         return None

@@ -197,7 +197,7 @@ def _verify_batches(segment: Segment, report: VerifyReport, end_offset: int | No
             and not _has_rows_behind(segment, stored)
         ):
             report.tail_bytes += segment.files.log.size() - stored.position
-            break
+            continue  # the walk takes it back, and ends
         if stored.why:
             where = Position(stored.position), Offset(stored.offset)
             report.problems.append(CorruptBatch(segment.files.log.path, *where, stored.why))

@@ -1,0 +1,242 @@
+"""An archive against the log that it was made of: of the offsets that both cover, the same records, each once.
+
+A task reads a range of offsets on both sides, in order of offset, and compares the columns of one batch of rows after
+the other: nothing is shuffled, and memory is that of the batches at hand. Where a batch differs, its rows are looked at
+one by one. What compaction took from the log may still be in the archive; everything else has to be in both, once.
+
+Planned on the driver (`ranges_of`), read in tasks (`check_range`), joined on the driver (`archive_verdicts`); called by
+`job`.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from raftlog.errors import RaftlogError
+from raftlog.pipeline.archiving.files import files_at
+from raftlog.pipeline.archiving.manifest import ArchivedFile, Coverage
+from raftlog.pipeline.archiving.parquet import FILE_SCHEMA, rows_in_order
+from raftlog.pipeline.archiving.reading import open_archive
+from raftlog.pipeline.archiving.state import ArchiveState
+from raftlog.pipeline.options import TopicChoice
+from raftlog.pipeline.segments.extent import LogExtent
+from raftlog.pipeline.segments.plan import logs_in, splits_of
+from raftlog.pipeline.segments.reading import read_segment_split
+from raftlog.pipeline.segments.split import SegmentSplit
+from raftlog.pipeline.verifying.report import ArchiveVerdict, Problems
+from raftlog.types import TopicPartition
+
+LISTED_MAX: Final = 10
+"""Offsets that are named of each kind in each range."""
+_NO_ROWS: Final = pa.RecordBatch.from_pylist([], schema=FILE_SCHEMA)
+
+
+class ArchiveRange(NamedTuple):
+    """What one task compares: the offsets of `split`, with these files of the archive."""
+
+    path: str
+    split: SegmentSplit
+    files: tuple[ArchivedFile, ...]
+
+
+class ComparedRange(NamedTuple):
+    """What came of it. `told` are sentences, each of which stands for at least one record."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    different: int
+    missing: int
+    unknown: int
+    doubled: int
+    told: tuple[str, ...]
+
+    @property
+    def problem_count(self) -> int:
+        return max(self.different + self.missing + self.unknown + self.doubled, len(self.told))
+
+
+# on the driver
+
+
+def ranges_of(
+    paths: Sequence[str], archive: str, topics: Collection[str], split_bytes: int, problems: Problems
+) -> list[ArchiveRange]:
+    """What is to be compared of these topics, whose logs are there; what cannot be compared goes to `problems`.
+
+    Raises `NotAnArchive` and `ArchiveDamaged`.
+    """
+    state = open_archive(archive)
+    chosen = sorted({place.topic for place in state.covered} & set(topics))
+    found: list[ArchiveRange] = []
+    if not chosen:
+        problems.add(
+            [f"{archive} has none of the topics whose logs are there ({', '.join(sorted(topics)[:LISTED_MAX])})"]
+        )
+        return found
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # damage of the logs is told by those who look for it
+            extents = logs_in(paths, topics=TopicChoice(names=tuple(chosen)), skips_damage=True)
+    except RaftlogError as error:
+        problems.add([f"{archive} was not compared with the logs: {error}"])
+        return found
+    for extent in extents:
+        place = TopicPartition(extent.topic, extent.partition)
+        coverage = state.covered.get(place)
+        if coverage is None:
+            continue
+        if coverage.log_id != str(extent.replica.group_id):
+            problems.add(
+                [
+                    f"{archive} has {place} of another log ({coverage.log_id}) than the one in {extent.replica.path} "
+                    f"({extent.replica.group_id}): the topic was deleted and made anew, or the cluster is another one"
+                ]
+            )
+            continue
+        found += _ranges(archive, state, extent, coverage, split_bytes)
+    return found
+
+
+def _ranges(
+    archive: str, state: ArchiveState, extent: LogExtent, coverage: Coverage, split_bytes: int
+) -> Iterator[ArchiveRange]:
+    start, end = max(coverage.start, extent.start), min(coverage.end, extent.end)
+    if start >= end:
+        return
+    files = [file for file in state.of_topics([extent.topic]) if file.partition == extent.partition]
+    for split in splits_of(extent, start, end, split_bytes=split_bytes):
+        yield ArchiveRange(
+            archive, split, tuple(file for file in files if file.first < split.end and file.last >= split.start)
+        )
+
+
+def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> list[ArchiveVerdict]:
+    """By topic and partition."""
+    verdicts = []
+    in_order = sorted(compared)
+    for (topic, partition), ranges in groupby(in_order, key=attrgetter("topic", "partition")):
+        together = list(ranges)
+        for each in together:
+            problems.add(each.told, each.problem_count)
+        sums = (sum(getattr(each, name) for each in together) for name in ArchiveVerdict._fields[4:])
+        verdicts.append(ArchiveVerdict(topic, partition, together[0].start, together[-1].end, *sums))
+    return verdicts
+
+
+# in a task
+
+
+def check_range(compare: ArchiveRange) -> ComparedRange:
+    """Compare one range; what cannot be read is told as well. Raises `OSError`."""
+    comparison = _Comparison(compare)
+    try:
+        comparison.run()
+    except RaftlogError as error:
+        comparison.told.append(f"{comparison.place}, offsets {comparison.at} to {compare.split.end}: {error}")
+    return comparison.result()
+
+
+class _Comparison:
+    """Both sides of a range, read up to the same offset, `at`."""
+
+    def __init__(self, compare: ArchiveRange) -> None:
+        self.told: list[str] = []
+        self.at = compare.split.start
+        self.place = TopicPartition(compare.split.topic, compare.split.partition)
+        self._compare = compare
+        self._counts: Counter[str] = Counter()
+        self._compacted_to = max((piece.compacted_to for piece in compare.split.pieces), default=-1)
+
+    def run(self) -> None:
+        split = self._compare.split
+        files = files_at(self._compare.path)
+        archived = _UpTo(rows_in_order(files, self._compare.files, split.start, split.end))
+        for rows in read_segment_split(split):
+            last = rows.column("offset")[rows.num_rows - 1].as_py()
+            self._take(rows.select(FILE_SCHEMA.names), archived.up_to(last))
+            self.at = last + 1
+        self._take(_NO_ROWS, archived.up_to(split.end))
+
+    def result(self) -> ComparedRange:
+        split = self._compare.split
+        counts = self._counts
+        return ComparedRange(
+            *self.place,
+            split.start,
+            split.end,
+            counts["records"],
+            counts["different"],
+            counts["missing"],
+            counts["unknown"],
+            counts["doubled"],
+            tuple(self.told),
+        )
+
+    def _take(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
+        self._counts["records"] += logged.num_rows
+        if logged.equals(archived):
+            return
+        archived = self._without_unknown(logged, archived)
+        if not logged.equals(archived):
+            self._take_by_offset(logged, archived)
+
+    def _without_unknown(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> pa.RecordBatch:
+        """What the archive alone has is told, but for what compaction may have taken from the log."""
+        is_known = pc.is_in(archived.column("offset"), logged.column("offset"))
+        unknown = archived.filter(pc.invert(is_known)).column("offset").to_pylist()
+        unexpected = [offset for offset in unknown if offset >= self._compacted_to]
+        self._tell("unknown", unexpected, "are in the archive, and not in the log")
+        return archived.filter(is_known)
+
+    def _take_by_offset(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
+        """What the log has is in the archive, once, and is the same."""
+        times = Counter(archived.column("offset").to_pylist())
+        here = {row["offset"]: row for row in logged.to_pylist()}
+        there: dict[int, list[dict[str, Any]]] = {}
+        for row in archived.to_pylist():
+            there.setdefault(row["offset"], []).append(row)
+        self._tell(
+            "missing", [offset for offset in here if not times[offset]], "are in the log, and not in the archive"
+        )
+        self._tell("doubled", [offset for offset in here if times[offset] > 1], "are in the archive more than once")
+        different = [offset for offset, rows in there.items() if any(row != here[offset] for row in rows)]
+        self._tell("different", different, "are not the same in log and archive")
+
+    def _tell(self, kind: str, offsets: Sequence[int], what: str) -> None:
+        if not offsets:
+            return
+        self._counts[kind] += len(offsets)
+        listed = ", ".join(map(str, offsets[:LISTED_MAX])) + (", …" if len(offsets) > LISTED_MAX else "")
+        self.told.append(f"{self.place}: {len(offsets)} records {what}: offset {listed}")
+
+
+class _UpTo:
+    """Rows by rising offset, taken up to one offset after another."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._waiting: pa.RecordBatch = _NO_ROWS
+
+    def up_to(self, last: int) -> pa.RecordBatch:
+        taken = []
+        while True:
+            count = pc.sum(pc.less_equal(self._waiting.column("offset"), last)).as_py() or 0
+            taken.append(self._waiting.slice(0, count))
+            self._waiting = self._waiting.slice(count)
+            if self._waiting.num_rows:
+                break
+            following = next(self._batches, None)
+            if following is None:
+                break
+            self._waiting = following
+        table = pa.Table.from_batches(taken, FILE_SCHEMA).combine_chunks()
+        return next(iter(table.to_batches()), _NO_ROWS)

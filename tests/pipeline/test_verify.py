@@ -1,0 +1,222 @@
+"""Each kind of damage planted in logs and their copies: found, told where, and the verdict is that of `log verify`."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from raftlog import Log, LogConfig
+from raftlog.errors import InvalidArgument
+from raftlog.records import NewRecord, read_header
+from raftlog.records.header import HEADER_SIZE, LENGTH_END, batch_crc
+from raftlog.storage.rows import ROW_SIZE, pack_row, unpack_row
+from tests.pipeline.verifying import SPLIT_BYTES, expected, flip, verified
+
+CONFIG = LogConfig(segment_bytes=1 << 15)
+FILE = f"{0:020d}.log"
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("verify") / "orders" / "0"
+    write(path, 150)
+    return path
+
+
+@pytest.fixture
+def copies(master: Path, tmp_path: Path) -> list[Path]:
+    """Three copies of one log, of about three segments, each in several ranges."""
+    paths = [tmp_path / str(number) / "orders" / "0" for number in range(3)]
+    for path in paths:
+        shutil.copytree(master, path)
+    return paths
+
+
+def write(path: Path, batches: int, seed: int = 1) -> None:
+    random = Random(seed)
+    with Log.open(path, CONFIG) as log:
+        for _ in range(batches):
+            log.append([NewRecord(random.randbytes(random.randrange(200)), b"key", 5) for _ in range(5)])
+
+
+def files(path: Path, suffix: str = ".log") -> list[Path]:
+    return sorted(path.glob(f"*{suffix}"))
+
+
+def positions(file: Path) -> list[int]:
+    content, found, at = file.read_bytes(), [], 0
+    while at < len(content):
+        found.append(at)
+        at += read_header(content, at).size
+    return found
+
+
+def test_sound_copies_are_sound(copies: list[Path]) -> None:
+    report = verified(*copies)
+    assert (report.is_sound, report.notes, report.logs) == (True, (), 3)
+    [partition] = report.partitions
+    with Log.open(copies[0], CONFIG) as log:
+        end, last = log.end_offset, sum(len(positions(file)) for file in files(copies[0]))
+    assert (partition.topic, partition.partition, partition.replicas, partition.segments) == ("orders", 0, 3, 9)
+    assert (partition.first_index, partition.last_index, partition.end_offset) == (1, last, end)
+    assert (partition.batches, partition.records, report.records) == (3 * last, 3 * end, 3 * end)
+    assert partition.bytes == report.bytes == sum(file.stat().st_size for path in copies for file in files(path))
+    assert report.as_json()["partitions"] == [partition._asdict()]
+
+
+@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 20])
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("what", "batch", "byte"),
+    [
+        ("the CRC does not match", 20, 90),
+        ("the CRC does not match", 20, 50),
+        ("base offset is", 20, 6),
+        ("the CRC does not match", 0, 70),
+        ("there is no batch header", 31, 16),
+        ("index row speaks of", 31, 13),
+    ],
+)
+def test_a_flipped_bit(copies: list[Path], number: int, split_bytes: int, what: str, batch: int, byte: int) -> None:
+    file = files(copies[number])[1]
+    position = positions(file)[batch]
+    flip(file, position + byte)
+    report = verified(*copies, split_bytes=split_bytes)
+    wanted = expected(*copies)
+    assert (set(report.problems), wanted.differing) == (wanted.problems, 0)
+    assert any(f"{file}: corrupt batch at position {position}" in each and what in each for each in report.problems)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("byte", [3, 20, 41])
+def test_a_damaged_index_row_is_no_difference(copies: list[Path], number: int, byte: int) -> None:
+    flip(files(copies[number], ".index")[1], 40 * ROW_SIZE + byte)
+    report = verified(*copies)
+    wanted = expected(*copies)
+    assert (set(report.problems), wanted.differing) == (wanted.problems, 0)
+    assert len(report.problems) == 1
+    assert "its index row is damaged" in report.problems[0]
+
+
+def test_a_differing_batch_whose_crc_is_right(copies: list[Path]) -> None:
+    file, index = files(copies[1])[1], files(copies[1], ".index")[1]
+    position = positions(file)[33]
+    content, rows = bytearray(file.read_bytes()), bytearray(index.read_bytes())
+    header = read_header(content, position)
+    content[position + header.size - 3] ^= 1
+    batch = memoryview(content)[position : position + header.size]
+    batch[17:21] = batch_crc(batch).to_bytes(4)
+    row = unpack_row(rows, 33)
+    fixed = pack_row(row.index, row.term, row.offset, row.position, read_header(batch), batch[:HEADER_SIZE])
+    rows[33 * ROW_SIZE : 34 * ROW_SIZE] = fixed
+    file.write_bytes(content)
+    index.write_bytes(rows)
+    report = verified(*copies)
+    assert expected(*copies) == (set(), 1)
+    [problem] = report.problems
+    for told in (str(file), str(files(copies[0])[1]), f"entry {row.index} ", f"offset {row.offset}", f" {position},"):
+        assert told in problem, problem
+    assert "byte 17 is another one" in problem
+
+
+@pytest.mark.parametrize(("file", "is_told"), [(0, True), (1, True), (2, False)])
+def test_a_missing_file(copies: list[Path], file: int, is_told: bool) -> None:
+    missing = files(copies[1])[file]
+    missing.unlink()
+    missing.with_suffix(".index").unlink()
+    report = verified(*copies)
+    wanted = expected(*copies)
+    assert wanted.problems <= set(report.problems)
+    assert report.is_sound is wanted.is_sound
+    assert bool(wanted.problems) is True
+    assert (len(report.problems) > 0) is (is_told or bool(wanted.problems))
+
+
+@pytest.mark.parametrize("end", [-1, -100, 5])
+@pytest.mark.parametrize("segment", [1, 2])
+def test_a_file_that_was_cut(copies: list[Path], segment: int, end: int) -> None:
+    file = files(copies[2])[segment]
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.truncate(end % size)
+    report = verified(*copies)
+    wanted = expected(*copies)
+    assert wanted.problems <= set(report.problems)
+    assert wanted.is_sound is report.is_sound is False
+
+
+def test_a_torn_end_is_no_problem(copies: list[Path]) -> None:
+    for file in (files(copies[0])[-1], files(copies[2])[-1]):
+        with file.open("ab") as opened:
+            opened.write(file.read_bytes()[:40])
+    report = verified(*copies)
+    assert (report.problems, report.tail_bytes) == ((), 80)
+
+
+def test_a_copy_that_is_behind_and_one_without_an_index(copies: list[Path]) -> None:
+    shutil.rmtree(copies[1])
+    write(copies[1], 150)  # of another group
+    write(copies[2], 60, seed=7)
+    for file in files(copies[0], ".index"):
+        file.unlink()
+    report = verified(*copies)
+    assert (report.problems, expected(*copies)) == ((), (set(), 0))
+    one, other = sorted(report.partitions, key=lambda each: each.replicas)
+    assert (one.replicas, other.replicas) == (1, 2)
+    assert other.is_compared
+
+
+def test_terms_that_fall(copies: list[Path]) -> None:
+    """Nobody else looks for them: term and row are changed together, on all copies."""
+    for path in copies:
+        file, index = files(path)[0], files(path, ".index")[0]
+        content, rows = bytearray(file.read_bytes()), bytearray(index.read_bytes())
+        for number, term in ((10, 3), (11, 2)):
+            row = unpack_row(rows, number)
+            content[row.position + LENGTH_END : row.position + LENGTH_END + 4] = term.to_bytes(4)
+            batch = memoryview(content)[row.position : row.end]
+            fixed = pack_row(row.index, term, row.offset, row.position, read_header(batch), batch[:HEADER_SIZE])
+            rows[number * ROW_SIZE : (number + 1) * ROW_SIZE] = fixed
+        file.write_bytes(content)
+        index.write_bytes(rows)
+    report = verified(*copies)
+    assert expected(*copies).is_sound
+    assert report.problem_count == 3
+    assert all("has term 2, the one before 3" in each for each in report.problems)
+
+
+def test_directories_without_logs_and_other_topics(copies: list[Path], tmp_path: Path) -> None:
+    for paths, what in (((tmp_path / "none",), "no directory"), ((Path("/usr/include"),), "holds no log")):
+        with pytest.raises(InvalidArgument, match=what):
+            verified(*paths)
+    with pytest.raises(InvalidArgument, match="no log is there of topics payments"):
+        verified(tmp_path, topics=["payments"])
+    with pytest.raises(InvalidArgument, match="exclude each other"):
+        verified(tmp_path, topics=["orders"], topics_pattern="o.*")
+    assert verified(tmp_path, topics_pattern="ord.*").logs == verified(tmp_path, topics=["orders"]).logs == 3
+
+
+def test_many_problems_are_counted_and_some_of_them_listed(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.pipeline.verifying.whole.PROBLEMS_OF_A_SEGMENT_MAX", 5)
+    file = files(copies[0])[1]
+    for position in positions(file)[1:40]:
+        flip(file, position + 80)
+    report = verified(copies[0])
+    assert report.problem_count == len(expected(copies[0]).problems) == 39
+    assert len(report.problems) == 5
+
+
+@pytest.mark.parametrize("damage", [lambda path: None, lambda path: flip(files(path)[0], 300)])
+def test_a_gap_of_what_was_given_up(master: Path, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = tmp_path / "log"
+    shutil.copytree(master, path)
+    flip(files(path)[0], positions(files(path)[0])[5] + 70)
+    from raftlog.pipeline.segments.replicas import real_disk
+    from raftlog.storage.repair import repair_log
+
+    repair_log(real_disk(), str(path), accept_loss=True)
+    damage(path)
+    report = verified(path)
+    assert set(report.problems) == expected(path).problems

@@ -1,0 +1,90 @@
+"""Replicas of processes that were stopped, killed or lost their power, and then were damaged: the verdict is that of
+`raftlog log verify --compare`. Disks and network are simulated; drivers and journals are the real ones."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.pipeline.verifying import SPLIT_BYTES, dump, expected, flip, verified
+from tests.runtime.drivers import World
+
+
+def busy(world: World, random: Random) -> None:
+    """Small and large appends, rolls, checkpoints, trims, elections; left at any moment."""
+    leader = world.leader()
+    for _ in range(random.randrange(5, 60)):
+        size = random.choice((10, 300, 300, 5000))
+        world.propose(leader, *(bytes([random.randrange(256)]) * size for _ in range(random.randrange(1, 4))))
+        if random.random() < 0.7:
+            world.run(random.choice((0.0005, 0.01, 0.01, 2.5 if random.random() < 0.1 else 0.02)))
+    group = world.group(leader)
+    if random.random() < 0.4:
+        offset = random.randrange(group.log_start_offset, group.high_watermark + 1)
+        world.do(leader, lambda: group.propose_trim(offset))
+        world.run(random.random())
+
+
+def stop_all(world: World, random: Random, power: float = 0.4) -> None:
+    for number in list(world.drivers):
+        world.crash(number, power=random.random() < power)
+
+
+def damage(directory: Path, random: Random) -> None:
+    """Something that happens to files."""
+    files = sorted(file for file in directory.rglob("*") if file.suffix in (".log", ".index") and file.stat().st_size)
+    file = random.choice(files)
+    size = file.stat().st_size
+    kind = random.choice(("flip", "flip", "cut", "remove", "zeros", "append"))
+    if kind == "flip":
+        flip(file, random.randrange(size), random.randrange(8))
+    elif kind == "cut":
+        with file.open("r+b") as opened:
+            opened.truncate(random.randrange(size))
+    elif kind == "remove":
+        file.unlink()
+    elif kind == "zeros":
+        at = random.randrange(size)
+        with file.open("r+b") as opened:
+            opened.seek(at)
+            opened.write(bytes(min(size - at, 100)))
+    else:
+        with file.open("ab") as opened:
+            opened.write(random.randbytes(random.randrange(1, 200)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_crashes_leave_is_sound(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    with World() as world:
+        for _ in range(2):
+            busy(world, random)
+            world.crash(world.leader(), power=random.random() < 0.3)
+            for number in (1, 2, 3):
+                if number not in world.drivers:
+                    world.start(number)
+        busy(world, random)
+        stop_all(world, random, power=0)
+        directories = dump(world, tmp_path)
+    told = verified(*directories)
+    assert told.problems == ()
+    assert expected(*directories).is_sound
+    [partition] = told.partitions
+    assert (partition.replicas, partition.is_compared) == (3, True)
+
+
+@pytest.mark.parametrize("seed", range(100, 118))
+def test_damage_is_told_as_log_verify_tells_it(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    with World() as world:
+        busy(world, random)
+        stop_all(world, random)
+        dump(world, tmp_path)
+    for _ in range(random.randrange(1, 3)):
+        damage(tmp_path, random)
+    wanted = expected(tmp_path)
+    told = verified(tmp_path, split_bytes=random.choice((SPLIT_BYTES, 1 << 20)))
+    assert wanted.problems <= set(told.problems)
+    assert told.problem_count == len(told.problems)
+    others = [each for each in told.problems if each not in wanted.problems and "its journal" not in each]
+    assert bool(others) == bool(wanted.differing), told.problems

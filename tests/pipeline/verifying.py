@@ -1,0 +1,79 @@
+"""Verification in this process, and what `raftlog log verify --compare` says of the same directories."""
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from raftlog.cli.log_compare import _replicas
+from raftlog.pipeline.segments.replicas import real_disk
+from raftlog.pipeline.verifying import VerifyReport
+from raftlog.pipeline.verifying.job import verify_by
+from raftlog.runtime.node_identity import IDENTITY
+from raftlog.runtime.offline import OfflineReplica, compare_replicas
+from raftlog.runtime.sealed_file import write_sealed
+from raftlog.storage.directory import internal
+from raftlog.storage.finding import logs_below
+from raftlog.storage.verify import verify_log
+from tests.runtime.drivers import World
+
+S = TypeVar("S")
+R = TypeVar("R")
+SPLIT_BYTES = 4096
+
+
+def run_here(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
+    """As Spark would: splits and results go from one process to another."""
+    results = [list(work(split)) for split in pickle.loads(pickle.dumps(splits))]
+    return [result for each in results for result in pickle.loads(pickle.dumps(each))]
+
+
+def verified(*paths: Path, split_bytes: int = SPLIT_BYTES, **options: Any) -> VerifyReport:
+    return verify_by(run_here, [str(path) for path in paths], split_bytes=split_bytes, **options)
+
+
+class Expected(NamedTuple):
+    problems: set[str]
+    differing: int
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.problems and not self.differing
+
+
+def expected(*paths: Path) -> Expected:
+    """The verdict of `raftlog log verify --compare`."""
+    disk = real_disk()
+    logs = [log for path in paths for log in logs_below(str(path))]
+    problems = {str(problem) for log in logs for problem in verify_log(disk, log).problems}
+    groups: dict[bytes, list[OfflineReplica]] = {}
+    for replica in _replicas(disk, logs):
+        groups.setdefault(replica.group_id.bytes, []).append(replica)
+    compared = [compare_replicas(disk, each) for each in groups.values() if len(each) > 1]
+    return Expected(problems, sum(each.difference is not None for each in compared))
+
+
+def dump(world: World, directory: Path) -> list[Path]:
+    """The disks of simulated processes as data directories."""
+    found = []
+    for number, disk in enumerate(world.disks, 1):
+        data_dir = directory / str(number)
+        for name, data in disk.snapshot().items():
+            if name.startswith("/data/"):
+                file = data_dir / name.removeprefix("/data/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
+        fields = {"cluster_id": None, "node_id": number, "disk_uuid": str(world.ids[number - 1].disk_uuid)}
+        path = internal(str(data_dir), IDENTITY)
+        write_sealed(real_disk(), path, IDENTITY, {**fields, "boot_epoch": 1, "has_journal": True})
+        found.append(data_dir)
+    return found
+
+
+def flip(file: Path, position: int, bit: int = 4) -> None:
+    """Counted from the end when `position` is negative."""
+    with file.open("r+b", buffering=0) as opened:
+        at = position if position >= 0 else opened.seek(0, os.SEEK_END) + position
+        [byte] = os.pread(opened.fileno(), 1, at)
+        os.pwrite(opened.fileno(), bytes([byte ^ 1 << bit]), at)
