@@ -174,11 +174,15 @@ def _steps(segment: Segment, start: Place, checks_crc: bool) -> Iterator[Walked]
         header = read_header(head)
         is_read = checks_crc or (segment.is_compacted and header.is_control)
         batch = window.read(place.position, header.size) if is_read else head
+        behind = Place(place.position + header.size, place.index + 1, header.next_offset)
         if is_read and not crc_matches(batch, header):
-            yield Walked(place, "the CRC does not match")
-            return
-        last_index = last_index_of(batch, header, place.index) if segment.is_compacted else place.index
-        place = Place(place.position + header.size, last_index + 1, header.next_offset)
+            following = window.read(behind.position, HEADER_SIZE)
+            if behind.position >= size or _why_not_next(following, behind, size) is not None:
+                yield Walked(place, "the CRC does not match")
+                return  # otherwise whoever reads it meets the damage, and can go on behind it
+        if segment.is_compacted:
+            behind = behind._replace(index=last_index_of(batch, header, place.index) + 1)
+        place = behind
         yield Walked(place, None)
 
 

@@ -10,13 +10,15 @@ grow.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from raftlog.errors import InvalidArgument
 from raftlog.pipeline.options import Options, topic_choice
 from raftlog.pipeline.positions import ending_positions, option_names, starting_positions
-from raftlog.pipeline.rows import SCHEMA
+from raftlog.pipeline.rows import SCHEMA, check_schema
 from raftlog.pipeline.segments.plan import SPLIT_BYTES, plan_segments
 from raftlog.pipeline.segments.reading import read_segment_split
 
@@ -47,6 +49,7 @@ class RaftlogSegmentsDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentsReader":
+        check_schema(schema)
         return SegmentsReader(Options(NAME, self.options, _OPTIONS))
 
 
@@ -55,7 +58,7 @@ class SegmentsReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         """Raises `InvalidArgument` for an option that cannot be used."""
-        self._paths = options.names("path")
+        self._paths = _paths(options)
         self._topics = topic_choice(options, is_needed=False)
         self._starting, self._ending = starting_positions(options), ending_positions(options)
         self._splits_min = options.number("minPartitions", 1, 1, SPLITS_MAX)
@@ -78,3 +81,13 @@ class SegmentsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises as `read_segment_split`."""
         yield from read_segment_split(partition.value)
+
+
+def _paths(options: Options) -> tuple[str, ...]:
+    """From `load("a,b")`, or from `load(["a", "b"])`, of which Spark makes JSON."""
+    if not options.has("paths"):
+        return options.names("path")
+    given = orjson.loads(options.text("paths"))
+    if not given or not all(isinstance(path, str) and path for path in given):
+        raise InvalidArgument(f"the data source {NAME} is loaded from directories, not from {given!r}")
+    return tuple(given)

@@ -299,8 +299,10 @@ def test_logs_are_found_and_named_by_their_directories(tmp_path: Path) -> None:
     assert planned([""], topics=TopicChoice(names=("__offsets",))) == ["__offsets/0"]
     with pytest.raises(UnknownTopic, match=r"no log of topic gone lies in .*; there are __offsets, clicks, orders"):
         planned([""], topics=TopicChoice(names=("orders", "gone")))
+    assert planned(["/b/clicks/1"]) == ["clicks/1"]
+    shutil.rmtree(tmp_path / "b" / "clicks" / "0")
     with pytest.warns(UserWarning, match="topic clicks has no replica of partition 0 here"):
-        assert logs_in([f"{tmp_path}/b/clicks/1"])
+        assert planned([""]) == ["clicks/1", "orders/0"]
 
 
 def test_where_nothing_is(tmp_path: Path) -> None:

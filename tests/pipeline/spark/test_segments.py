@@ -1,0 +1,96 @@
+"""The data source `raftlog-segments` in Spark: data directories of a stopped cluster, as they are and damaged."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from raftlog.client import Producer
+from raftlog.pipeline.rows import check_schema
+from raftlog.pipeline.segments import replicas_in
+from raftlog.testing import Cluster
+from raftlog.testing.http import ask
+
+RECORDS = 6000
+
+
+async def produce(bootstrap: list[str]) -> None:
+    async with Producer(bootstrap, batch_records=50, linger_ms=1, compression="zstd") as producer:
+        for number in range(RECORDS):
+            await producer.send("orders", b"value %d" % number, key=b"%d" % number, partition=number % 2)
+
+
+@pytest.fixture(scope="module")
+def data_dirs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    directory = tmp_path_factory.mktemp("stopped")
+    with Cluster(3, data_dir=directory, with_cuts=False) as cluster:
+        wanted = {
+            "topic_name": "orders",
+            "partitions_count": 2,
+            "replication_factor": 3,
+            "configs": [{"name": "segment.bytes", "value": str(1 << 16)}],
+        }
+        status, answer = ask(cluster.addresses[0], "/v3/clusters/-/topics", method="POST", body=wanted)
+        assert status == 201, answer
+        asyncio.run(produce(cluster.addresses))
+        for node in cluster.nodes.values():
+            node.stop()
+        return [str(node.data_dir) for node in cluster.nodes.values()]
+
+
+def load(spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
+    return spark.read.format("raftlog-segments").options(**options).load(",".join(paths))
+
+
+def test_three_data_directories_are_one_table(spark: SparkSession, data_dirs: list[str]) -> None:
+    rows = load(spark, data_dirs, minPartitions="4")
+    check_schema(rows.schema)
+    number = sql.col("offset") * 2 + sql.col("partition")
+    is_right = (
+        (sql.col("value").cast("string") == sql.concat(sql.lit("value "), number.cast("string")))
+        & (sql.col("key").cast("string") == number.cast("string"))
+        & sql.col("timestamp").isNotNull()
+        & (sql.col("topic") == "orders")
+        & sql.col("headers").isNull()
+    )
+    found = rows.select(is_right.alias("is_right"), number.alias("number"), sql.spark_partition_id().alias("task"))
+    totals = found.agg(
+        sql.count("*"),
+        sql.count_distinct("number"),
+        sql.min("number"),
+        sql.max("number"),
+        sql.every("is_right"),
+        sql.count_distinct("task"),
+    ).first()
+    assert totals is not None
+    assert tuple(totals)[:-1] == (RECORDS, RECORDS, 0, RECORDS - 1, True)
+    assert totals[-1] >= 4
+    some = load(
+        spark,
+        data_dirs,
+        topicsPattern="ord.*",
+        startingOffsets='{"orders": {"0": 5, "1": -1}}',
+        endingOffsets='{"orders": {"0": 8}}',
+    )
+    assert sorted(row.offset for row in some.select("offset").collect()) == [5, 6, 7]
+
+
+def test_what_is_wrong_is_said_in_plain_words(spark: SparkSession, data_dirs: list[str], tmp_path: Path) -> None:
+    [replica] = [each for each in replicas_in(data_dirs[:1]) if (each.topic, each.partition) == ("orders", 1)]
+    copy = Path(shutil.copytree(replica.path, tmp_path / "orders" / "1"))
+    file = sorted(copy.glob("*.log"))[0]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(PySparkException, match=rf"{file}: corrupt batch at position \d+, offset \d+: the CRC does not"):
+        load(spark, [str(copy)]).count()
+    left = load(spark, [str(copy)], onCorruption="skip").count()
+    assert RECORDS // 2 - 50 <= left < RECORDS // 2
+    with pytest.raises(AnalysisException, match=r"no log of topic gone lies in .*; there are"):
+        load(spark, data_dirs, topics="gone").count()
+    with pytest.raises(AnalysisException, match="has no option topic; did you mean topics"):
+        load(spark, data_dirs, topic="orders").count()
