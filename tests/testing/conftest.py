@@ -1,5 +1,3 @@
-"""Here every process gets an interpreter of its own, as with whoever uses `raftlog.testing`."""
-
 import subprocess
 
 import pytest
@@ -7,6 +5,7 @@ import pytest
 from raftlog.testing import starting
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every process gets an interpreter of its own, as with whoever uses `raftlog.testing`."""
     monkeypatch.setattr(starting, "start", subprocess.Popen)

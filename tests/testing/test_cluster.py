@@ -13,6 +13,7 @@ from raftlog.testing import BrokerFailed, BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.ports import address_of, hold_port
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_a_cluster_of_one(tmp_path: Path) -> None:
     with Cluster(1, data_dir=tmp_path) as cluster:
         node = cluster.nodes[1]
@@ -34,6 +35,7 @@ def test_its_temporary_directory_goes_with_it() -> None:
     assert not cluster.directory.exists()
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_killed_and_started_again_at_the_same_address() -> None:
     with Cluster(1) as cluster:
         node = cluster.nodes[1]
@@ -63,12 +65,14 @@ def test_a_paused_broker_answers_when_it_goes_on() -> None:
         assert node.stop() == 0, "a paused broker can be stopped"
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_a_broker_that_does_not_start_says_why() -> None:
     expected = r"node 1 did not start: it ended; it said:\n.*unknown setting 'x'"
     with pytest.raises(BrokerNotReady, match=expected), Cluster(1, serve_flags=["--topic-config", "x=1"]):
         pass
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_a_broker_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     with BrokerProcess(str(tmp_path / "data")) as broker:
         with pytest.raises(BrokerNotReady, match=r"not ready within 0\.001 s"):
@@ -77,6 +81,7 @@ def test_a_broker_that_takes_too_long_is_killed(tmp_path: Path) -> None:
         broker.start()
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_the_environment_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAFTLOG_NODE_ID", "77")
     with Cluster(1) as cluster:
@@ -143,6 +148,7 @@ def test_it_does_not_import_pytest() -> None:
     assert done.stdout.split() == [b"False", b"False"]
 
 
+@pytest.mark.usefixtures("own_interpreters")
 def test_ended_brokers_leave_nothing_open(tmp_path: Path) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
     with Cluster(1, data_dir=tmp_path) as cluster:

@@ -1,0 +1,85 @@
+"""Forked processes are like those with an interpreter of their own; `tests/forked` is no part of raftlog."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forked.client import ForkedProcess, ForkServer
+
+COMMAND = [sys.executable, "-m", "raftlog.cli"]
+SERVE = [*COMMAND, "serve", "--http", "127.0.0.1:0", "--log-format", "json", "--data-dir"]
+Start = Callable[..., Any]
+
+
+@pytest.fixture(params=["forked", "its own interpreter"])
+def start(request: pytest.FixtureRequest, fork_server: ForkServer) -> Start:
+    return fork_server.popen if request.param == "forked" else subprocess.Popen
+
+
+def streams() -> dict[str, Any]:
+    return {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def test_output_and_exit_code(start: Start) -> None:
+    with start([*COMMAND, "--version"], stdin=subprocess.DEVNULL, **streams()) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert out.startswith(b"raftlog, version ")
+    with start([*COMMAND, "no-such-verb"], stdin=subprocess.DEVNULL, **streams()) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (2, b"")
+    assert b"no-such-verb" in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)])
+def test_signals_and_sessions(start: Start, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    with start([*SERVE, str(tmp_path)], start_new_session=True, **streams()) as process:
+        assert process.stdout.readline().startswith(b"{")
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.001)
+        assert os.getsid(process.pid) == process.pid
+        os.killpg(process.pid, number)
+        assert process.wait(10) == code
+
+
+def test_environment_and_working_directory(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment = os.environ | {"RAFTLOG_HTTP": "127.0.0.1:0", "RAFTLOG_DATA_DIR": "here"}
+    with start([*COMMAND, "serve"], env=environment, **streams()) as process:
+        assert str(tmp_path / "here").encode() in process.stdout.readline()
+        process.terminate()
+
+
+def test_what_counts_when_an_interpreter_begins_gets_one(fork_server: ForkServer) -> None:
+    changed = os.environ | {"PYTHONHASHSEED": "7"}
+    with fork_server.popen([*COMMAND, "--version"], env=changed, **streams()) as process:
+        assert isinstance(process, subprocess.Popen)
+        assert process.communicate()[0].startswith(b"raftlog, version ")
+
+
+@pytest.fixture
+def lonely(tmp_path: Path) -> Iterator[int]:
+    """A descriptor of a forked broker of which nobody knows any more."""
+    server = ForkServer([])
+    process = server.popen([*SERVE, str(tmp_path)], start_new_session=True, **streams())
+    assert isinstance(process, ForkedProcess)
+    descriptor = os.pidfd_open(process.pid)
+    for pipe in (process.stdout, process.stderr, process._told):
+        pipe.close()
+    yield descriptor
+    os.close(descriptor)
+    server.close()
+
+
+def test_nobody_is_left_behind(lonely: int) -> None:
+    ended = select.poll()
+    ended.register(lonely, select.POLLIN)
+    assert ended.poll(10_000), "it lives on"
