@@ -20,10 +20,11 @@ from pyspark.sql.types import StructType
 
 from raftlog.client import BrokerClient
 from raftlog.errors import InvalidArgument, OutcomeUnknown, UnknownGroup
-from raftlog.pipeline.sink.columns import Columns, columns_of
+from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import Identity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.patience import Patience
+from raftlog.pipeline.sink.planning import columns_of
 from raftlog.pipeline.sink.settings import SinkSettings, sink_settings
 from raftlog.pipeline.sink.writing import write_rows
 from raftlog.types import TopicPartition
