@@ -5,6 +5,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,3 +215,16 @@ def test_a_reader_that_is_left_ends_its_fetching(brokers: BrokersHere, topic: st
     assert threading.active_count() == before + 1
     rows.close()
     assert threading.active_count() == before
+
+
+def test_leaders_that_go_while_they_are_read_from(tmp_path: Path) -> None:
+    with brokers_here(tmp_path, 3) as three:
+        three.topic("t")
+        three.produce("t", 0, numbered(0, 60_000), per_batch=2000)
+        [split] = splits_of(three, "t", fetchMaxBytes="64k")
+        rows = reading.read_split(split)
+        found = next(rows).column("offset").to_pylist()
+        leader = three.call("describe_topic", "t").replicas[0].leader
+        three.stop(leader)
+        found += [offset for batch in rows for offset in batch.column("offset").to_pylist()]
+        assert found == list(range(60_000))

@@ -1,0 +1,166 @@
+"""Topics read by Spark through three brokers: as a batch, as a stream, and while things break."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 – as everybody calls it
+
+from raftlog.client import BrokerClient
+from raftlog.pipeline.errors import PipelineFailed
+from raftlog.pipeline.failures import told_plainly
+from raftlog.records import NewRecord, build_batch
+from raftlog.testing import Cluster
+from tests.pipeline.spark.conftest import NewTopic
+
+
+def produce(bootstrap: str, topic: str, partition: int, records: Sequence[NewRecord], per_batch: int = 500) -> None:
+    async def produced() -> None:
+        async with BrokerClient(bootstrap.split(",")) as client:
+            for first in range(0, len(records), per_batch):
+                batch = build_batch(list(records[first : first + per_batch]))
+                await client.produce_batches(topic, partition, bytes(batch))
+
+    asyncio.run(produced())
+
+
+def call(bootstrap: str, name: str, *args: Any) -> None:
+    async def called() -> None:
+        async with BrokerClient(bootstrap.split(",")) as client:
+            await getattr(client, name)(*args)
+
+    asyncio.run(called())
+
+
+def numbered(first: int, end: int, size: int = 0) -> list[NewRecord]:
+    return [NewRecord(b"%d" % number + bytes(size), timestamp=1000 * number) for number in range(first, end)]
+
+
+def read(spark: SparkSession, bootstrap: str, topic: str, **options: Any) -> DataFrame:
+    return spark.read.format("raftlog").options(bootstrap=bootstrap, topics=topic, **options).load()
+
+
+def places(rows: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in rows.select("partition", "offset").collect())
+
+
+def test_a_batch_has_what_the_records_have(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    produce(bootstrap, topic, 0, [*numbered(0, 3000), NewRecord(None, b"k", 5, [("h", b"1"), ("n", None)])])
+    produce(bootstrap, topic, 1, numbered(0, 10))
+    everything = read(spark, bootstrap, topic, minPartitions=4)
+    assert places(everything) == [*((0, offset) for offset in range(3001)), *((1, offset) for offset in range(10))]
+    assert everything.select(F.spark_partition_id()).distinct().count() >= 4
+    last = everything.where("partition = 0 and offset = 3000").collect()[0]
+    assert last.asDict(recursive=True) == {
+        "topic": topic,
+        "partition": 0,
+        "offset": 3000,
+        "timestamp": datetime(1970, 1, 1, 0, 0, 0, 5000, tzinfo=UTC).replace(tzinfo=None),
+        "timestampType": 0,
+        "key": b"k",
+        "value": None,
+        "headers": [{"key": "h", "value": b"1"}, {"key": "n", "value": None}],
+    }
+    some = read(
+        spark,
+        bootstrap,
+        topic,
+        startingOffsets=f'{{"{topic}": {{"0": 2990, "1": -2}}}}',
+        endingOffsetsByTimestamp=f'{{"{topic}": {{"0": 2995000, "1": "1970-01-01T00:00:02Z"}}}}',
+    )
+    assert places(some) == [*((0, offset) for offset in range(2990, 2995)), (1, 0), (1, 1)]
+    assert read(spark, bootstrap, topic, startingOffsets="latest").count() == 0
+
+
+def test_what_is_wrong_is_said_at_planning(spark: SparkSession, bootstrap: str, new_topic: NewTopic) -> None:
+    with pytest.raises(PipelineFailed, match="there is no topic 'nowhere'"), told_plainly("reading"):
+        read(spark, bootstrap, "nowhere").count()
+    with pytest.raises(PipelineFailed, match="did you mean startingOffsets"), told_plainly("reading"):
+        read(spark, bootstrap, "nowhere", startOffsets="latest").count()
+    with pytest.raises(PipelineFailed, match="rows have the columns topic string"), told_plainly("reading"):
+        spark.read.format("raftlog").schema("a int").options(bootstrap=bootstrap, topics="t").load().count()
+
+
+def test_a_topic_that_goes_after_planning_is_data_lost(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    produce(bootstrap, topic, 0, numbered(0, 100), per_batch=10)
+    strict, tolerant = read(spark, bootstrap, topic).rdd, read(spark, bootstrap, topic, failOnDataLoss=False).rdd
+    assert strict.getNumPartitions() == tolerant.getNumPartitions() == 1  # planned now
+    call(bootstrap, "delete_records", topic, 0, 40)
+    assert len(tolerant.collect()) == 60
+    call(bootstrap, "delete_topic", topic)
+    gone = rf"{topic}/0: records from offset 0 to 100 .* the topic was deleted"
+    with pytest.raises(PipelineFailed, match=gone), told_plainly("reading"):
+        strict.collect()
+
+
+def test_a_leader_that_is_killed_while_it_is_read_from(
+    spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic()
+    count = 24_000  # more than one Arrow batch holds, and than lies between the processes of a task
+    produce(cluster.bootstrap, topic, 0, numbered(0, count, size=1000))
+    has_begun, may_go_on = tmp_path / "has-begun", tmp_path / "may-go-on"
+    os.mkfifo(has_begun)
+    os.mkfifo(may_go_on)
+
+    def held(rows: Iterator[Row]) -> Iterator[int]:
+        for number, row in enumerate(rows):
+            if number == 0:
+                has_begun.write_text("yes")
+                may_go_on.read_text()
+            yield row.offset
+
+    rows = read(spark, cluster.bootstrap, topic, fetchMaxBytes="256k").select("offset", "value").rdd
+    found: list[int] = []
+    reading = Thread(target=lambda: found.extend(rows.mapPartitions(held).collect()))
+    reading.start()
+    has_begun.read_text()
+    cluster.nodes[cluster.leader(topic, 0)].kill()
+    may_go_on.write_text("yes")
+    reading.join(60)
+    assert found == list(range(count))
+
+
+def streamed(
+    spark: SparkSession, bootstrap: str, topic: str, directory: Path, trigger: dict[str, Any], **options: Any
+) -> list[int]:
+    """Everything that is there goes to Parquet; how many rows each micro-batch had."""
+    source = spark.readStream.format("raftlog").options(
+        bootstrap=bootstrap, topics=topic, startingOffsets="earliest", **options
+    )
+    query = (
+        source.load()
+        .writeStream.format("parquet")
+        .options(path=str(directory / "rows"), checkpointLocation=str(directory / "checkpoint"))
+        .trigger(**trigger)
+        .start()
+    )
+    query.awaitTermination(120)
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def test_a_stream_goes_on_where_it_was(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    produce(bootstrap, topic, 0, numbered(0, 150))
+    produce(bootstrap, topic, 1, numbered(0, 50))
+    now: dict[str, Any] = {"availableNow": True}
+    assert streamed(spark, bootstrap, topic, tmp_path, now, maxOffsetsPerTrigger=80) == [80, 80, 40]
+    produce(bootstrap, topic, 1, numbered(50, 60))
+    assert streamed(spark, bootstrap, topic, tmp_path, now) == [10]
+    found = places(spark.read.parquet(str(tmp_path / "rows")))
+    assert found == [*((0, offset) for offset in range(150)), *((1, offset) for offset in range(60))]
+    other = new_topic()
+    with pytest.raises(PipelineFailed, match="another checkpointLocation"), told_plainly("streaming"):
+        streamed(spark, bootstrap, other, tmp_path, now)
