@@ -109,10 +109,10 @@ def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
+    """User and system time that a process has used, and those of its children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+    return sum(map(int, fields[11 : 15 if with_children else 13])) / _CLOCK_TICKS
 
 
 def _field(file: Path, name: str) -> str:

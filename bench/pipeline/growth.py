@@ -1,6 +1,5 @@
 """The same jobs in 1, 2 and 4 splits: what more splits save, and whether the driver needs more for them."""
 
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,14 +9,7 @@ from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace
 from bench.pipeline.reading import look_at, source
-from bench.pipeline.stage import (
-    driver_memory,
-    filled_cluster,
-    records_for,
-    session,
-    start_workers,
-    stop,
-)
+from bench.pipeline.stage import driver_memory, filled_cluster, records_for, session, start_workers, stop, timed
 from raftlog.pipeline import Segments, archive, verify
 
 RECORDS: Final = 2_000_000
@@ -32,13 +24,13 @@ JOBS: Final = {
 }
 
 
-def timed(job: str, scratch: str, place: str, splits: int, records: int) -> dict[str, Any]:
+def run_once(job: str, scratch: str, place: str, splits: int, records: int) -> dict[str, Any]:
     """The job in that many splits; `place` is where brokers are, or a data directory. In a child."""
     with session(scratch, MASTER) as spark:
         start_workers(spark)
-        begin = time.perf_counter()
-        _run(spark, job, scratch, place, splits, records)
-        return {"s": time.perf_counter() - begin, **driver_memory()}
+        with timed(records) as taken:
+            _run(spark, job, scratch, place, splits, records)
+        return {"s": taken["took_s"], "cpu_us": taken["cpu_us"], **driver_memory()}
 
 
 def _run(spark: SparkSession, job: str, scratch: str, place: str, splits: int, records: int) -> None:
@@ -65,7 +57,7 @@ def run(workspace: Workspace) -> Values:
             for splits in SPLITS:
                 workspace.say(f"{JOBS[job]}, {splits} splits")
                 done = run_in_child(
-                    timed,
+                    run_once,
                     job=job,
                     scratch=str(directory / "scratch"),
                     place=place,

@@ -1,7 +1,6 @@
 """Batch reads of a topic: through its brokers, and from their files when they are stopped."""
 
 import json
-import time
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -18,6 +17,7 @@ from bench.pipeline.stage import (
     records_for,
     session,
     stop,
+    timed,
 )
 from bench.samples import VALUE_BYTES
 
@@ -52,10 +52,9 @@ def read(scratch: str, options: dict[str, str], records: int) -> dict[str, Any]:
     """Read the topic once, after a small read that starts what has to be started; in a child."""
     with session(scratch) as spark:
         look_at(source(spark, {**options, "endingOffsets": _WARM_UP}), PARTITIONS * _WARM_OFFSET)
-        begin = time.perf_counter()
-        look_at(source(spark, options), records)
-        took_s = time.perf_counter() - begin
-        return {"per_s": records / took_s, "took_s": took_s, **driver_memory()}
+        with timed(records) as taken:
+            look_at(source(spark, options), records)
+        return {**taken, **driver_memory()}
 
 
 def run(workspace: Workspace) -> Values:
@@ -86,6 +85,8 @@ MEASURES = (
         (
             Figure("brokers_per_s", "through brokers", "records/s", at_least=200_000),
             Figure("segments_per_s", "from segment files", "records/s", at_least=500_000),
+            Figure("brokers_cpu_us", "through brokers: CPU of Spark", "µs/record"),
+            Figure("segments_cpu_us", "from segment files: CPU of Spark", "µs/record"),
             Figure("brokers_driver_python_mib", "through brokers: driver, Python", "MiB"),
             Figure("brokers_driver_jvm_mib", "… its JVM, at most", "MiB"),
         ),

@@ -1,13 +1,12 @@
 """`verify` over the three replicas of a stopped cluster."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 from bench.child import run_in_child
 from bench.cluster_http import TOPIC
 from bench.measure import Figure, Measure, Values, Workspace, require
-from bench.pipeline.stage import PARTITIONS, driver_memory, filled_cluster, session, start_workers, stop
+from bench.pipeline.stage import PARTITIONS, driver_memory, filled_cluster, session, start_workers, stop, timed
 from bench.samples import VALUE_BYTES
 from raftlog.pipeline import verify
 
@@ -24,12 +23,11 @@ def check(scratch: str, paths: list[str]) -> dict[str, Any]:
     """Verify the replicas in these data directories; in a child."""
     with session(scratch) as spark:
         start_workers(spark)
-        begin = time.perf_counter()
-        report = verify(spark, paths)
-        took_s = time.perf_counter() - begin
-        require(report.is_sound, f"the replicas of a healthy cluster are not sound: {report.as_json()}")
         size = sum(file.stat().st_size for path in paths for file in Path(path).glob(f"{TOPIC}/*/*.log"))
-        return {"mb_per_s": size / took_s / 1e6, "bytes": size, "took_s": took_s, **driver_memory()}
+        with timed(size) as taken:
+            report = verify(spark, paths)
+        require(report.is_sound, f"the replicas of a healthy cluster are not sound: {report.as_json()}")
+        return {"mb_per_s": taken["per_s"] / 1e6, "cpu_s_per_gb": taken["cpu_us"] * 1e3, **taken, **driver_memory()}
 
 
 def run(workspace: Workspace) -> Values:
@@ -57,6 +55,8 @@ MEASURES = (
         (
             Figure("small_mb_per_s", "batches of 16 KiB", "MB/s", at_least=600),
             Figure("large_mb_per_s", "batches of 1 MiB", "MB/s", at_least=600),
+            Figure("small_cpu_s_per_gb", "batches of 16 KiB: CPU of Spark", "s/GB"),
+            Figure("large_cpu_s_per_gb", "batches of 1 MiB: CPU of Spark", "s/GB"),
             Figure("small_driver_python_mib", "driver, Python", "MiB"),
             Figure("small_driver_jvm_mib", "… its JVM, at most", "MiB"),
         ),
