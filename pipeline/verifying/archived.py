@@ -22,8 +22,8 @@ from raftlog.errors import RaftlogError
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile, Coverage
 from raftlog.pipeline.archiving.parquet import FILE_SCHEMA, rows_in_order
-from raftlog.pipeline.archiving.reading import open_archive
-from raftlog.pipeline.archiving.state import ArchiveState
+from raftlog.pipeline.archiving.state import ArchiveState, read_newest, read_settled
+from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.extent import LogExtent
 from raftlog.pipeline.segments.plan import logs_in, splits_of
@@ -72,9 +72,9 @@ def ranges_of(
 ) -> list[ArchiveRange]:
     """What is to be compared of these topics, whose logs are there; what cannot be compared goes to `problems`.
 
-    Raises `NotAnArchive` and `ArchiveDamaged`.
+    Raises `NotAnArchive`, and `ArchiveDamaged` when it does not say what it has.
     """
-    state = open_archive(archive)
+    state = _state(archive, problems)
     chosen = sorted({place.topic for place in state.covered} & set(topics))
     found: list[ArchiveRange] = []
     if not chosen:
@@ -104,6 +104,16 @@ def ranges_of(
             continue
         found += _ranges(archive, state, extent, coverage, split_bytes)
     return found
+
+
+def _state(archive: str, problems: Problems) -> ArchiveState:
+    files = files_at(archive)
+    try:
+        return read_settled(files)
+    except ArchiveDamaged as error:
+        newest = read_newest(files).newest
+        problems.add([str(error)])
+        return newest
 
 
 def _ranges(

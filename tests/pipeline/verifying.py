@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.cli.log_compare import _replicas
+from raftlog.pipeline.archiving.archive import archive_in_waves
+from raftlog.pipeline.archiving.files import files_at
+from raftlog.pipeline.archiving.log_sources import Segments
+from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verifying import VerifyReport
 from raftlog.pipeline.verifying.job import verify_by
@@ -16,6 +20,7 @@ from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.directory import internal
 from raftlog.storage.finding import logs_below
 from raftlog.storage.verify import verify_log
+from tests.pipeline.archives import one_by_one
 from tests.runtime.drivers import World
 
 S = TypeVar("S")
@@ -69,6 +74,13 @@ def dump(world: World, directory: Path) -> list[Path]:
         write_sealed(real_disk(), path, IDENTITY, {**fields, "boot_epoch": 1, "has_journal": True})
         found.append(data_dir)
     return found
+
+
+def archive_of(logs: Path, path: Path) -> None:
+    """All that lies there, archived without Spark."""
+    source = Segments([str(logs)])
+    files = files_at(str(path))
+    archive_in_waves(one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
 
 
 def flip(file: Path, position: int, bit: int = 4) -> None:

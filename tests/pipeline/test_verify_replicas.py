@@ -1,0 +1,85 @@
+"""Whole clusters verified: compacted replicas, brokers at work and stopped, and an archive against their logs."""
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+from raftlog.records import NewRecord, read_header
+from raftlog.records.header import batch_crc
+from tests.pipeline.brokers_here import brokers_here
+from tests.pipeline.verifying import archive_of, dump, expected, flip, verified
+from tests.runtime.compacting import CONFIG, is_compacted, mark, write
+from tests.runtime.drivers import World
+
+
+def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
+    """Below the mark the newest record of each key counts, above it every byte."""
+    with World(config=CONFIG) as world:
+        leader = world.leader()
+        write(world, leader, 120)
+        slow = next(number for number in world.drivers if number != leader)
+        world.run(2.2)  # checkpoints are behind it, so the files count
+        world.crash(slow)
+        to = mark(world, leader)
+        for number in world.drivers:
+            world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+        write(world, leader, 10, tag=b"later ")
+        world.converge()
+        for number in list(world.drivers):
+            world.crash(number)
+        directories = dump(world, tmp_path)
+    report = verified(*directories)
+    assert (report.problems, expected(*directories).is_sound) == ((), True)
+    files = [sorted(each.rglob("*.log")) for each in directories]
+    sizes = [sum(file.stat().st_size for file in each) for each in files]
+    assert min(sizes) < sizes[slow - 1] / 2
+    archive_of(directories[slow - 1], tmp_path / "archive")
+    report = verified(directories[leader - 1], archive=str(tmp_path / "archive"))
+    assert report.problems == ()
+    assert sum(each.records for each in report.archive) < 40  # of 120 in the archive
+    [newest] = [file for file, newer in pairwise(files[slow - 1]) if int(newer.stem) == to]
+    alter_last_record(newest)
+    report = verified(*directories)
+    [problem] = report.problems
+    assert f"the newest record of a key differs at offset {to - 1}" in problem
+    assert expected(*directories) == (set(), 1)
+    flip(files[leader - 1][0], 300)
+    report, wanted = verified(*directories), expected(*directories)
+    assert wanted.problems < set(report.problems)
+
+
+def alter_last_record(file: Path) -> None:
+    """Its batch is whole; the index, which would know, is not there."""
+    content, at, last = bytearray(file.read_bytes()), 0, 0
+    while at < len(content):
+        at, last = at + read_header(content, at).size, at
+    batch = memoryview(content)[last:]
+    batch[-3] ^= 1
+    batch[17:21] = batch_crc(batch).to_bytes(4)
+    file.write_bytes(content)
+    file.with_suffix(".index").unlink()
+
+
+def test_brokers_at_work_and_stopped_and_their_archive(tmp_path: Path) -> None:
+    with brokers_here(tmp_path / "data", 3) as brokers:
+        brokers.topic("orders", 2, segment_bytes="100000")
+        records = [
+            NewRecord(b"%d " % number * 20, b"%d" % (number % 50), 86_400_000 * (number % 2)) for number in range(3000)
+        ]
+        brokers.produce("orders", 0, records)
+        brokers.produce("orders", 1, records[:500])
+        brokers.call("delete_records", "orders", 1, 200)
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    for directory in ("copy", "data"):
+        report = verified(tmp_path / directory)
+        assert report.problems == ()
+        names = {(each.topic, each.partition): each for each in report.partitions}
+        assert {("__controller", 0), ("orders", 0), ("orders", 1)} <= set(names)
+        assert all(each.replicas == 3 for each in report.partitions)
+        assert (names["orders", 0].end_offset, names["orders", 0].is_compared) == (3000, True)
+        assert expected(tmp_path / directory).is_sound
+    archive_of(tmp_path / "copy", tmp_path / "archive")
+    report = verified(tmp_path / "data", topics=["orders"], archive=str(tmp_path / "archive"))
+    assert report.problems == ()
+    compared = [(each.partition, each.start, each.end, each.records) for each in report.archive]
+    assert compared == [(0, 0, 3000, 3000), (1, 200, 500, 300)]
