@@ -200,7 +200,7 @@ class _Chain:
         elif following is not None and self._is_lone:
             why = f"offsets {self.place.offset} to {following} are missing"
             self.note_problem(following, Place(0, 0, following), why)
-        elif not self._is_lone:
+        elif following is not None:
             self.note_problem(self.place.offset, Place(0, 0, self.place.offset), "the file is missing")
         return following
 

@@ -22,6 +22,7 @@ from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.segments.split import SegmentSplit
 from raftlog.records import HEADER_SIZE, BatchHeader, read_header, read_records
 from raftlog.records.header import CONTROL_BIT, CRC_START, LENGTH_END, MAGIC
+from raftlog.runtime.journal.fold import Fold
 from raftlog.runtime.journal.recovery import read_journal
 from raftlog.runtime.node_identity import JOURNAL
 from raftlog.storage.directory import internal
@@ -72,8 +73,9 @@ def batches_of(
 ) -> Iterator[CheckedBatch]:
     """The stored batches of a split, checked, control batches too; also what of them lies outside its offsets."""
     disk = disk or real_disk()
+    journal = _Journal(disk, split)
     for piece in split.pieces:
-        yield from _Reading(disk, split, piece, on_damage or _warn).batches()
+        yield from _Reading(disk, split, piece, journal, on_damage or _warn).batches()
 
 
 def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
@@ -128,11 +130,31 @@ def _warn(problem: CorruptBatch) -> None:
     warnings.warn(f"left out: {problem}", stacklevel=2)
 
 
+class _Journal:
+    """The journal that holds what is journaled of a split, folded when it is asked for, and once."""
+
+    def __init__(self, disk: Disk, split: SegmentSplit) -> None:
+        self._disk, self._split = disk, split
+        self._fold: Fold | None = None
+
+    def batches(self, piece: Piece) -> Iterator[tuple[Place, memoryview]]:
+        owner, group_id = self._split.owner, self._split.group_id
+        assert owner is not None, f"{self._split} has journaled pieces"
+        directory = internal(owner.data_dir, JOURNAL, str(owner.disk_uuid))
+        if self._fold is None:
+            self._fold = read_journal(self._disk, directory, owner.disk_uuid)
+        folded = self._fold.groups.get(group_id.bytes)
+        if folded is None or folded.keep_to >= piece.first.index:
+            raise SegmentGone(_gone(directory, "written anew"))
+        return journaled_batches(folded, self._fold, piece)
+
+
 class _Reading:
     """One piece, front to back."""
 
-    def __init__(self, disk: Disk, split: SegmentSplit, piece: Piece, on_damage: OnDamage) -> None:
-        self._disk, self._split, self._piece, self._on_damage = disk, split, piece, on_damage
+    def __init__(self, disk: Disk, split: SegmentSplit, piece: Piece, journal: "_Journal", on_damage: OnDamage) -> None:
+        self._disk, self._split, self._piece = disk, split, piece
+        self._journal, self._on_damage = journal, on_damage
         self._file = file_name(split.path, piece.base)
         self._place, self._row = piece.first, piece.row
         """Before the batch that is looked at, and the number of its row."""
@@ -156,14 +178,7 @@ class _Reading:
             segment.close()
 
     def _from_journal(self) -> Iterator[CheckedBatch]:
-        split, piece = self._split, self._piece
-        assert split.owner is not None, f"{split} has journaled pieces"
-        directory = internal(split.owner.data_dir, JOURNAL, str(split.owner.disk_uuid))
-        fold = read_journal(self._disk, directory, split.owner.disk_uuid)
-        folded = fold.groups.get(split.group_id.bytes)
-        if folded is None or folded.keep_to >= piece.first.index:
-            raise SegmentGone(_gone(directory, "written anew"))
-        for place, batch in journaled_batches(folded, fold, piece):
+        for place, batch in self._journal.batches(self._piece):
             self._place = place
             yield from self._until_damage(_Bytes(place.position, batch), None, place.position + len(batch))
             if self._why is not None:
