@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 from jepsen.simulation.kept_seeds import KeptSeed, kept_seeds
+from jepsen.simulation.outcome import Outcome
 from jepsen.simulation.report import failure_text
 from jepsen.simulation.run import simulate
 
@@ -15,8 +17,14 @@ SEEDS = range(1, 61)
 SEEDS_PER_TEST = 5
 
 
+@cache
+def outcome_of(seed: int) -> Outcome:
+    """A trace is compared with that of the run which was judged, if that was in this process."""
+    return simulate(seed)
+
+
 def run(seed: int) -> None:
-    outcome = simulate(seed)
+    outcome = outcome_of(seed)
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
@@ -42,6 +50,6 @@ def digests(hash_seed: int) -> dict[str, str]:
 
 
 def test_two_hash_seeds_give_the_same_trace() -> None:
-    here = {str(seed): simulate(seed).digest for seed in (11, 12)}
+    here = {str(seed): outcome_of(seed).digest for seed in (11, 12)}
     assert digests(1) == here
     assert digests(2) == here
