@@ -269,7 +269,7 @@ class GroupLog(LogView):
                 path = self.segments.segment_of_offset(offset).files.log.path
                 raise CorruptBatch(path, Position(0), Offset(offset), f"it cannot be read: {error}") from None
             max_bytes -= sum(map(len, found))
-            offset = read_header(found[-1]).next_offset if found else offset
+            offset = read_header(found[-1]).next_offset if found else max(offset, min(end, written))  # else gaps alone
             if offset < written or max_bytes <= 0:
                 return found
         for entry in self._recent[self.written_index + 1 - self._recent_first :]:
