@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from raftlog.pipeline.errors import MissingRequirement, PipelineFailed
     from raftlog.pipeline.histories import HistoryVerdict, judge_history
     from raftlog.pipeline.progress import OnProgress, Progress
-    from raftlog.pipeline.replaying import ReplayReport, replay
+    from raftlog.pipeline.replaying.job import ReplayReport, replay
     from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
     from raftlog.pipeline.session import local_session
     from raftlog.pipeline.verifying import VerifyReport, verify
@@ -41,7 +41,7 @@ _HOMES: Final = {
     "Progress": "progress",
     "RaftlogDataSource": "brokers.source",
     "RaftlogSegmentsDataSource": "segments.source",
-    "ReplayReport": "replaying",
+    "ReplayReport": "replaying.job",
     "Segments": "archiving.log_sources",
     "VerifyReport": "verifying",
     "archive": "archiving.jobs",
@@ -49,7 +49,7 @@ _HOMES: Final = {
     "judge_history": "histories",
     "local_session": "session",
     "read_archive": "archiving.reading",
-    "replay": "replaying",
+    "replay": "replaying.job",
     "verify": "verifying",
 }
 """Name → module of this package."""

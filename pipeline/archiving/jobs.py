@@ -1,7 +1,6 @@
 """`archive` and `compact_archive` for users: each wave of splits is a job of Spark."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
 from pyspark.sql import SparkSession
@@ -93,11 +92,18 @@ def _waves_on(spark: SparkSession, on_progress: OnProgress | None) -> Waves:
     ) -> Iterator[tuple[Sequence[S], list[R]]]:
         for first in range(0, len(splits), size):
             wave = splits[first : first + size]
-            told = None if on_progress is None else partial(_tell, on_progress, first, len(splits))
+            told = shifted(on_progress, first, len(splits))
             yield wave, run_splits(spark, what, wave, work, on_progress=told)
 
     return in_waves
 
 
-def _tell(on_progress: OnProgress, before: int, every: int, of_wave: Progress) -> None:
-    on_progress(of_wave._replace(done=before + of_wave.done, total=every))
+def shifted(on_progress: OnProgress | None, before: int, every: int) -> OnProgress | None:
+    """For one of several jobs: told as part of `every` task, of which so many were done before."""
+    if on_progress is None:
+        return None
+
+    def tell(part: Progress) -> None:
+        on_progress(part._replace(done=before + part.done, total=every))
+
+    return tell

@@ -104,7 +104,7 @@ def read_newest(files: Files) -> ReadArchive:
         raise NotAnArchive(
             f"{files.uri} is not an archive: it has no {COMMITS}; name the directory that was archived to"
         )
-    state = _begin(files)
+    state = _begin(files, there[-1])
     snapshot = state.number
     numbers = range(snapshot + 1, there[-1] + 1)
     commits = [_commit(files, number) for number in numbers]
@@ -131,6 +131,12 @@ def read_settled(files: Files) -> ArchiveState:
     return before
 
 
+def read_at(files: Files, number: int) -> ArchiveState:
+    """The archive as it was after that commit, which is there; raises `ArchiveDamaged`."""
+    state = _begin(files, number)
+    return state.after([_commit(files, each) for each in range(state.number + 1, number + 1)])
+
+
 def missing_of(files: Files, added: Sequence[StagedFile]) -> list[StagedFile]:
     """Those that are not in their places."""
     sizes = files.sizes([staged.file.path for staged in added])
@@ -152,9 +158,10 @@ def _commit(files: Files, number: int) -> Commit:
         raise ArchiveDamaged(f"{files.uri}/{name} is missing; bring it back from a copy of the archive") from None
 
 
-def _begin(files: Files) -> ArchiveState:
-    """From the newest snapshot that can be read; else from the first commit."""
-    for number in numbers_in(files.names(SNAPSHOTS))[: -_SNAPSHOTS_TRIED - 1 : -1]:
+def _begin(files: Files, upto: int) -> ArchiveState:
+    """From the newest snapshot up to that commit that can be read; else from the first commit."""
+    numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
+    for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
         name = numbered(SNAPSHOTS, number)
         try:
             return _decoded(opened(f"{files.uri}/{name}", files.read(name)))

@@ -1,0 +1,120 @@
+"""What a replay of one topic goes through, and where it is written down how far it is.
+
+    round      what the archive covered after one of its commits, and not yet after that of the round before
+    step       at most so many offsets of each partition of a round; an epoch of the sink, counted over all rounds
+
+A round is begun once the steps of the one before are done, and what belongs to it does not change when the archive
+grows meanwhile. So a replay that is repeated goes on where it was, and then with what is new. It is written down in the
+cluster that is written to, as a commit of the group `raftlog-replay.{write id}` at partition 0 of the target, beside
+the sink's own record: the archive is only read, and what goes with a topic that is deleted is what was written to it.
+The offset there is 2⁶² + 1 + the step that is about to begin, so that commits rise and none is taken for lag.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from raftlog.client import BrokerClient, CommittedOffset
+from raftlog.errors import InvalidArgument
+from raftlog.pipeline.archiving.manifest import Coverage
+from raftlog.pipeline.errors import WriteForgotten
+from raftlog.types import Offset, TopicPartition
+
+STEP_OFFSETS: Final = 1_000_000
+GROUP_PREFIX: Final = "raftlog-replay."
+_BASE: Final = (1 << 62) + 1
+_NOTHING: Final = -1
+
+
+class Round(NamedTuple):
+    """`after < upto` are numbers of commits of the archive; `epoch` is that of the round's first step."""
+
+    archive_id: str
+    upto: int
+    after: int = _NOTHING
+    epoch: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.after == _NOTHING
+
+    def next(self, upto: int, steps: int) -> "Round":
+        return Round(self.archive_id, upto, self.upto, self.epoch + steps)
+
+
+class Range(NamedTuple):
+    """Offsets of one partition: `start ≤ offset < end`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def ranges_of(
+    topic: str, covered: Mapping[TopicPartition, Coverage], before: Mapping[TopicPartition, Coverage] | None
+) -> list[Range]:
+    """By partition, what is covered now and was not before; empty ones are left out."""
+    ranges = []
+    for place, coverage in sorted(covered.items()):
+        if place.topic != topic:
+            continue
+        known = None if before is None else before.get(place)
+        start = coverage.start if known is None else known.end
+        if start < coverage.end:
+            ranges.append(Range(place.partition, start, coverage.end))
+    return ranges
+
+
+def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
+    """The ranges cut into steps; each is as long as the longest needs."""
+    count = max((-(-(each.end - each.start) // size) for each in ranges), default=0)
+    steps: list[list[Range]] = [[] for _ in range(count)]
+    for partition, start, end in ranges:
+        for number, first in enumerate(range(start, end, size)):
+            steps[number].append(Range(partition, first, min(end, first + size)))
+    return steps
+
+
+class Progress(NamedTuple):
+    """`epoch` is the step that was about to begin when this was written down."""
+
+    round: Round
+    epoch: int
+
+
+class ReplayRecord:
+    """How far the replay of a topic is. `what` says which rows are written, for who gives a name again."""
+
+    def __init__(self, write_id: str, target: str, what: str) -> None:
+        self._what = what
+        self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
+
+    async def read(self, client: BrokerClient) -> Progress | None:
+        """Raises `InvalidArgument` where the name stands for another replay."""
+        found = (await client.groups.committed(self._group)).get(self._place)
+        if found is None:
+            return None
+        fields = self._fields(found)
+        if fields["what"] != self._what:
+            raise InvalidArgument(
+                "a replay of this name chose rows or partitions in another way: give the same options, or another name"
+            )
+        return Progress(Round(*fields["round"]), found.offset - _BASE)
+
+    async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
+        """Before a step begins. Of several at once the first one's word stands."""
+        fields = {"what": self._what, "round": now}
+        text = json.dumps(fields, separators=(",", ":"))
+        await client.groups.commit(self._group, {self._place: CommittedOffset(Offset(_BASE + epoch), text)})
+
+    def _fields(self, found: CommittedOffset) -> dict[str, Any]:
+        try:
+            fields = json.loads(found.metadata)
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict) or fields.keys() != {"what", "round"} or found.offset < _BASE:
+            raise WriteForgotten(
+                f"what the group {self._group} has committed is no record of a replay: somebody else commits under its "
+                "name, or reset it; replay under another name"
+            )
+        return fields
