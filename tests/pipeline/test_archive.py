@@ -21,6 +21,7 @@ from raftlog.pipeline.archiving.writing import writing_to
 from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken, DataLost, LogReplaced, NotAnArchive
 from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
+from tests.layouts import DOCS
 from tests.pipeline.archives import (
     PLACE,
     Killed,
@@ -318,3 +319,11 @@ def test_uris(tmp_path: Path) -> None:
     assert files_at(os.path.relpath(tmp_path)).uri == f"file://{tmp_path}"
     with pytest.raises(InvalidArgument, match="nowhere://x"):
         files_at("nowhere://x")
+
+
+def test_the_commit_in_the_document() -> None:
+    text = (DOCS / "FORMATS.md").read_text().split("<!-- archive commit -->\n```\n")[1].split("\n```")[0]
+    commit = decoded("the document", text.encode())
+    assert encoded(commit) == text.encode()
+    assert commit.added[0].file.path.startswith("topic=orders/partition=0/date=2026-01-01/")
+    assert commit.covered[PLACE].end == 1000
