@@ -8,8 +8,10 @@ from random import Random
 
 import pytest
 
+from raftlog.errors import CorruptBatch
 from raftlog.pipeline.segments import batches_of, splits_of
 from raftlog.pipeline.segments.extent import CarriedRoom, LogExtent, extent_of
+from raftlog.pipeline.segments.reading import OnDamage
 from raftlog.pipeline.segments.replicas import FoundReplica, Owner
 from raftlog.records import read_header, read_records
 from raftlog.runtime.offline import OfflineReplica, replicas_of
@@ -56,14 +58,20 @@ def trim(world: World, leader: int, offset: int) -> None:
     world.run_until(future.done)  # type: ignore[attr-defined]
 
 
-def records(disk: Disk, extent: LogExtent, split_bytes: int = 6000, start: int | None = None) -> list[Kept]:
-    start = extent.start if start is None else start
-    splits = splits_of(extent, start, extent.end, split_bytes=split_bytes, disk=disk)
+def records(
+    disk: Disk,
+    extent: LogExtent,
+    split_bytes: int = 6000,
+    start: int | None = None,
+    on_damage: OnDamage | None = None,
+) -> list[Kept]:
+    start, skips = extent.start if start is None else start, on_damage is not None
+    splits = splits_of(extent, start, extent.end, split_bytes=split_bytes, skips_damage=skips, disk=disk)
     assert [split.start for split in splits[1:]] == [split.end for split in splits[:-1]]
     assert not splits or (splits[0].start, splits[-1].end) == (start, extent.end)
     kept = []
     for split in splits:
-        for header, batch in batches_of(split, disk=disk):
+        for header, batch in batches_of(split, on_damage, disk):
             if not header.is_control:
                 kept += [
                     (record.offset, record.value)
@@ -106,3 +114,82 @@ def test_a_replica_is_read_up_to_what_its_journal_has_as_committed(seed: int, po
                 assert records(disk, extent, 1, middle) == [each for each in kept if each[0] >= middle]
             world.start(number)
             world.leader()
+
+
+def crashed(world: World, *, power: bool = False) -> int:
+    """A node that was killed with several files, the newest entries behind its last checkpoint."""
+    leader = world.leader()
+    world.fill(leader, 40, size=400)
+    world.run(3)
+    world.fill(leader, 15, size=300)
+    world.commit(leader, b"x" * 5000)
+    world.fill(leader, 3)
+    world.run(0.2)
+    world.crash(leader, power=power)
+    return leader
+
+
+def harmed(world: World, number: int) -> list[Kept] | CorruptBatch:
+    disk = world.disks[number - 1]
+    extent = extent_of(disk, found(world, number))
+    try:
+        if extent.problems:
+            raise extent.problems[0]
+        return records(disk, extent)
+    except CorruptBatch as error:
+        return error
+
+
+def test_no_flipped_bit_gives_other_records() -> None:
+    random = Random(6)
+    with World() as world:
+        number = crashed(world)
+        disk, path = world.disks[number - 1], found(world, number).path
+        expected = truth(disk, offline(world, number))
+        names = [f"{path}/{name}" for name in disk.list_directory(path) if name.endswith((".log", ".index"))]
+        seen = {"damage": 0, "same": 0}
+        for _ in range(120):
+            name = random.choice(names)
+            size = len(disk.snapshot()[name])
+            if not size:
+                continue
+            position, bit = random.randrange(size), random.randrange(8)
+            disk.flip_bit(name, position, bit)
+            kept = harmed(world, number)
+            assert isinstance(kept, CorruptBatch) or kept == expected, f"{name} at {position}, bit {bit}"
+            seen["damage" if isinstance(kept, CorruptBatch) else "same"] += 1
+            disk.flip_bit(name, position, bit)
+        assert min(seen.values()) > 10
+
+
+def test_committed_entries_that_are_gone_are_missed() -> None:
+    """But for those that the journal has: these are read from it."""
+    with World() as world:
+        number = crashed(world)
+        disk, path = world.disks[number - 1], found(world, number).path
+        expected = truth(disk, offline(world, number))
+        names = [f"{path}/{name}" for name in disk.list_directory(path) if name.endswith(".log")]
+        assert len(names) > 3
+        outcomes = []
+        for name in names:
+            for size in (0, 1000, None):
+                file = disk.open(name)
+                whole = file.read(0, file.size())
+                if size is None:
+                    disk.unlink(name)
+                else:
+                    file.truncate(size)
+                kept = harmed(world, number)
+                outcomes.append(isinstance(kept, CorruptBatch))
+                assert isinstance(kept, CorruptBatch) or kept == expected, f"{name} cut to {size}"
+                extent = extent_of(disk, found(world, number))
+                left_out = list(extent.problems)
+                left = records(disk, extent, on_damage=left_out.append)
+                assert left == [each for each in expected if each in left]
+                assert len(left) == len(expected) or left_out, f"{name} cut to {size}"
+                if size is None:
+                    file = disk.open(name, create=True)
+                file.write(0, [whole])
+        assert any(outcomes)
+        assert not all(outcomes)
+        assert harmed(world, number) == expected

@@ -43,7 +43,7 @@ def data_dirs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def load(spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
-    return spark.read.format("raftlog-segments").options(**options).load(",".join(paths))
+    return spark.read.format("raftlog-segments").options(**options).load(paths if len(paths) > 1 else paths[0])
 
 
 def test_three_data_directories_are_one_table(spark: SparkSession, data_dirs: list[str]) -> None:
@@ -91,6 +91,6 @@ def test_what_is_wrong_is_said_in_plain_words(spark: SparkSession, data_dirs: li
     left = load(spark, [str(copy)], onCorruption="skip").count()
     assert RECORDS // 2 - 50 <= left < RECORDS // 2
     with pytest.raises(AnalysisException, match=r"no log of topic gone lies in .*; there are"):
-        load(spark, data_dirs, topics="gone").count()
+        load(spark, [",".join(data_dirs)], topics="gone").count()
     with pytest.raises(AnalysisException, match="has no option topic; did you mean topics"):
         load(spark, data_dirs, topic="orders").count()
