@@ -214,7 +214,7 @@ class _Writer:
             place,
             self._identity,
             self._marks.start(place) or Offset(0),
-            min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM),
+            max(1, min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM)),
             must_scan=topic.beginning.run != self._mine.name or age_s > topic.lease_s,
             accepts_missing=self._settings.accepts_missing_record,
         )
@@ -277,6 +277,7 @@ class _Loop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.call(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

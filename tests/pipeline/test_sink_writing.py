@@ -31,8 +31,9 @@ from raftlog.pipeline.sink.identity import Identity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writing import Outcome, write_rows
-from raftlog.records import Record, build_columns, read_records
+from raftlog.records import build_columns
 from raftlog.types import TopicPartition
+from tests.pipeline.stored_records import stored_numbers, stored_records
 
 KEYED = Columns(value=1, key=0)
 FIRST = Identity("q", 0, 0)
@@ -73,23 +74,6 @@ def batches_of(keys: Iterable[int], size: int = 500) -> Iterator[pa.RecordBatch]
         yield pa.record_batch([pa.array(values, pa.binary()), pa.array(values, pa.binary())], names=["key", "value"])
 
 
-async def records_of(client: BrokerClient, topic: str = "orders") -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
-    for partition in range((await client.describe_topic(topic)).partitions):
-        end, at = (await client.offsets(topic, partition)).end, 0
-        found[partition] = []
-        while at < end:
-            for header, batch in checked_batches((await client.fetch_batches(topic, partition, at)).body):
-                found[partition].extend(record for record in read_records(batch) if record.offset >= at)
-                at = header.next_offset
-    return found
-
-
-async def values_of(client: BrokerClient) -> Counter[int]:
-    found = await records_of(client)
-    return Counter(int(record.value or b"") for records in found.values() for record in records)
-
-
 async def write(
     batches: Iterable[pa.RecordBatch],
     settings: SinkSettings,
@@ -110,13 +94,9 @@ ONCE = Counter(range(COUNT))
 def dying(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings) -> Iterator[pa.RecordBatch]:
     """Ends with an error after so many batches, once some rows are stored."""
 
-    async def stored() -> int:
-        async with BrokerClient(settings.bootstrap) as client:
-            return (await values_of(client)).total()
-
     for number, batch in enumerate(batches):
         if number == after:
-            while not asyncio.run(stored()):
+            while not asyncio.run(stored_numbers(settings.bootstrap, "orders")):
                 time.sleep(0.01)
             raise RuntimeError("the executor is gone")
         yield batch
@@ -140,14 +120,14 @@ async def test_rows_become_records(client: BrokerClient, settings: SinkSettings)
     by_row = SinkSettings(settings.bootstrap)
     outcome = await write([batch], by_row, columns=columns)
     assert outcome.rows == 4
-    orders = [record for records in (await records_of(client)).values() for record in records]
+    orders = [record for records in (await stored_records(settings.bootstrap, "orders")).values() for record in records]
     first, second = sorted(orders, key=lambda record: record.key or b"")
     assert (first.value, first.timestamp, first.headers) == (b"a", 1_500, [("h", b"1"), ("n", None)])
     marks = await Recorder(client, "q").read()
     beginning = marks.beginning("orders", 0)
     assert beginning is not None
     assert (second.value, second.timestamp, second.headers) == (None, beginning.ms, [])
-    other = await records_of(client, "other")
+    other = await stored_records(settings.bootstrap, "other")
     assert {partition: [(r.value, r.timestamp) for r in records] for partition, records in other.items()} == {
         0: [(b"d", 0)],
         1: [(b"c", 3_000)],
@@ -156,7 +136,11 @@ async def test_rows_become_records(client: BrokerClient, settings: SinkSettings)
 
 async def test_keys_go_where_other_producers_send_them(client: BrokerClient, settings: SinkSettings) -> None:
     await write(batches_of(range(50)), settings)
-    places = {record.key: partition for partition, records in (await records_of(client)).items() for record in records}
+    places = {
+        record.key: partition
+        for partition, records in (await stored_records(settings.bootstrap, "orders")).items()
+        for record in records
+    }
     async with Producer(settings.bootstrap) as producer:
         for key in places:
             delivered = await (await producer.send("orders", b"", key))
@@ -165,7 +149,7 @@ async def test_keys_go_where_other_producers_send_them(client: BrokerClient, set
 
 async def test_rows_of_a_partition_keep_their_order(client: BrokerClient, settings: SinkSettings) -> None:
     await write(batches_of(range(COUNT)), settings)
-    for records in (await records_of(client)).values():
+    for records in (await stored_records(settings.bootstrap, "orders")).values():
         numbers = [int(record.value or b"") for record in records]
         assert numbers == sorted(numbers) != []
 
@@ -176,11 +160,11 @@ async def test_a_task_that_died_half_way_is_repeated_in_another_order(
     for after in (3, 6):
         with pytest.raises(RuntimeError, match="gone"):
             await write(dying(batches_of(range(COUNT)), after, settings), settings)
-    begun = await values_of(client)
+    begun = await stored_numbers(settings.bootstrap, "orders")
     assert 0 < begun.total() < COUNT
     outcome = await write(batches_of(random.Random(1).sample(range(COUNT), COUNT)), settings, run="after a restart")
     assert outcome.rows == COUNT
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
     assert outcome.ends == {TopicPartition("orders", p): (await client.offsets("orders", p)).end for p in range(3)}
 
 
@@ -192,7 +176,7 @@ async def test_two_attempts_at_the_same_time_write_each_row_once(client: BrokerC
         write(batches_of(reversed(shuffled)), settings, run="another driver"),
     )
     assert [outcome.rows for outcome in outcomes] == [COUNT] * 3
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
 async def test_answers_that_are_lost_change_nothing(
@@ -211,7 +195,7 @@ async def test_answers_that_are_lost_change_nothing(
 
     monkeypatch.setattr(BrokerClient, "produce_batches", losing)
     await write(batches_of(range(1_000)), settings)
-    assert await values_of(client) == Counter(range(1_000))
+    assert await stored_numbers(settings.bootstrap, "orders") == Counter(range(1_000))
 
 
 async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, settings: SinkSettings) -> None:
@@ -221,7 +205,7 @@ async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, 
     assert await write(batches_of(rows), settings, run="restarted") == Outcome(0, {})
     second = await write(batches_of(rows), settings, Identity("q", 0, 1), run="restarted")
     await finish(client, 1, second)
-    assert await values_of(client) == Counter(rows * 2)
+    assert await stored_numbers(settings.bootstrap, "orders") == Counter(rows * 2)
     for _ in range(2):  # without rows, and repeated
         await finish(client, 2, await write([], settings, Identity("q", 0, 2)))
     assert (await Recorder(client, "q").read()).done() == 2
@@ -253,13 +237,13 @@ async def test_without_a_record_nothing_is_guessed(client: BrokerClient, setting
 async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="gone"):
         await write(dying(batches_of(range(COUNT)), 5, settings), settings)
-    begun = await values_of(client)
+    begun = await stored_numbers(settings.bootstrap, "orders")
     assert begun
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "1"})
     await forgotten(client, FIRST)
     await client.alter_topic_config("orders", {"producer.id.expiration.ms": "86400000"})
     await write(batches_of(reversed(range(COUNT))), settings, run="a day later")
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
 async def forgotten(client: BrokerClient, identity: Identity) -> None:
@@ -280,11 +264,11 @@ async def forgotten(client: BrokerClient, identity: Identity) -> None:
 async def test_other_rows_than_before_are_told(client: BrokerClient, settings: SinkSettings) -> None:
     with pytest.raises(RuntimeError, match="gone"):
         await write(dying(batches_of(range(COUNT)), 5, settings), settings)
-    stored = await values_of(client)
+    stored = await stored_numbers(settings.bootstrap, "orders")
     missing = min(stored)
     with pytest.raises(InputChanged, match=r"orders/\d: .* 1 records .* at offsets \d+\)"):
         await write(batches_of(number for number in range(COUNT) if number != missing), settings, run="again")
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
 async def test_what_cannot_be_written_is_said(client: BrokerClient, settings: SinkSettings) -> None:
@@ -317,7 +301,7 @@ async def test_partitions_that_are_added_meanwhile_do_not_move_rows(
     monkeypatch.setattr(BrokerClient, "describe_topic", describe)
     await write(batches_of(range(COUNT)), settings, run="again")
     monkeypatch.undo()
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
 async def test_what_is_held_is_bounded_over_all_partitions(
@@ -326,6 +310,6 @@ async def test_what_is_held_is_bounded_over_all_partitions(
     monkeypatch.setattr("raftlog.pipeline.sink.writing.BUFFER_BYTES_MAX", 5_000)
     large = SinkSettings(settings.bootstrap, topic="orders")
     await write(batches_of(range(COUNT), size=100), large)
-    assert await values_of(client) == ONCE
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
     stored = [(await client.fetch_batches("orders", partition, 0)).body for partition in range(PARTITIONS)]
     assert sum(len(list(checked_batches(body))) for body in stored) > COUNT * 36 // 5_000 / 2
