@@ -1,17 +1,18 @@
 """Judge histories that are too large for one process: as `raftlog.checkers` would, by joins and windows of Spark SQL.
 
-Entries become rows in tasks (`parts`), tables are made of them (`tables`), and each judge is a query that gives anomalies.
-The driver sees the pieces of the files, `KEPT_MAX` anomalies of a kind, and a few numbers for each run; everything else
-stays in the workers, on disk where memory is short. Called by users, `raftlog pipeline history`, and the tests, which
-judge hundreds of histories in one job (`judge_histories`).
+Entries become rows in tasks (`parts`), tables are made of them (`tables`), and each judge is a query that gives
+anomalies. The driver sees the pieces of the files, `KEPT_MAX` anomalies of a kind, and a few numbers for each run; the
+rest stays in the workers, on disk where memory is short. An executor that is lost takes tables with it and fails the
+job, unless Spark has a checkpoint directory (`SparkContext.setCheckpointDir`), where tables are written then.
+
+Called by users, `raftlog pipeline history`, and tests, which judge hundreds of histories at once (`judge_histories`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.storagelevel import StorageLevel
 
 from raftlog.checkers import AnomalyKind
 from raftlog.checkers.judge import KEPT_MAX
@@ -27,36 +28,35 @@ from raftlog.pipeline.progress import OnProgress, watching
 TABLES: Final = (
     ("lists", tables.LISTS),
     ("books", tables.BOOKS),
-    ("shown", tables.SHOWN),
-    ("values", tables.VALUES),
     ("places", tables.PLACES),
     ("floors", tables.FLOORS),
+    ("sends", tables.SENDS),
+    ("gaps", tables.GAPS),
 )
-"""In an order in which each is made of those before it."""
-PASSING: Final = frozenset(("shown",))
-"""Not kept: it would be as large as the history."""
+"""In an order in which each is made of those before it, and of parts, shown and values."""
+PROBLEMS: Final = (malformed.UNREADABLE, malformed.UNPAIRED, malformed.MISSENT)
 JUDGES: Final = (
-    malformed.UNREADABLE,
-    malformed.UNPAIRED,
-    malformed.MISSENT,
-    records.INCONSISTENT,
-    records.SEEN_TWICE,
-    records.PHANTOMS,
-    records.UNSEEN,
-    records.GAPS,
-    polls.STEPS,
-    polls.INSIDE_POLLS,
-    orders.SENDS,
-    orders.INSIDE_SENDS,
-    orders.STALE_ENDS,
-    orders.TRIMS_UNDONE,
-    going_back.LISTED,
-    going_back.COMMITTED,
-    going_back.PHANTOM_COMMITS,
-    sequences.SEQUENCES,
+    (
+        records.INCONSISTENT,
+        records.PHANTOMS,
+        polls.INSIDE_POLLS,
+        orders.INSIDE_SENDS,
+        orders.STALE_ENDS,
+        orders.TRIMS_UNDONE,
+    ),
+    (records.SEEN_TWICE,),
+    (records.UNSEEN,),
+    (records.GAPS,),
+    (polls.STEPS,),
+    (orders.SENDS,),
+    (going_back.LISTED, going_back.PHANTOM_COMMITS),
+    (going_back.COMMITTED,),
+    (sequences.SEQUENCES,),
 )
+"""Those that need no sorting of their own together: each query of Spark has its price, and so have large ones."""
 FIRST_OF_EACH: Final = f"""
-    select run, anomaly, seq, left(what, 10000) as what, array_sort(array_distinct(array_compact(proof))) as proof, total
+    select run, anomaly, seq, left(what, 10000) as what,
+        array_sort(array_distinct(array_compact(proof))) as proof, total
     from (
         select *, row_number() over (partition by run, anomaly order by seq, what) as number,
             count(*) over (partition by run, anomaly) as total
@@ -68,7 +68,6 @@ SUMMARY: Final = """
         bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members
     from {parts} group by run
 """
-MALFORMED: Final = frozenset(("unreadable", "malformed"))
 
 
 def judge_history(spark: SparkSession, path: str, *, on_progress: OnProgress | None = None) -> HistoryVerdict:
@@ -86,15 +85,28 @@ def judge_histories(
     spark: SparkSession, paths: Mapping[str, str], *, on_progress: OnProgress | None = None
 ) -> dict[str, HistoryVerdict]:
     """Judge many histories at once, each by itself: for many small ones Spark's own time is paid once."""
-    names = list(paths)
-    pieces = cut(file for run, name in enumerate(names) for file in find(run, paths[name]))
-    if needs_counting(pieces):
-        counts = run_splits(spark, "history: count entries", packed(pieces), count, on_progress=on_progress)
-        pieces = numbered(pieces, counts)
-    found, summary = _judge(spark, pieces, on_progress)
+    names, pieces = _planned(spark, paths, on_progress)
+    with watching(spark, "history: read", on_progress):
+        made = _read(spark, pieces)
+        problems = _found(spark, made, PROBLEMS)
+    if problems:
+        told = _told(problems, _proofs(spark, pieces, problems, on_progress))
+        raise InvalidArgument(told[min(told)])
+    with watching(spark, "history: judge", on_progress):
+        found, summary = _judge(spark, made)
     proofs = _proofs(spark, pieces, found, on_progress)
-    _refuse_malformed(found, proofs)
     return {name: _verdict(run, found, summary.get(run, Summary()), proofs) for run, name in enumerate(names)}
+
+
+def problems_of(
+    spark: SparkSession, paths: Mapping[str, str], *, on_progress: OnProgress | None = None
+) -> dict[str, str]:
+    """Why histories are none, of those that are: the first reason of each, with file and line."""
+    names, pieces = _planned(spark, paths, on_progress)
+    with watching(spark, "history: read", on_progress):
+        problems = _found(spark, _read(spark, pieces), PROBLEMS)
+    told = _told(problems, _proofs(spark, pieces, problems, on_progress))
+    return {names[run]: why for run, why in told.items()}
 
 
 class Found(NamedTuple):
@@ -115,31 +127,45 @@ class Summary(NamedTuple):
     unjudged: tuple[AnomalyKind, ...] = ()
 
 
-def _judge(
-    spark: SparkSession, pieces: Sequence[Piece], on_progress: OnProgress | None
-) -> tuple[list[Found], dict[int, Summary]]:
-    """All queries as one job; tables that several read are kept until it is done."""
-    kept: list[DataFrame] = []
-    try:
-        made = {"parts": _keep(parts_of_pieces(spark, pieces), kept)}
-        for name, query in TABLES:
-            table = spark.sql(query, **made)
-            made[name] = table if name in PASSING else _keep(table, kept)
-        found = reduce(DataFrame.unionByName, (spark.sql(query, **made) for query in JUDGES))
-        with watching(spark, "history: judge", on_progress):
-            rows = spark.sql(FIRST_OF_EACH, found=found).collect()
-            totals = spark.sql(SUMMARY, **made).collect()
-    finally:
-        for table in kept:
-            table.unpersist()
-    return [Found(row.run, row.anomaly, row.what, row.seq, tuple(row.proof), row.total) for row in rows], {
-        row.run: Summary(row.operations, tuple(_unjudged(row))) for row in totals
-    }
+def _planned(
+    spark: SparkSession, paths: Mapping[str, str], on_progress: OnProgress | None
+) -> tuple[list[str], list[Piece]]:
+    """Names by run, and all pieces with what stands before them."""
+    names = list(paths)
+    pieces = cut(file for run, name in enumerate(names) for file in find(run, paths[name]))
+    if needs_counting(pieces):
+        counts = run_splits(spark, "history: count entries", packed(pieces), count, on_progress=on_progress)
+        pieces = numbered(pieces, counts)
+    return names, pieces
 
 
-def _keep(table: DataFrame, kept: list[DataFrame]) -> DataFrame:
-    kept.append(table.persist(StorageLevel.MEMORY_AND_DISK))
-    return table
+def _read(spark: SparkSession, pieces: Sequence[Piece]) -> dict[str, Any]:
+    """The tables that `malformed` looks at. `shown` is not kept: it would be as large as the history."""
+    made: dict[str, Any] = {"parts": _made(spark, parts_of_pieces(spark, pieces))}
+    made["shown"] = spark.sql(tables.SHOWN, **made)
+    made["values"] = _made(spark, spark.sql(tables.VALUES, **made))
+    return made
+
+
+def _judge(spark: SparkSession, made: dict[str, Any]) -> tuple[list[Found], dict[int, Summary]]:
+    for name, query in TABLES:
+        made[name] = _made(spark, spark.sql(query, **made))
+    found = [each for queries in JUDGES for each in _found(spark, made, queries)]
+    totals = spark.sql(SUMMARY, **made).collect()
+    return found, {row.run: Summary(row.operations, tuple(_unjudged(row))) for row in totals}
+
+
+def _found(spark: SparkSession, made: dict[str, Any], queries: Iterable[str]) -> list[Found]:
+    """By run, kind and sequence."""
+    found = reduce(DataFrame.unionByName, (spark.sql(query, **made) for query in queries))
+    rows = spark.sql(FIRST_OF_EACH, found=found).collect()
+    return [Found(row.run, row.anomaly, row.what, row.seq, tuple(row.proof), row.total) for row in rows]
+
+
+def _made(spark: SparkSession, table: DataFrame) -> DataFrame:
+    """The table's rows without its query. `persist` keeps it, and with it every query behind is analysed and optimised
+    from the files on, which takes longer than judging a small history."""
+    return table.checkpoint() if spark.sparkContext.getCheckpointDir() else table.localCheckpoint()
 
 
 def _unjudged(row: Row) -> Iterator[AnomalyKind]:
@@ -163,16 +189,14 @@ def _proofs(
     return {(proof.run, proof.sequence): proof for proof in proofs}
 
 
-def _refuse_malformed(found: Sequence[Found], proofs: Mapping[tuple[int, int], Proof]) -> None:
-    """Raises `InvalidArgument` for the first entry of the first run that is no history."""
-    problems = [each for each in found if each.anomaly in MALFORMED]
-    if not problems:
-        return
-    first = min(problems, key=lambda each: (each.run, each.seq, each.anomaly == "malformed"))
-    if first.anomaly == "unreadable":
-        raise InvalidArgument(first.what)
-    proof = proofs[first.run, first.proof[0]]
-    raise InvalidArgument(f"{proof.path} line {proof.line}: {first.what}: {proof.text}")
+def _told(problems: Sequence[Found], proofs: Mapping[tuple[int, int], Proof]) -> dict[int, str]:
+    """The first problem of each run. One that says itself where it is has no proof."""
+    told: dict[int, str] = {}
+    for each in sorted(problems, key=lambda each: (each.run, each.seq, each.proof)):
+        proof = proofs[each.run, each.proof[0]] if each.proof else None
+        why = each.what if proof is None else f"{proof.path} line {proof.line}: {each.what}: {proof.text}"
+        told.setdefault(each.run, why)
+    return told
 
 
 def _verdict(

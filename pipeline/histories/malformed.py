@@ -1,7 +1,7 @@
 """Histories that are none, as SQL: what several entries together prove. What one entry proves is in `parts`.
 
 A process has one operation under way, a completion follows its invocation, a value is sent once and completed by a send
-that offered it. `what` is said of the entry `seq`; the first of a run's becomes an `InvalidArgument`.
+that offered it. `what` is said of the entry `seq`; `judging` asks before anything else, and refuses the history.
 """
 
 from typing import Final

@@ -7,19 +7,13 @@ one while nobody has answered it (a poll showed them), and together when it is a
 from typing import Final
 
 SENDS: Final = """
-    with begun as (
-        select v.run, v.partition, v.acked, v.polled_open, f.offset as floor, f.witness, f.own_offset, f.own_witness,
-            v.invoked
-        from {values} v join {floors} f
-            on v.run = f.run and v.partition = f.partition and v.invoked = f.seq and f.answer is null
-        where f.offset is not null
-    ), ended as (
+    with ended as (
         select run, partition, polled_open.offset as offset, polled_open.seq as seq, floor, witness, own_offset,
             own_witness, invoked
-        from begun where polled_open.offset <= floor
+        from {sends} where polled_open.offset <= floor
         union all
         select run, partition, min(acked.offset), acked.seq, floor, witness, own_offset, own_witness, invoked
-        from begun where acked is not null
+        from {sends} where acked is not null
         group by run, partition, acked.seq, floor, witness, own_offset, own_witness, invoked
         having min(acked.offset) <= floor and count_if(polled_open is null) > 0
     ), judged as (

@@ -113,11 +113,11 @@ def rows_of(piece: Piece) -> Iterator[tuple[Any, ...]]:
             sequence = piece.sequence + op.sequence
             if (problem := problem_of(op, time)) is not None:
                 raise InvalidArgument(problem)
+            if op.kind != NEMESIS or op.type == INVOKE:
+                for number, part in enumerate(parts_of(op)):
+                    yield (piece.run, sequence, number, op.process, op.type, op.kind, *part, None)
             time = op.time_ns
-            if op.kind == NEMESIS and op.type != INVOKE:
-                continue
-            for number, part in enumerate(parts_of(op)):
-                yield (piece.run, sequence, number, op.process, op.type, op.kind, *part, None)
+            sequence += 1
     except InvalidArgument as error:
         why = f"not an entry of a history: {error.__cause__!r}" if error.__cause__ is not None else str(error)
         yield (piece.run, sequence, 0, 0, "", "", *Part(), f"{piece.path} line {lines.number}: {why}")
@@ -153,8 +153,8 @@ def parts_of(op: Op) -> list[Part]:
     elif isinstance(payload, Trim):
         parts = [Part(str(payload.partition), begin=payload.start)]
     elif isinstance(payload, GroupOffsets):
-        by = {"team": payload.group, "member": payload.member}
-        return [Part(str(p), begin=offset, **by) for p, offset in payload.offsets] or [Part(**by)]
+        by = Part(team=payload.group, member=payload.member)
+        return [by._replace(partition=str(p), begin=offset) for p, offset in payload.offsets] or [by]
     return parts or [Part()]
 
 
@@ -174,36 +174,36 @@ def problem_of(op: Op, time: int) -> str | None:
     """Why the entry cannot stand in a history behind one of that time, or `None`."""
     payload = op.payload
     if not _are_longs((op.time_ns, op.process)):
-        return f"time and process are not whole numbers: {op}"
+        return "time and process are not whole numbers"
     if op.time_ns < time:
-        return f"entries are in the order of time, and one of {time} ns stands before this: {op}"
+        return f"entries are in the order of time, and one of {time} ns stands before this"
     if payload is None and (op.kind in _MUST_SAY_WHAT or (op.kind in _MUST_ANSWER and op.type == OK)):
-        return f"it does not say what: {op}"
+        return "it does not say what"
     if isinstance(payload, Send):
         return _problem_of_send(payload, op)
     if isinstance(payload, Poll):
         for fetched in payload.fetched:
             if fetched.offsets and len(fetched.offsets) != len(fetched.values):
-                return f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values: {op}"
+                return f"a poll has {len(fetched.offsets)} offsets and {len(fetched.values)} values"
             if not _are_longs(fetched.offsets) or not _are_values(fetched.values):
-                return f"offsets are whole numbers, and values whole numbers or strings: {op}"
+                return "offsets are whole numbers, and values whole numbers or strings"
     elif not _are_longs(_numbers_of(payload)):
-        return f"offsets are whole numbers: {op}"
+        return "offsets are whole numbers"
     return None
 
 
 def _problem_of_send(send: Send, op: Op) -> str | None:
     if not send.values and op.type == INVOKE:
-        return f"a send has no value: {op}"
+        return "a send has no value"
     if op.type == OK and len(send.offsets) != len(send.values):
-        return f"{len(send.values)} values were acknowledged with {len(send.offsets)} offsets: {op}"
+        return f"{len(send.values)} values were acknowledged with {len(send.offsets)} offsets"
     if send.keys and len(send.keys) != len(send.values):
-        return f"{len(send.values)} values have {len(send.keys)} keys: {op}"
+        return f"{len(send.values)} values have {len(send.keys)} keys"
     if len(set(send.values)) != len(send.values):
-        return f"a value is sent twice; values are unique per partition: {op}"
+        return "a value is sent twice; values are unique per partition"
     is_sound = _are_longs(send.offsets) and _are_values(send.values) and set(map(type, send.keys)) <= {str}
     is_sound = is_sound and (send.sequenced is None or _are_longs(send.sequenced))
-    return None if is_sound else f"offsets are whole numbers, values whole numbers or strings, keys strings: {op}"
+    return None if is_sound else "offsets are whole numbers, values whole numbers or strings, keys strings"
 
 
 def _numbers_of(payload: Any) -> tuple[Any, ...]:

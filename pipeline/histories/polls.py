@@ -1,6 +1,6 @@
 """What `raftlog.checkers.polls` judges of a dense log, as SQL: a consumer sees records in order, and passes over none.
 
-An *epoch* of a process begins with each `assign`, `subscribe` and crash; positions of one epoch say nothing of the next.
+An *epoch* of a process begins with each `assign`, `subscribe` and crash; positions of one say nothing of the next.
 In an epoch the steps of a partition are its records' first and last offsets, poll by poll, behind the offset at which
 an `assign` put it. `unknown` counts polls without an answer: one between two steps may have moved the consumer on.
 """

@@ -1,6 +1,6 @@
 """What `raftlog.checkers.records` and `density` judge, as SQL: which value was sent, which offset it has, who saw it.
 
-Each query gives anomalies: (`run`, `anomaly`, `seq` of the entry that proves it, `what`, `proof`: sequences of entries).
+Each query gives anomalies: (`run`, `anomaly`, `seq` of the entry that shows it, `what`, `proof`: sequences of entries).
 Definitions are in the docstrings of those modules; here only what makes a table of them.
 """
 
@@ -65,50 +65,30 @@ UNSEEN: Final = """
 """Acknowledged, not excused by retention or compaction, and never polled."""
 
 GAPS: Final = """
-    with known as (
-        select run, partition, min(offset) as low, max(struct(offset, witness)) as high
-        from {places} where number = 1 group by run, partition
-    ), ranges as (
-        select k.run, k.partition, greatest(b.begin, k.low) as low,
-            greatest(b.end, k.high.offset + 1) as end, k.high
-        from known k join {books} b on k.run = b.run and k.partition = b.partition where b.compacted is null
-    ), counted as (
-        select r.run, r.partition, r.low, r.end, r.high, r.end - r.low - count(p.offset) as missing
-        from ranges r left join {places} p
-            on r.run = p.run and r.partition = p.partition and p.number = 1 and p.offset >= r.low
-        group by r.run, r.partition, r.low, r.end, r.high
-    ), open as (
-        select run, partition, count(*) as unknown from {values}
-        where outcome.type in ('invoke', 'info') and first is null group by run, partition
-    ), gaps as (
-        select c.*, coalesce(o.unknown, 0) as unknown
-        from counted c left join open o on c.run = o.run and c.partition = o.partition
-        where c.missing > coalesce(o.unknown, 0)
-    ), points as (
+    with points as (
         select g.run, g.partition, p.offset, p.witness
-        from gaps g join {places} p
+        from {gaps} g join {places} p
             on g.run = p.run and g.partition = p.partition and p.number = 1 and p.offset >= g.low
-        union all select run, partition, low - 1, null from gaps
-        union all select run, partition, end, null from gaps
+        union all select run, partition, explode(array(low - 1, end)), null from {gaps}
     ), holes as (
-        select run, partition, explode(sequence(before + 1, least(offset - 1, before + 5))) as hole
+        select *, row_number() over in_order as number
         from (
-            select *, lag(offset) over (partition by run, partition order by offset) as before from points
-        ) where offset > before + 1
+            select *, lag(struct(offset, witness)) over in_order as before from points
+            window in_order as (partition by run, partition order by offset)
+        ) where offset > before.offset + 1
+        window in_order as (partition by run, partition order by offset)
     ), shown as (
-        select run, partition, array_sort(collect_list(hole)) as holes
-        from (
-            select *, row_number() over (partition by run, partition order by hole) as number from holes
-        ) where number <= 5 group by run, partition
+        select run, partition, min(struct(offset, before.witness)).witness as witness,
+            slice(flatten(array_sort(collect_list(
+                sequence(before.offset + 1, least(offset - 1, before.offset + 5))))), 1, 5) as holes
+        from holes where number <= 5 group by run, partition
     )
     select g.run, 'gap' as anomaly, g.high.witness as seq,
         concat(g.partition, ': ', g.missing, ' offsets between ', g.low, ' and ', g.end,
             ' (exclusive) belong to nobody (', array_join(transform(s.holes, hole -> string(hole)), ', '),
             if(g.missing > size(s.holes), ', …', ''), '); only ', g.unknown,
             ' values of unknown outcome could be there') as what,
-        array(p.witness, g.high.witness) as proof
-    from gaps g join shown s on g.run = s.run and g.partition = s.partition
-        left join {places} p on g.run = p.run and g.partition = p.partition and p.number = 1
-            and p.offset = s.holes[0] - 1
+        array(s.witness, g.high.witness) as proof
+    from {gaps} g join shown s on g.run = s.run and g.partition = s.partition
 """
-"""`low` and `end` are the range that has to be full; `points` its offsets with one before and one behind it."""
+"""`points` are the known offsets of a partition with one before and one behind the range that has to be full."""

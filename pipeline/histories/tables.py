@@ -3,9 +3,11 @@
     lists      answers to `list`, with the invocation of each: when it was asked, and whether linearizable
     books      of each partition: log start and end as far as they were told, how far anybody polled, since when it is
                compacted. One row per partition, so joins send it to every task
-    values     of each value of a partition: its send and what became of it, the first entry that showed it, the first poll
+    values     of each value of a partition: its send and what became of it, and the first entry and poll that showed it
     places     of each value at each offset: the first entry that showed it there (`first`), and which value was there
                before all others (`held`, shown by `witness`)
+    sends      each value with the floor of its send
+    gaps       partitions that lack more offsets than sends of unknown outcome could explain, as `density` counts them
     floors     when something was asked for (a send, a linearizable list): the greatest offset known before, by whom
 
 The order of everything is that of the history: (`seq`, `part`, `pos`) names a record in an entry. `run` is part of
@@ -106,3 +108,29 @@ FLOORS: Final = """
     from floored where is_send or answer is not null
 """
 """`begin` is where the log began for everybody, by answers to trims and linearizable lists."""
+
+SENDS: Final = """
+    select v.run, v.partition, v.invoked, v.acked, v.polled_open, f.offset as floor, f.witness, f.own_offset,
+        f.own_witness
+    from {values} v join {floors} f
+        on v.run = f.run and v.partition = f.partition and v.invoked = f.seq and f.answer is null
+    where f.offset is not null
+"""
+
+GAPS: Final = """
+    with known as (
+        select p.run, p.partition, greatest(first(b.begin), min(p.offset)) as low,
+            greatest(first(b.end), max(p.offset) + 1) as end, max(struct(p.offset, p.witness)) as high,
+            count_if(p.offset >= b.begin) as present
+        from {places} p join {books} b on p.run = b.run and p.partition = b.partition
+        where p.number = 1 and b.compacted is null
+        group by p.run, p.partition
+    ), open as (
+        select run, partition, count(*) as unknown from {values}
+        where outcome.type in ('invoke', 'info') and first is null group by run, partition
+    )
+    select k.*, k.end - k.low - k.present as missing, coalesce(o.unknown, 0) as unknown
+    from known k left join open o on k.run = o.run and k.partition = o.partition
+    where k.end - k.low - k.present > coalesce(o.unknown, 0)
+"""
+"""`low` and `end` are the range that has to be full."""

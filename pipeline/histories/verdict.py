@@ -1,7 +1,7 @@
 """What came of a history: anomalies as `raftlog.checkers` names and prints them, and what was not looked for.
 
-Made by `judging`. An anomaly holds its entries as text, not whole: a poll may have thousands of records. Their number is
-bounded, so that a verdict fits in the driver however broken the log is.
+Made by `judging`. An anomaly holds its entries as text, not whole: a poll may have thousands of records. Their number
+is bounded, so that a verdict fits in the driver however broken the log is.
 """
 
 from collections.abc import Iterable

@@ -112,7 +112,7 @@ def read_lines(lines: Iterable[bytes | str]) -> Iterator[Op]:
             continue
         try:
             yield decoder.decode(line, sequence)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise InvalidArgument(f"line {number} is not an entry of a history: {error!r}") from error
         sequence += 1
 

@@ -56,6 +56,8 @@ def test_equal_partitions_of_a_file_are_one_object() -> None:
         b'{"time": 1, "process": 1, "type": "ok", "kind": "send", "value": {"partition": "t0"}}',
         b'{"time": 1, "process": 1, "type": "ok", "kind": "send", "value": {"partition": "t/x", "values": []}}',
         b'{"process": 1, "type": "ok", "kind": "crash"}',
+        b'{"time": 1, "process": 1, "type": "ok", "kind": "send", "value": [1]}',
+        b'{"time": 1, "process": 1, "type": "ok", "kind": "trim", "value": ["t/0"]}',
     ],
 )
 def test_a_line_that_is_no_entry_is_named(line: bytes) -> None:
