@@ -24,8 +24,8 @@ DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_
 class BrokersHere:
     """By node id; `http` has their addresses."""
 
-    def __init__(self, directory: Path, count: int) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, count: int, **settings: Any) -> None:
+        self._directory, self._more = directory, {"driver": DRIVER} | settings
         self._held = [hold_port() for _ in range(count)]
         self._rpc = [("127.0.0.1", each.getsockname()[1]) for each in self._held]
         self._running: dict[int, tuple[Broker, HttpServer]] = {}
@@ -56,9 +56,13 @@ class BrokersHere:
     def _settings(self, number: int) -> BrokerSettings:
         directory = str(self._directory / str(number))
         if len(self._rpc) == 1:
-            return BrokerSettings(data_dir=directory, driver=DRIVER)
+            return BrokerSettings(data_dir=directory, **self._more)
         return BrokerSettings(
-            data_dir=directory, node_id=number, rpc=self._rpc[number - 1], seeds=tuple(self._rpc), driver=DRIVER
+            data_dir=directory,
+            node_id=number,
+            rpc=self._rpc[number - 1],
+            seeds=tuple(self._rpc),
+            **self._more,
         )
 
     def stop(self, number: int) -> None:
@@ -100,8 +104,9 @@ class BrokersHere:
 
 
 @contextmanager
-def brokers_here(directory: Path, count: int = 1) -> Iterator[BrokersHere]:
-    brokers = BrokersHere(directory, count)
+def brokers_here(directory: Path, count: int = 1, **settings: Any) -> Iterator[BrokersHere]:
+    """`settings` are those of `BrokerSettings`."""
+    brokers = BrokersHere(directory, count, **settings)
     try:
         brokers.start()
         yield brokers

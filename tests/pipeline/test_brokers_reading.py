@@ -19,7 +19,7 @@ from raftlog.pipeline.brokers.split import BrokerSplit
 from raftlog.pipeline.errors import DataLost
 from raftlog.pipeline.options import TopicChoice
 from raftlog.records import NewRecord
-from tests.pipeline.brokers_here import BrokersHere, brokers_here
+from tests.pipeline.brokers_here import DRIVER, BrokersHere, brokers_here
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +228,18 @@ def test_leaders_that_go_while_they_are_read_from(tmp_path: Path) -> None:
         three.stop(leader)
         found += [offset for batch in rows for offset in batch.column("offset").to_pylist()]
         assert found == list(range(60_000))
+
+
+def test_holes_of_compaction_are_passed_over(tmp_path: Path) -> None:
+    driver = replace(DRIVER, checkpoint_interval_ms=100)  # compaction waits for one
+    with brokers_here(tmp_path, retention_interval_s=0.05, driver=driver) as one:
+        compacted = {"cleanup_policy": "compact", "segment_bytes": "4096", "min_cleanable_dirty_ratio": "0"}
+        one.topic("t", max_compaction_lag_ms="100", **compacted)
+        one.produce("t", 0, [NewRecord(b"old", b"k", 1)] * 500, per_batch=50)
+        one.produce("t", 0, [NewRecord(b"last", b"k", 1)])
+        [split] = splits_of(one, "t")
+        assert offsets([split]) == [(0, 0, 501)]
+        while len(rows := rows_of([split])) > 1:
+            assert rows[-1] == (0, 500, b"last")
+        assert rows == [(0, 500, b"last")]
+        assert rows_of([replace(split, end=500)]) == []
