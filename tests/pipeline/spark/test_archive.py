@@ -1,0 +1,142 @@
+"""Topics to Parquet and back on a real cluster: the same records, each once, whatever is repeated."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import raftlog.pipeline as pipeline
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument, UnknownTopic
+from raftlog.log import Log
+from raftlog.pipeline.errors import NotAnArchive
+from raftlog.pipeline.replaying import job
+from raftlog.records import build_columns
+from raftlog.testing import Cluster
+from raftlog.types import TopicPartition
+
+DAY_MS = 86_400_000
+NEW_YEAR_MS = 1_767_225_600_000
+
+
+def produce(bootstrap: str, topic: str, first: int, end: int, partitions: int = 2) -> None:
+    """Values count; days alternate; some have keys and headers."""
+    numbers = range(first, end)
+    batch = bytes(
+        build_columns(
+            [b"%d" % number for number in numbers],
+            [None if number % 3 else b"key %d" % number for number in numbers],
+            [NEW_YEAR_MS + (number % 2) * DAY_MS + number for number in numbers],
+            [[("h", b"%d" % number), ("h", None)] if number % 4 == 0 else [] for number in numbers],
+        )
+    )
+
+    async def send() -> None:
+        async with BrokerClient(bootstrap.split(",")) as client:
+            for partition in range(partitions):
+                await client.produce_batches(topic, partition, batch)
+
+    asyncio.run(send())
+
+
+def topic_rows(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    return spark.read.format("raftlog").options(bootstrap=bootstrap, topics=topic).load()
+
+
+def require_same(one: DataFrame, other: DataFrame) -> None:
+    columns = ["partition", "timestamp", "key", "value", "headers"]
+    left, right = (sorted(map(repr, frame.select(columns).collect())) for frame in (one, other))
+    assert left == right
+
+
+def test_a_topic_to_parquet_and_back(
+    spark: SparkSession,
+    cluster: Cluster,
+    bootstrap: str,
+    new_topic: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic, path = new_topic(partitions=2), str(tmp_path / "lake")
+    source = pipeline.Brokers(bootstrap, split_rows=400)
+    produce(bootstrap, topic, 0, 1000)
+    told: list[pipeline.Progress] = []
+    report = pipeline.archive(spark, source, path, topics=[topic], on_progress=told.append)
+    assert (report.rows, told[-1].done, told[-1].total) == (2000, 6, 6)
+    produce(bootstrap, topic, 1000, 1300)
+    assert pipeline.archive(spark, source, path, topics=[topic]).rows == 600
+    assert pipeline.archive(spark, source, path, topics=[topic]).rows == 0
+    data_dirs = [str(node.data_dir) for node in cluster.nodes.values()]
+    assert pipeline.archive(spark, pipeline.Segments(data_dirs), path, topics=[topic]).rows == 0
+
+    archived = pipeline.read_archive(spark, path)
+    assert archived.schema == topic_rows(spark, bootstrap, topic).schema
+    require_same(archived, topic_rows(spark, bootstrap, topic))
+    plain = spark.read.parquet(path)
+    require_same(plain, archived)
+    assert [row.date.isoformat() for row in plain.select("date").distinct().sort("date").collect()] == [
+        "2026-01-01",
+        "2026-01-02",
+    ]
+    compacted = pipeline.compact_archive(spark, path)
+    assert (compacted.files_after, compacted.rows) == (4, 2600)
+    require_same(spark.read.parquet(path), topic_rows(spark, bootstrap, topic))
+
+    target = new_topic(partitions=2)
+    monkeypatch.setattr(job, "STEP_OFFSETS", 500)
+    step, steps = job._TopicReplay._step, []
+
+    def cut_off(self: Any, *arguments: Any) -> int:
+        steps.append(step(self, *arguments))
+        if len(steps) == 2:
+            raise KeyboardInterrupt
+        return steps[-1]
+
+    monkeypatch.setattr(job._TopicReplay, "_step", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.replay(spark, path, bootstrap, to=target)
+    monkeypatch.setattr(job._TopicReplay, "_step", step)
+    produce(bootstrap, topic, 1300, 1310)
+    assert pipeline.archive(spark, source, path, topics=[topic]).rows == 20
+    assert pipeline.replay(spark, path, bootstrap, to=target).rows == 2620 - sum(steps)
+    require_same(topic_rows(spark, bootstrap, target), topic_rows(spark, bootstrap, topic))
+    assert pipeline.replay(spark, path, bootstrap, to={topic: target}).rows == 0
+    assert topic_rows(spark, bootstrap, target).count() == 2620
+
+
+def test_a_replay_of_some_rows_by_key(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
+    """From segment files, to a topic with fewer partitions."""
+    topic, path = new_topic(), str(tmp_path / "lake")
+    with Log.open(tmp_path / "orders") as log:
+        log.append([b"%d" % number for number in range(100)])
+    report = pipeline.archive(spark, pipeline.Segments([str(tmp_path / "orders")]), path)
+    assert report.rows == 100
+    where = "offset >= 90 and value <> '95'"
+    options = {"to": topic, "where": where, "keep_partitions": False, "records_per_second": 1000.0}
+    assert pipeline.replay(spark, path, bootstrap, **options).rows == 9
+    assert pipeline.replay(spark, path, bootstrap, **options).rows == 0
+    assert pipeline.replay(spark, path, bootstrap, again=True, **options).rows == 9
+    values = [bytes(row.value) for row in topic_rows(spark, bootstrap, topic).select("value").collect()]
+    assert sorted(values) == sorted(2 * [b"%d" % number for number in range(90, 100) if number != 95])
+    for changed in ({"where": "nothing = 1"}, {"name": "mine", "again": True}, {"records_per_second": 0}):
+        with pytest.raises(InvalidArgument):
+            pipeline.replay(spark, path, bootstrap, **(options | changed))
+
+
+def test_what_cannot_be_replayed(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
+    narrow, wide, path = new_topic(), new_topic(partitions=2), str(tmp_path / "lake")
+    produce(bootstrap, wide, 0, 3)
+    pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=[wide])
+    with pytest.raises(UnknownTopic, match="raftlog topic create missing --partitions 2"):
+        pipeline.replay(spark, path, bootstrap, to="missing")
+    with pytest.raises(InvalidArgument, match="has 1 partitions"):
+        pipeline.replay(spark, path, bootstrap, to=narrow)
+    with pytest.raises(UnknownTopic, match="is not in the archive"):
+        pipeline.replay(spark, path, bootstrap, topics=["other"])
+    with pytest.raises(NotAnArchive):
+        pipeline.replay(spark, str(tmp_path / "nothing"), bootstrap)
+    with pytest.raises(NotAnArchive):
+        pipeline.read_archive(spark, str(tmp_path / "nothing"))
+    assert TopicPartition(wide, 1) in pipeline.archiving.reading.open_archive(path).covered
