@@ -188,7 +188,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "what a full disk did not take is missing later, and was acknowledged",
             healing.drop_what_does_not_fit,
             ("unprovoked-damage", "durable-lost", "lost-write", "recovered-other-bytes", "files-differ"),
-            found_within=10,
+            found_within=14,
             level="broker",
         ),
         PlantedBug(
