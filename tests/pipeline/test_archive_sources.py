@@ -1,0 +1,87 @@
+"""Archives of real logs: through brokers, and from their files; what happened to the topic in between."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from raftlog.errors import UnknownTopic
+from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
+from raftlog.pipeline.archiving.files import LocalFiles
+from raftlog.pipeline.archiving.log_sources import Brokers, Segments
+from raftlog.pipeline.archiving.sources import Source
+from raftlog.pipeline.archiving.state import read_settled
+from raftlog.pipeline.errors import DataLost, LogReplaced
+from raftlog.pipeline.options import TopicChoice
+from raftlog.types import TopicPartition
+from tests.pipeline.archives import twice
+from tests.pipeline.brokers_here import brokers_here
+
+ONLY_ORDERS = TopicChoice(names=("orders",))
+
+
+def archive(
+    lake: Path, source: Source, choice: TopicChoice = ONLY_ORDERS, *, fail_on_data_loss: bool = True
+) -> ArchiveReport:
+    return archive_in_waves(
+        twice, source, LocalFiles(str(lake)), choice, compression="snappy", fail_on_data_loss=fail_on_data_loss
+    )
+
+
+def numbers(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def values(lake: Path, partition: int) -> list[tuple[int, bytes]]:
+    files = read_settled(LocalFiles(str(lake))).of_topics(None)
+    found = []
+    for file in files:
+        if file.partition == partition:
+            table = pq.ParquetFile(lake / file.path).read(["offset", "value"])
+            found += zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return sorted(found)
+
+
+def test_an_archive_goes_on_from_brokers_to_their_files_and_back(tmp_path: Path) -> None:
+    lake, data_dir = tmp_path / "lake", tmp_path / "brokers" / "1"
+    with brokers_here(tmp_path / "brokers") as brokers:
+        source = Brokers(brokers.bootstrap, split_rows=70)
+        brokers.topic("orders", 2)
+        brokers.topic("others")
+        brokers.produce("orders", 0, numbers(0, 250), per_batch=40)
+        assert archive(lake, source).rows == 250
+        state = read_settled(LocalFiles(str(lake)))
+        assert {place: coverage[1:] for place, coverage in state.covered.items()} == {
+            TopicPartition("orders", 0): (0, 250),
+            TopicPartition("orders", 1): (0, 0),
+        }
+        brokers.produce("orders", 0, numbers(250, 300))
+        brokers.produce("orders", 1, numbers(0, 30))
+        with pytest.raises(UnknownTopic, match="missing"):
+            archive(lake, source, TopicChoice(names=("missing",)))
+    report = archive(lake, Segments([str(data_dir)], split_bytes=1000))
+    assert [tuple(each) for each in report.partitions] == [("orders", 0, 250, 300, 50), ("orders", 1, 0, 30, 30)]
+    assert values(lake, 0) == list(enumerate(numbers(0, 300)))
+    assert values(lake, 1) == list(enumerate(numbers(0, 30)))
+
+
+def test_what_became_of_the_topic_in_between(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with brokers_here(tmp_path / "brokers") as brokers:
+        source = Brokers(brokers.bootstrap)
+        brokers.topic("orders")
+        brokers.produce("orders", 0, numbers(0, 100))
+        archive(lake, source)
+        brokers.produce("orders", 0, numbers(100, 200))
+        brokers.call("delete_records", "orders", 0, 130)
+        with pytest.raises(DataLost, match="orders/0: offsets 100 to 129"):
+            archive(lake, source)
+        report = archive(lake, source, fail_on_data_loss=False)
+        assert (report.rows, [tuple(lost) for lost in report.lost]) == (70, [("orders", 0, 100, 130)])
+        assert [offset for offset, _ in values(lake, 0)] == [*range(100), *range(130, 200)]
+        brokers.call("delete_topic", "orders")
+        brokers.topic("orders")
+        brokers.produce("orders", 0, numbers(0, 300))
+        with pytest.raises(LogReplaced, match="deleted and made anew"):
+            archive(lake, source)
+        assert len(values(lake, 0)) == 170
