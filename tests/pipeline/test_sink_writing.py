@@ -246,6 +246,27 @@ async def test_a_write_that_the_partitions_forgot_goes_on_once(client: BrokerCli
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
+async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has written everything meanwhile, and the partitions know nothing of it any more."""
+    monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.01)
+    await client.alter_topic_config("orders", {"producer.id.expiration.ms": "100"})
+
+    def sleeping() -> Iterator[pa.RecordBatch]:
+        yield from batches_of(range(30))  # not enough for a batch
+        write_rows(batches_of(range(COUNT)), KEYED, settings, FIRST, "run")
+        asyncio.run(all_forgotten())
+        yield from batches_of(range(30, COUNT))
+
+    async def all_forgotten() -> None:
+        async with BrokerClient(settings.bootstrap) as other:
+            await forgotten(other, FIRST)
+
+    await write(sleeping(), settings)
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
+
+
 async def forgotten(client: BrokerClient, identity: Identity) -> None:
     """Until no partition knows the producer: one that does refuses a sequence that jumps as out of order."""
     jump = build_columns(
