@@ -4,6 +4,7 @@ import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from raftlog.pipeline.positions import Position, PositionKind, Positions
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments import SegmentSplit, logs_in, plan_segments, read_segment_split, replicas_in
 from raftlog.records import Compression, NewRecord
-from raftlog.storage.rows import unpack_row
+from raftlog.storage.rows import ROW_SIZE, unpack_row
+from raftlog.storage.rows import Row as IndexRow
 
 CONFIG = LogConfig(segment_bytes=1 << 12)
 START_MS = 1_700_000_000_000
@@ -187,7 +189,7 @@ def found_or_damage(paths: list[str], split_bytes: int) -> pa.Table | CorruptBat
 def test_no_flipped_bit_ever_gives_other_rows(path: Path) -> None:
     """Of any file: an error or a warning, or the very same rows, when only an index was hit."""
     expected, random = table(plan_segments([str(path)])), Random(4)
-    for _ in range(60):
+    for _ in range(40):
         file = random.choice([*files(path), *files(path), *files(path, ".index"), *files(path, ".timeindex")])
         position, bit = random.randrange(file.stat().st_size), random.randrange(8)
         flip(file, position, bit)
@@ -221,6 +223,47 @@ def test_what_is_left_out_is_one_batch(path: Path) -> None:
     ]
     with pytest.warns(UserWarning, match="left out: .*the CRC does not match"):
         rows(plan_segments([str(path)], skips_damage=True))
+
+
+def batch_at(path: Path, segment: int, number: int) -> IndexRow:
+    return unpack_row(files(path, ".index")[segment].read_bytes(), number)
+
+
+def test_what_no_crc_protects_is_checked_by_the_index(path: Path) -> None:
+    flip(files(path)[0], batch_at(path, 0, 2).position + 14)  # of the term
+    with pytest.raises(CorruptBatch, match="the header is not the one that the index row speaks of"):
+        rows(plan_segments([str(path)]))
+
+
+def test_batches_follow_each_other_also_without_an_index(path: Path) -> None:
+    position = batch_at(path, 0, 2).position
+    for name in files(path, ".index"):
+        name.unlink()
+    splits = plan_segments([str(path)])
+    flip(files(path)[0], position + 7)  # of the base offset, once the plan is made
+    with pytest.raises(CorruptBatch, match=r"base offset is \d+ where \d+ follows"):
+        rows(splits)
+
+
+def test_a_split_ends_where_the_plan_says(path: Path) -> None:
+    [split] = plan_segments([str(path)])
+    *pieces, last = split.pieces
+    end = last.last._replace(offset=last.last.offset + 1)
+    with pytest.raises(CorruptBatch, match=r"offset \d+ follows, and the next batch has"):
+        rows([replace(split, pieces=(*pieces, last._replace(last=end)))])
+
+
+def test_rotten_rows_lead_nobody_astray(path: Path) -> None:
+    expected, random = written(path), Random(8)
+    index = files(path, ".index")[0]
+    data = bytearray(index.read_bytes())
+    for number in range(1, len(data) // ROW_SIZE - 1):
+        data[number * ROW_SIZE : (number + 1) * ROW_SIZE] = random.choice((bytes(ROW_SIZE), b"\x7f" * ROW_SIZE))
+    index.write_bytes(data)
+    for start in range(batch_at(path, 1, 0).offset):
+        splits = plan_segments([str(path)], starting=at(PositionKind.OFFSET, start), split_bytes=500)
+        assert splits[0].pieces[0].first.offset <= start
+    assert rows(plan_segments([str(path)], split_bytes=500)) == expected
 
 
 def cut_off(path: Path) -> None:
