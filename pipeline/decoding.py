@@ -3,7 +3,7 @@
 Records never become Python rows: the compiled codec opens a batch, each column is gathered by one comprehension over
 its records, and Arrow copies the columns when enough is there. Pure; whoever calls has checked the CRCs.
 Invariants: offsets rise from row to row; no record batch has more than `ROWS_MAX` rows, or more than `BYTES_MAX` bytes
-of keys and values unless it is a single row. At most `ROWS_MAX` records of a stored batch are open at a time.
+of keys and values unless it is a single row. At most `OPENED_MAX` records are open at a time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,12 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 TIMESTAMP_MS_MAX: Final = ((1 << 63) - 1) // 1000
 """The latest time that fits Spark's microseconds."""
 
+OPENED_MAX: Final = 256
+"""Records that are open at a time. Each is two objects for the garbage collector, which looks at all of them anew with
+every 700 more: with whole batches it would take half of the time."""
+
 Header = tuple[str, bytes | None]
+_NO_HEADERS: Final[list[Header]] = []
 
 
 def rows_of(
@@ -36,39 +41,49 @@ def rows_of(
         if header.is_control or header.next_offset <= start or header.base_offset >= end:
             continue
         is_inside = start <= header.base_offset and header.next_offset <= end
-        records = read_records(batch)
-        while opened := list(islice(records, ROWS_MAX)):
-            if not is_inside:
-                opened = [record for record in opened if start <= record.offset < end]
-            for piece in _pieces(opened, header):
-                if not gathered.has_room(piece):
-                    yield gathered.record_batch(topic, partition)
-                    gathered = _Columns()
-                gathered.add(piece, header)
+        for piece in _pieces(header, batch):
+            if not gathered.has_room(piece):
+                yield gathered.record_batch(topic, partition)
+                gathered = _Columns()
+            for few in piece.records:
+                gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], header)
+            gathered.size += piece.size
     if gathered.offsets:
         yield gathered.record_batch(topic, partition)
 
 
 class _Piece(NamedTuple):
-    """Records of one stored batch that fit one record batch; `size` is not less than their keys and values."""
+    """Records of one stored batch that fit one record batch, a few at a time: at most `rows`, whose keys and values
+    have at most `size` bytes."""
 
-    records: Sequence[Record]
+    records: Iterable[Sequence[Record]]
+    rows: int
     size: int
 
 
-def _pieces(records: Sequence[Record], header: BatchHeader) -> Iterator[_Piece]:
-    if not records:
+def _pieces(header: BatchHeader, batch: Buffer) -> Iterator[_Piece]:
+    opened = _few_at_a_time(read_records(batch))
+    if not header.compression and header.size <= BYTES_MAX and header.record_count <= ROWS_MAX:
+        yield _Piece(opened, header.record_count, header.size)
         return
-    if not header.compression and header.size <= BYTES_MAX:
-        yield _Piece(records, header.size)
-        return
+    for records in opened:
+        yield from _sized(records)
+
+
+def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
+    while few := list(islice(records, min(OPENED_MAX, ROWS_MAX))):
+        yield few
+
+
+def _sized(records: Sequence[Record]) -> Iterator[_Piece]:
+    """As many together as fit."""
     ends = list(accumulate(map(_size, records)))
     first, before = 0, 0
     for number, end in enumerate(ends):
         if end - before > BYTES_MAX and number > first:
-            yield _Piece(records[first:number], ends[number - 1] - before)
+            yield _Piece((records[first:number],), number - first, ends[number - 1] - before)
             first, before = number, ends[number - 1]
-    yield _Piece(records[first:], ends[-1] - before)
+    yield _Piece((records[first:],), len(records) - first, ends[-1] - before)
 
 
 def _size(record: Record) -> int:
@@ -88,23 +103,23 @@ class _Columns:
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self._headers: list[list[Header]] = []
-        self._size = 0
+        self.size = 0
+        """Bytes of keys and values, or more."""
 
     def has_room(self, piece: _Piece) -> bool:
         """An empty one takes every piece."""
         if not self.offsets:
             return True
-        return len(self.offsets) + len(piece.records) <= ROWS_MAX and self._size + piece.size <= BYTES_MAX
+        return len(self.offsets) + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX
 
-    def add(self, piece: _Piece, header: BatchHeader) -> None:
-        records = piece.records
+    def add(self, records: Sequence[Record], header: BatchHeader) -> None:
         self.offsets += [record.offset for record in records]
         self._timestamps += [record.timestamp for record in records]
         self._timestamp_types.append((int(bool(header.attributes & TIMESTAMP_TYPE_BIT)), len(records)))
         self._keys += [record.key for record in records]
         self._values += [record.value for record in records]
-        self._headers += [record.headers for record in records]
-        self._size += piece.size
+        headers = [record.headers for record in records]
+        self._headers += headers if any(headers) else [_NO_HEADERS] * len(headers)
 
     def record_batch(self, topic: str, partition: int) -> pa.RecordBatch:
         count = len(self.offsets)

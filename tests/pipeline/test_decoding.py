@@ -109,8 +109,9 @@ def test_many_records_of_one_batch_are_divided() -> None:
     count = decoding.ROWS_MAX + 1
     batch = build_columns([b""] * count, [None] * count, [0] * count, [[]] * count)
     found = list(rows_of("t", 0, [(read_header(batch), bytes(batch))], 0, count))
-    assert [batch.num_rows for batch in found] == [decoding.ROWS_MAX, 1]
-    assert found[1].column("offset").to_pylist() == [decoding.ROWS_MAX]
+    assert max(batch.num_rows for batch in found) <= decoding.ROWS_MAX
+    assert len(found) == 2
+    assert [offset for batch in found for offset in batch.column("offset").to_pylist()] == list(range(count))
 
 
 def test_control_batches_and_holes_give_nothing() -> None:
