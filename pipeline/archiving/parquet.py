@@ -212,7 +212,7 @@ def _rows_of_file(
             file = pq.ParquetFile(source)
             _require_as_written(file, archived)
             groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, start, end)]
-            for rows in file.iter_batches(batch_rows, row_groups=groups):
+            for rows in file.iter_batches(batch_rows, row_groups=groups, use_threads=False):
                 below, inside = _count_below(rows, start), _count_below(rows, end)
                 if inside > below:
                     yield rows.slice(below, inside - below)

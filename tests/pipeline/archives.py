@@ -102,7 +102,9 @@ def rows_in(files: Files, archived: Iterable[ArchivedFile], place: TopicPartitio
     for file in archived:
         if file.place == place:
             columns = {"topic": place.topic, "partition": place.partition}
-            rows += [columns | row for row in pq.ParquetFile(files.open_input(file.path)).read().to_pylist()]
+            rows += [
+                columns | row for row in pq.ParquetFile(files.open_input(file.path)).read(use_threads=False).to_pylist()
+            ]
     return [row | {"timestamp": _microseconds(row)} for row in sorted(rows, key=lambda row: row["offset"])]
 
 
@@ -142,11 +144,11 @@ class Killed(BaseException):
 
 
 class KilledFiles(LocalFiles):
-    """The process ends at its `step`th change of the file system: before it, or right after."""
+    """The process ends when so many changes of the file system were made, at the next one."""
 
-    def __init__(self, root: str, step: int, *, is_after: bool) -> None:
+    def __init__(self, root: str, changes: int) -> None:
         super().__init__(root)
-        self._left, self._is_after = step, is_after
+        self._left = changes
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -155,16 +157,11 @@ class KilledFiles(LocalFiles):
     def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
             self._left -= 1
-            if self._left < 0 and not self._is_after:
-                raise Killed
-            result = change(*arguments)
             if self._left < 0:
                 raise Killed
-            return result
+            return change(*arguments)
 
         return counted
 
 
-_CHANGES = frozenset(
-    {"create", "make_directory", "move", "delete", "delete_directory", "open_output", "sync_directories"}
-)
+_CHANGES = frozenset({"create", "make_directory", "move", "delete", "delete_directory", "open_output"})
