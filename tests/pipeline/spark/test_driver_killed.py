@@ -1,0 +1,97 @@
+"""A driver of a stream that is killed, by SIGKILL and in the middle of its micro-batches, and started again; and tasks
+that die and are repeated by Spark. Each record is there once in the end."""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from raftlog.client import BrokerClient
+from raftlog.pipeline.sink.columns import Columns
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.pipeline.sink.writing import write_rows
+from tests.pipeline.spark.conftest import NewTopic
+from tests.pipeline.stored_records import stored_numbers
+
+COUNT = 40_000
+PARTITIONS = 3
+KILLS = (COUNT // 5, COUNT // 2)
+"""At so many records in the sink."""
+DRIVER = """
+import sys
+from pathlib import Path
+
+from pyspark.sql.functions import udf
+
+from raftlog.pipeline import local_session
+
+bootstrap, source, sink, checkpoint = sys.argv[1:]
+flags = Path(checkpoint + "-flags")
+flags.mkdir(exist_ok=True)
+
+@udf("binary", useArrow=False)
+def fragile(value):
+    if int(value) % 9_000 == 0:
+        flag = flags / str(int(value))
+        if not flag.exists():
+            flag.touch()
+            raise RuntimeError("a task dies once at each of these")
+    return value
+
+spark = local_session("killed", "local[2,4]", {
+    "spark.driver.memory": "768m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
+    "spark.sql.shuffle.partitions": "3",
+})
+rows = (
+    spark.readStream.format("raftlog").option("bootstrap", bootstrap).option("topics", source)
+    .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "6000").load()
+)
+changed = rows.select("key", fragile("value").alias("value")).repartition(3, "key")
+query = (
+    changed.writeStream.format("raftlog").option("bootstrap", bootstrap).option("topic", sink)
+    .option("batchBytes", "2k").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_stream_whose_driver_is_killed_writes_each_record_once(
+    bootstrap: str, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, sink = new_topic(PARTITIONS), new_topic(PARTITIONS)
+    fill(bootstrap, source)
+    for kill_at in (*KILLS, None):
+        command = [sys.executable, "-c", DRIVER, bootstrap, source, sink, str(tmp_path / "checkpoint")]
+        with subprocess.Popen(command) as driver:
+            try:
+                asyncio.run(until(bootstrap, sink, kill_at, driver))
+            finally:
+                driver.kill()
+            code = driver.wait()
+        assert (code == 0) == (kill_at is None)
+    assert asyncio.run(stored_numbers(bootstrap.split(","), sink)) == Counter(range(COUNT))
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    numbers = [b"%d" % number for number in range(COUNT)]
+    rows = pa.record_batch({"key": pa.array(numbers, pa.binary()), "value": pa.array(numbers, pa.binary())})
+    settings = SinkSettings(tuple(bootstrap.split(",")), topic=topic)
+    write_rows([rows], Columns(key=0, value=1), settings, Identity("fill", 0, 0), "run")
+
+
+async def until(bootstrap: str, topic: str, count: int | None, driver: "subprocess.Popen[bytes]") -> None:
+    """Until so many records are there, or, without a number, the driver has ended."""
+    async with BrokerClient(bootstrap.split(",")) as client:
+        while driver.poll() is None:
+            ends = [(await client.offsets(topic, partition)).end for partition in range(PARTITIONS)]
+            if count is not None and sum(ends) >= count:
+                return
+            await asyncio.sleep(0.02)

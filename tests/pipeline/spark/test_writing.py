@@ -1,0 +1,191 @@
+"""Writing with Spark: batches and streams into topics, repeated and interrupted, each row once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+
+from raftlog.client import BrokerClient
+from raftlog.pipeline import PipelineFailed
+from raftlog.pipeline.errors import InputChanged
+from raftlog.pipeline.failures import told_plainly
+from raftlog.pipeline.sink import recorded_epoch
+from raftlog.pipeline.sink.columns import Columns
+from raftlog.pipeline.sink.identity import Identity
+from raftlog.pipeline.sink.marks import Beginning, Recorder
+from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.pipeline.sink.writing import write_rows
+from raftlog.testing import Cluster
+from tests.pipeline.spark.conftest import NewTopic
+from tests.pipeline.stored_records import stored_numbers, stored_records
+
+COUNT = 6_000
+ONCE = Counter(range(COUNT))
+CONTENT = ("cast(key as string)", "cast(value as string)", "timestamp", "headers")
+
+
+def numbers(spark: SparkSession, count: int = COUNT) -> DataFrame:
+    return spark.range(count).selectExpr(
+        "cast(id % 97 as string) as key",
+        "cast(id as string) as value",
+        "timestamp_millis(1700000000000 + id) as timestamp",
+        "case when id % 2 = 0 then array(named_struct('key', 'even', 'value', cast('yes' as binary))) end as headers",
+        "current_date() as date",
+    )
+
+
+def save(rows: DataFrame, bootstrap: str, topic: str, **options: str) -> None:
+    writer = rows.write.format("raftlog").mode("append").option("bootstrap", bootstrap).option("topic", topic)
+    with told_plainly("writing"):
+        writer.options(**options).save()
+
+
+def read(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    return spark.read.format("raftlog").option("bootstrap", bootstrap).option("topics", topic).load()
+
+
+def values(bootstrap: str, topic: str) -> Counter[int]:
+    return asyncio.run(stored_numbers(bootstrap.split(","), topic))
+
+
+def failing_once(rows: DataFrame, flag: Path) -> DataFrame:
+    """The same rows, but the first task that comes to one in the middle dies there."""
+
+    @udf("string", useArrow=False)
+    def fragile(value: str) -> str:
+        if value == str(COUNT // 2) and not flag.exists():
+            flag.touch()
+            raise RuntimeError("the executor is gone")
+        return value
+
+    return rows.withColumn("value", fragile("value"))
+
+
+def test_a_batch_is_written_once_however_often_it_is_repeated(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic = new_topic(3)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    rows = numbers(spark).repartition(3)
+    broken = failing_once(rows, tmp_path / "failed")
+    with pytest.raises(PipelineFailed, match="the executor is gone"):
+        save(broken, bootstrap, topic, writeId="nightly", batchBytes="1k")
+    assert 0 < sum(values(bootstrap, topic).values()) < COUNT
+    assert recorded_epoch(bootstrap.split(","), "nightly") is None
+    for _ in range(2):
+        save(broken, bootstrap, topic, writeId="nightly", batchBytes="8k", compression="zstd")
+    assert recorded_epoch(bootstrap.split(","), "nightly") == 0
+    stored = read(spark, bootstrap, topic)
+    assert sorted(map(str, stored.selectExpr(*CONTENT).collect())) == sorted(
+        map(str, rows.selectExpr(*CONTENT).collect())
+    )
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    copy = new_topic(3)
+    save(stored, bootstrap, copy)
+    assert copied(bootstrap, copy) == copied(bootstrap, topic)
+
+
+def copied(bootstrap: str, topic: str) -> dict[int, Counter[object]]:
+    """What a copy has of each partition; several tasks may have written to one."""
+    found = asyncio.run(stored_records(bootstrap.split(","), topic))
+    return {
+        partition: Counter((r.timestamp, r.key, r.value, tuple(r.headers)) for r in records)
+        for partition, records in found.items()
+    }
+
+
+def test_what_cannot_be_written_is_said_plainly(spark: SparkSession, bootstrap: str) -> None:
+    """What is found when the query is planned, and what only a task finds."""
+    rows = spark.range(1).selectExpr("cast(id as string) as value", "1 as extra")
+    with pytest.raises(PipelineFailed, match="writing: the column extra cannot be written"):
+        save(rows, bootstrap, "nowhere")
+    with pytest.raises(PipelineFailed, match="raftlog topic create nowhere --partitions N"):
+        save(rows.drop("extra"), bootstrap, "nowhere")
+
+
+def stream(spark: SparkSession, bootstrap: str, source: str, sink: str, checkpoint: Path) -> str:
+    """Runs until each record of the source has one in the sink; the id of the query."""
+    rows = (
+        spark.readStream.format("raftlog")
+        .option("bootstrap", bootstrap)
+        .option("topics", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(COUNT // 2))
+        .load()
+    )
+    query = (
+        rows.selectExpr("value", "upper(cast(key as string)) as key")
+        .writeStream.format("raftlog")
+        .option("bootstrap", bootstrap)
+        .option("topic", sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    return str(query.id)
+
+
+def test_a_stream_goes_on_where_its_driver_was_killed(
+    spark: SparkSession, bootstrap: str, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, sink, checkpoint = new_topic(3), new_topic(3), tmp_path / "checkpoint"
+    save(numbers(spark), bootstrap, source)
+    write_id = stream(spark, bootstrap, source, sink, checkpoint)
+    assert values(bootstrap, sink) == ONCE
+    last = recorded_epoch(bootstrap.split(","), write_id)
+    assert last is not None
+    assert last >= 1
+
+    # Killed after the sink's record, before Spark's own.
+    done = checkpoint / "commits" / str(last)
+    for path in (done, done.with_name(f".{last}.crc")):
+        path.unlink(missing_ok=True)
+    assert stream(spark, bootstrap, source, sink, checkpoint) == write_id
+    assert values(bootstrap, sink) == ONCE
+
+    # Killed when all was written and nothing recorded.
+    for path in (done, done.with_name(f".{last}.crc")):
+        path.unlink()
+    asyncio.run(as_if_begun(bootstrap, write_id, sink, last))
+    assert stream(spark, bootstrap, source, sink, checkpoint) == write_id
+    assert values(bootstrap, sink) == ONCE
+    assert recorded_epoch(bootstrap.split(","), write_id) == last
+
+
+async def as_if_begun(bootstrap: str, write_id: str, topic: str, epoch: int) -> None:
+    """The record as it was when the epoch had been begun by a driver that is gone."""
+    records = await stored_records(bootstrap.split(","), topic)
+    ms = max(each[-1].timestamp for each in records.values())  # of rows that came without
+    async with BrokerClient(bootstrap.split(",")) as client:
+        recorder = Recorder(client, write_id)
+        await client.groups.delete(recorder.group)
+        await recorder.begin(topic, epoch, Beginning("gone", ms, 3), await recorder.read())
+
+
+def test_the_leader_is_killed_while_rows_are_written(cluster: Cluster, new_topic: NewTopic, bootstrap: str) -> None:
+    topic = new_topic(3)
+    settings = SinkSettings(tuple(bootstrap.split(",")), topic=topic, batch_bytes=2_000)
+    batches = [
+        pa.record_batch({"value": pa.array([str(number).encode() for number in range(start, start + 200)])})
+        for start in range(0, COUNT, 200)
+    ]
+
+    def disturbed() -> Iterator[pa.RecordBatch]:
+        for count, batch in enumerate(batches):
+            if count == 10:
+                cluster.nodes[cluster.leader(topic, 0)].kill()
+            yield batch
+
+    outcome = write_rows(disturbed(), Columns(value=0), settings, Identity("killed", 0, 0), "run")
+    assert outcome.rows == COUNT
+    again = write_rows(reversed(batches), Columns(value=0), settings, Identity("killed", 0, 0), "another run")
+    assert again.rows == COUNT
+    with pytest.raises(InputChanged):
+        write_rows(batches[1:], Columns(value=0), settings, Identity("killed", 0, 0), "a third")
+    assert values(bootstrap, topic) == ONCE
