@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyarrow import fs
@@ -22,6 +22,8 @@ from raftlog.errors import InvalidArgument
 from raftlog.pipeline.errors import ArchiveTaken
 from raftlog.storage.disk import DirectoryLock
 from raftlog.storage.real_disk import FileLock
+
+_PATTERN: Final = "{}[]*?\\"
 
 
 class Files(Protocol):
@@ -78,9 +80,13 @@ class Files(Protocol):
 
 
 def files_at(path: str) -> Files:
-    """Raises `InvalidArgument` for a URI that cannot be used."""
-    if "://" not in path or path.startswith("file://"):
-        return LocalFiles(os.path.abspath(path.removeprefix("file://")))
+    """Raises `InvalidArgument` for a path or URI that cannot be used."""
+    if taken := sorted(set(path) & set(_PATTERN)):
+        raise InvalidArgument(f"{path}: Spark takes {' '.join(taken)} in a path for a pattern; use another directory")
+    if path.startswith("file:"):
+        return LocalFiles(os.path.abspath("/" + path.removeprefix("file:").lstrip("/")))
+    if "://" not in path:
+        return LocalFiles(os.path.abspath(path))
     try:
         system, inside = fs.FileSystem.from_uri(path)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -209,7 +209,7 @@ def _rows_of_file(
     """Its rows with `start ≤ offset < end`; no batch is empty."""
     try:
         with files.open_input(archived.path) as source:
-            file = pq.ParquetFile(source)
+            file = pq.ParquetFile(source, page_checksum_verification=True)
             _require_as_written(file, archived)
             groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, start, end)]
             for rows in file.iter_batches(batch_rows, row_groups=groups, use_threads=False):

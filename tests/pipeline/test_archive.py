@@ -1,6 +1,7 @@
 """Archives: each record once, whatever is cut off where; what is refused; who may write."""
 
 import os
+import re
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,18 @@ def test_a_file_with_other_columns_is_not_merged(tmp_path: Path) -> None:
         compact(files)
 
 
+def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    archive_to(files, MemorySource(orders=16))
+    first = read_settled(files).of_topics(None)[0]
+    content = bytearray((tmp_path / first.path).read_bytes())
+    at = pq.ParquetFile(tmp_path / first.path).metadata.row_group(0).column(4).data_page_offset
+    content[at + 40] ^= 1
+    (tmp_path / first.path).write_bytes(content)
+    with pytest.raises(ArchiveDamaged, match=first.path):
+        compact(files)
+
+
 # the chain of commits
 
 
@@ -312,8 +325,10 @@ def test_a_commit_comes_back_as_it_went() -> None:
 def test_uris(tmp_path: Path) -> None:
     assert files_at(f"file://{tmp_path}").uri == f"file://{tmp_path}"
     assert files_at(os.path.relpath(tmp_path)).uri == f"file://{tmp_path}"
-    with pytest.raises(InvalidArgument, match="nowhere://x"):
-        files_at("nowhere://x")
+    assert files_at("file:/a/b").uri == "file:///a/b"
+    for refused in ("nowhere://x", "/lake/*", "s3://bucket?region=x"):
+        with pytest.raises(InvalidArgument, match=re.escape(refused)):
+            files_at(refused)
 
 
 def test_the_commit_in_the_document() -> None:
