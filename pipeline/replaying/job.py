@@ -25,16 +25,23 @@ from raftlog.pipeline.archiving.state import ArchiveState, read_at, read_settled
 from raftlog.pipeline.brokers.connection import Connection, know_all, patiently
 from raftlog.pipeline.brokers.plan import topics_there
 from raftlog.pipeline.brokers.source import RaftlogDataSource
-from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.progress import OnProgress, watching
-from raftlog.pipeline.replaying.rounds import STEP_OFFSETS, Range, ReplayRecord, Round, ranges_of, steps_of
+from raftlog.pipeline.replaying.rounds import (
+    NO_STEP,
+    STEP_OFFSETS,
+    Range,
+    ReplayRecord,
+    Round,
+    ranges_of,
+    round_to_go_on_with,
+    steps_of,
+)
 from raftlog.pipeline.replaying.steps import step_rows
 from raftlog.pipeline.sink import recorded_epoch
 
 PATIENCE_S: Final = 60.0
 """With brokers that cannot say how far a replay is."""
-NO_EPOCH: Final = -1
 NAME_CHARS_MAX: Final = 100
 
 T = TypeVar("T")
@@ -188,7 +195,9 @@ class _TopicReplay:
 
     def run(self, state: ArchiveState) -> TopicReplayed:
         """Whatever is missing of what the archive has now. Raises as `replay`."""
-        now, done = self._begin(state)
+        recorded = recorded_epoch(self._way.addresses, self._write_id)
+        done = NO_STEP if recorded is None else recorded
+        now = round_to_go_on_with(state, self._ask(self._record.read), done, STEP_OFFSETS)
         tasks = _partitions_of(state, self._topic)
         steps, rows = 0, 0
         while True:
@@ -202,32 +211,14 @@ class _TopicReplay:
                 return TopicReplayed(self._topic, self._target, self._write_id, steps, rows)
             now = now.next(state.number, len(of_round))
 
-    def _begin(self, state: ArchiveState) -> tuple[Round, int]:
-        """The round to go on with, and the last step that is done; -1: none."""
-        recorded = recorded_epoch(self._way.addresses, self._write_id)
-        done = NO_EPOCH if recorded is None else recorded
-        found = self._ask(self._record.read)
-        if found is None and done == NO_EPOCH:
-            return Round(state.archive_id, state.number), NO_EPOCH
-        if found is None or done < found.epoch - 1:
-            raise WriteForgotten(
-                f"how far the replay of {self._topic} to {self._target} is was forgotten in part (groups of the name "
-                f"{self._write_id}): what it has written cannot be told from what is missing. Replay to a new topic"
-            )
-        if found.round.upto > state.number:
-            raise ArchiveDamaged(
-                f"{self._way.files.uri} is an older copy of the archive that this replay began with: it has "
-                f"{state.number} commits, and had {found.round.upto}"
-            )
-        return found.round, done
-
     def _steps(self, now: Round) -> list[list[Range]]:
         files = self._way.files
         before = None if now.is_first else read_at(files, now.after).covered
-        return steps_of(ranges_of(self._topic, read_at(files, now.upto).covered, before), STEP_OFFSETS)
+        return steps_of(ranges_of(self._topic, read_at(files, now.upto).covered, before), now.step_offsets)
 
     def _step(self, now: Round, epoch: int, ranges: Sequence[Range], tasks: int, told: OnProgress | None) -> int:
         """How many rows it has."""
+        rows = self._rows(ranges, tasks)
         self._ask(lambda client: self._record.write(client, now, epoch))
         written = Observation()
         options = {
@@ -239,9 +230,9 @@ class _TopicReplay:
         if self._way.records_per_second is not None:
             at_once = min(len(ranges), self._way.spark.sparkContext.defaultParallelism)
             options["recordsPerSecondPerTask"] = str(self._way.records_per_second / at_once)
-        rows = self._rows(ranges, tasks).observe(written, count(lit(1)).alias("rows"))
+        counted = rows.observe(written, count(lit(1)).alias("rows"))
         with watching(self._way.spark, f"replaying {self._topic}", told):
-            rows.write.format("raftlog").options(**options).mode("append").save()
+            counted.write.format("raftlog").options(**options).mode("append").save()
         return int(written.get["rows"])
 
     def _rows(self, ranges: Sequence[Range], tasks: int) -> DataFrame:

@@ -17,20 +17,24 @@ from typing import Any, Final, NamedTuple
 from raftlog.client import BrokerClient, CommittedOffset
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.archiving.manifest import Coverage
-from raftlog.pipeline.errors import WriteForgotten
+from raftlog.pipeline.archiving.state import ArchiveState
+from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
 from raftlog.types import Offset, TopicPartition
 
 STEP_OFFSETS: Final = 1_000_000
 GROUP_PREFIX: Final = "raftlog-replay."
 _BASE: Final = (1 << 62) + 1
+NO_STEP: Final = -1
 _NOTHING: Final = -1
 
 
 class Round(NamedTuple):
-    """`after < upto` are numbers of commits of the archive; `epoch` is that of the round's first step."""
+    """`after < upto` are numbers of commits of the archive; `epoch` is that of the round's first step; a step has at
+    most `step_offsets` offsets of each partition."""
 
     archive_id: str
     upto: int
+    step_offsets: int
     after: int = _NOTHING
     epoch: int = 0
 
@@ -39,7 +43,7 @@ class Round(NamedTuple):
         return self.after == _NOTHING
 
     def next(self, upto: int, steps: int) -> "Round":
-        return Round(self.archive_id, upto, self.upto, self.epoch + steps)
+        return Round(self.archive_id, upto, self.step_offsets, self.upto, self.epoch + steps)
 
 
 class Range(NamedTuple):
@@ -75,11 +79,29 @@ def steps_of(ranges: list[Range], size: int) -> list[list[Range]]:
     return steps
 
 
-class Progress(NamedTuple):
+class Reached(NamedTuple):
     """`epoch` is the step that was about to begin when this was written down."""
 
     round: Round
     epoch: int
+
+
+def round_to_go_on_with(state: ArchiveState, reached: Reached | None, done: int, step_offsets: int) -> Round:
+    """`done` is the last step that the sink knows as written, or -1. Raises `WriteForgotten` where it knows less than
+    this replay had reached, and `ArchiveDamaged` for an older copy of the archive."""
+    if reached is None and done == NO_STEP:
+        return Round(state.archive_id, state.number, step_offsets)
+    if reached is None or done < reached.epoch - 1:
+        raise WriteForgotten(
+            "how far this replay is was forgotten in part (its groups' committed offsets expired, or were deleted): "
+            "what it has written cannot be told from what is missing. Replay to a new topic"
+        )
+    if reached.round.upto > state.number:
+        raise ArchiveDamaged(
+            f"this is an older copy of the archive that the replay began with: it has {state.number} commits, and had "
+            f"{reached.round.upto}"
+        )
+    return reached.round
 
 
 class ReplayRecord:
@@ -89,7 +111,7 @@ class ReplayRecord:
         self._what = what
         self._group, self._place = GROUP_PREFIX + write_id, TopicPartition(target, 0)
 
-    async def read(self, client: BrokerClient) -> Progress | None:
+    async def read(self, client: BrokerClient) -> Reached | None:
         """Raises `InvalidArgument` where the name stands for another replay."""
         found = (await client.groups.committed(self._group)).get(self._place)
         if found is None:
@@ -99,7 +121,7 @@ class ReplayRecord:
             raise InvalidArgument(
                 "a replay of this name chose rows or partitions in another way: give the same options, or another name"
             )
-        return Progress(Round(*fields["round"]), found.offset - _BASE)
+        return Reached(Round(*fields["round"]), found.offset - _BASE)
 
     async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
         """Before a step begins. Of several at once the first one's word stands."""

@@ -1,11 +1,28 @@
-"""What a replay goes through: each offset in one step, also when the archive grows in between."""
+"""What a replay goes through, each offset in one step, and how that is written down."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftlog.client import BrokerClient
+from raftlog.errors import InvalidArgument
 from raftlog.pipeline.archiving.manifest import Coverage
-from raftlog.pipeline.replaying.rounds import Range, Round, ranges_of, steps_of
+from raftlog.pipeline.archiving.state import ArchiveState
+from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
+from raftlog.pipeline.replaying.rounds import (
+    NO_STEP,
+    Range,
+    Reached,
+    ReplayRecord,
+    Round,
+    ranges_of,
+    round_to_go_on_with,
+    steps_of,
+)
 from raftlog.types import TopicPartition
+from tests.pipeline.brokers_here import brokers_here
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(1, 9))
@@ -30,10 +47,10 @@ def test_each_offset_is_in_one_step_of_one_round(growths: list[list[int]], size:
 
 
 def test_steps_are_counted_over_all_rounds() -> None:
-    first = Round("archive", 7)
+    first = Round("archive", 7, 10)
     assert first.is_first
     second = first.next(9, 3)
-    assert second == Round("archive", 9, 7, 3)
+    assert second == Round("archive", 9, 10, 7, 3)
     assert not second.is_first
     assert second.next(12, 2).epoch == 5
 
@@ -41,3 +58,47 @@ def test_steps_are_counted_over_all_rounds() -> None:
 def test_short_partitions_have_fewer_steps() -> None:
     steps = steps_of([Range(0, 0, 25), Range(4, 100, 105)], 10)
     assert steps == [[Range(0, 0, 10), Range(4, 100, 105)], [Range(0, 10, 20)], [Range(0, 20, 25)]]
+
+
+def test_where_a_replay_goes_on() -> None:
+    state = ArchiveState("archive", 7, {}, {}, {})
+    older = Round("archive", 5, 10)
+    assert round_to_go_on_with(state, None, NO_STEP, 10) == Round("archive", 7, 10)
+    assert round_to_go_on_with(state, Reached(older, 0), NO_STEP, 10) == older  # cut off before the first step was done
+    assert round_to_go_on_with(state, Reached(older, 3), 2, 10) == older
+    assert round_to_go_on_with(state, Reached(older, 3), 3, 10) == older
+    for reached, done in ((None, 4), (Reached(older, 3), 1), (Reached(older, 1), NO_STEP)):
+        with pytest.raises(WriteForgotten):
+            round_to_go_on_with(state, reached, done, 10)
+    with pytest.raises(ArchiveDamaged, match="older copy"):
+        round_to_go_on_with(state, Reached(Round("archive", 8, 10), 1), 0, 10)
+
+
+def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path) -> None:
+    with brokers_here(tmp_path) as brokers:
+        brokers.topic("orders")
+        brokers.topic("others")
+
+        async def told() -> None:
+            async with BrokerClient(brokers.bootstrap.split(",")) as client:
+                record = ReplayRecord("write", "orders", "how")
+                assert await record.read(client) is None
+                await record.write(client, Round("archive", 7, 10), 0)
+                await record.write(client, Round("archive", 9, 10), 0)
+                assert await record.read(client) == Reached(Round("archive", 7, 10), 0)
+                later = Round("archive", 7, 10).next(9, 1)
+                await record.write(client, later, 1)
+                await record.write(client, Round("archive", 7, 10), 0)
+                assert await record.read(client) == Reached(later, 1)
+                assert await ReplayRecord("write", "others", "how").read(client) is None
+                with pytest.raises(InvalidArgument, match="another name"):
+                    await ReplayRecord("write", "orders", "otherwise").read(client)
+
+        async def spoiled() -> None:
+            async with BrokerClient(brokers.bootstrap.split(",")) as client:
+                await client.groups.commit("raftlog-replay.mine", {TopicPartition("orders", 0): 5})
+                with pytest.raises(WriteForgotten, match=r"raftlog-replay\.mine"):
+                    await ReplayRecord("mine", "orders", "how").read(client)
+
+        brokers.run(told())
+        brokers.run(spoiled())
