@@ -138,7 +138,8 @@ class ArchiveWriter:
         for staged, size in zip(added, sizes, strict=True):
             if size != staged.file.size:
                 raise ArchiveTaken(
-                    f"{self._files.uri}/{staged.staged} has gone: another run has taken over this archive"
+                    f"{self._files.uri}/{staged.staged} is not there: another run has taken over this archive, or "
+                    "executors write to a file system that the driver does not see"
                 )
         taken = self._files.sizes([staged.file.path for staged in added])
         for staged, size in zip(added, taken, strict=True):
