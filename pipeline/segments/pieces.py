@@ -128,8 +128,6 @@ def indexed_piece(segment: Segment, stop_index: int | None) -> Piece | None:
         return None
     if not segment.is_compacted and last.index != segment.base_index + count - 1:
         return None
-    if stop_index is not None and last.index > stop_index:
-        return None
     next_index = _index_behind(segment, last, header)
     begin = Place(0, segment.base_index, segment.base_offset)
     end = Place(last.end, next_index, header.next_offset)

@@ -15,6 +15,7 @@ from raftlog.runtime.offline import replicas_of
 from raftlog.storage.compaction import CompactionBounds
 from raftlog.storage.disk import Disk
 from raftlog.storage.gap import REASON_COMPACTED, Gap, gap_batch
+from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.verify import open_with_index
 from tests.runtime.compacting import CONFIG, is_compacted, mark, read, write
 from tests.runtime.drivers import World
@@ -87,6 +88,22 @@ def test_rows_behind_the_last_wanted_entry_are_left_alone() -> None:
             assert piece.last.index == stop + 1 or segment.is_compacted
             assert piece.row + piece.rows == segment.number_of(stop) + 1
             opened.close()
+
+
+def test_rotten_rows_do_not_lead_beyond_the_last_wanted_entry() -> None:
+    keyed, random = compacted_log(3, 1 << 20), Random(7)
+    segment = keyed.log.segments[0]
+    assert segment.is_compacted
+    whole = segment.files.index.read(0, segment.rows * ROW_SIZE)
+    for stop in range(segment.base_index, segment.next_index):
+        rotten = bytearray(whole)
+        for number in random.sample(range(segment.rows), segment.rows // 3):
+            rotten[number * ROW_SIZE : (number + 1) * ROW_SIZE] = bytes(ROW_SIZE)
+        segment.files.index.write(0, [rotten])
+        opened = open_with_index(keyed.disk, PATH, 0)
+        piece = indexed_piece(opened, stop)
+        assert piece is None or opened.files.index.read((piece.rows - 1) * ROW_SIZE, 8) <= stop.to_bytes(8)
+        opened.close()
 
 
 def test_a_gap_above_the_mark_is_damage() -> None:
