@@ -102,7 +102,7 @@ def ranges_of(
                 ]
             )
             continue
-        found += _ranges(archive, state, extent, coverage, split_bytes)
+        found += _ranges(files_at(archive).uri, state, extent, coverage, split_bytes)
     return found
 
 

@@ -10,7 +10,7 @@ reading; called in tasks, by `job`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from raftlog.checkers.replicas import first_difference
@@ -69,15 +69,23 @@ class Checked(NamedTuple):
 
 
 def check_unit(unit: Unit) -> Iterator[Checked]:
-    """Check a range of all files, each byte read once where they are the same. Raises `OSError`."""
+    """Check a range of all files, each byte read once where they are the same. Raises `OSError`.
+
+    Nothing is said of a file that is not there any more.
+    """
     with ExitStack() as closing:
-        files = [closing.enter_context(opened(file)) for file in unit.files]
+        files, kept_to = [], []
+        for file, last in zip(unit.files, unit.kept_to, strict=True):
+            with suppress(FileNotFoundError):
+                files.append(closing.enter_context(opened(file)))
+                kept_to.append(last)
+        unit = unit._replace(files=tuple(file.file for file in files), kept_to=tuple(kept_to))
         damaged: dict[int, Walked] = {}
-        for number, file in enumerate(files):
+        for number, opened_file in enumerate(files):
             followers = {each: _Follower(files[each]) for each in range(len(files)) if each != number}
-            walked = _walk(file, unit.span, followers.values())
+            walked = _walk(opened_file, unit.span, followers.values())
             if walked.why is None:
-                yield Checked(file.file, unit.span.start, walked, True, None)
+                yield Checked(opened_file.file, unit.span.start, walked, True, None)
                 yield from _compared(unit, number, files, walked, followers, damaged)
                 return
             damaged[number] = walked

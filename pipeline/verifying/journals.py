@@ -9,7 +9,7 @@ they are, the segments can be compared without the journal; where not, `held_to`
 One task reads one journal; called in tasks, by `job`. Memory: the fold, and one file's payload at a time.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, JournalDamaged
@@ -22,6 +22,9 @@ from raftlog.storage.recovery import segment_bases
 from raftlog.storage.rows import ROW_SIZE, unpack_row
 from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
 from raftlog.storage.verify import open_with_index
+
+_TRIES: Final = 3
+"""A journal that a running process writes can look damaged while it is read."""
 
 
 class Said(NamedTuple):
@@ -51,11 +54,14 @@ class JournalRead(NamedTuple):
 
 def read_owner(disk: Disk, owner: Owner) -> JournalRead:
     """Raises `OSError`."""
-    try:
-        replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
-        return JournalRead(owner, tuple(_said(disk, replica) for replica in replicas), None)
-    except (JournalDamaged, FormatError) as error:
-        return JournalRead(owner, (), str(error))
+    why = ""
+    for _ in range(_TRIES):
+        try:
+            replicas = replicas_of(disk, owner.data_dir, owner.disk_uuid)
+            return JournalRead(owner, tuple(_said(disk, replica) for replica in replicas), None)
+        except (JournalDamaged, FormatError) as error:
+            why = str(error)
+    return JournalRead(owner, (), why)
 
 
 def _said(disk: Disk, replica: OfflineReplica) -> Said:

@@ -27,10 +27,14 @@ FileKey = tuple[str, int]
 
 
 class JudgedSegment(NamedTuple):
-    """A segment that was judged as a whole; `problem_count` counts also those that the report does not list."""
+    """A segment that was judged as a whole; `problem_count` counts also those that the report does not list.
+
+    Without a report it is not there any more: a trim took it.
+    """
 
     directory: str
-    report: SegmentReport
+    base: int
+    report: SegmentReport | None
     problem_count: int
 
 
@@ -120,7 +124,7 @@ class Judge:
         groups: Iterable[JudgedGroup],
     ) -> None:
         self._ranges = ranges
-        self._segments = {(each.directory, each.report.base_offset): each for each in segments}
+        self._segments = {(each.directory, each.base): each for each in segments}
         self._groups: dict[UUID, list[JudgedGroup]] = {}
         for each in groups:
             self._groups.setdefault(each.group_id, []).append(each)
@@ -152,24 +156,29 @@ class Judge:
 
     # one log
 
-    def _report(self, segment: SegmentSeen) -> SegmentReport:
+    def _report(self, segment: SegmentSeen) -> SegmentReport | None:
+        """None of a file that is not there any more."""
         key = segment.file.directory, segment.file.base
-        judged = self._segments.get(key)
-        report = judged.report if judged is not None else report_of(segment, self._ranges.get(key, ()))
+        if key in self._segments:
+            return self._segments[key].report
+        report = report_of(segment, self._ranges.get(key, ()))
         assert report is not None, f"{segment.file.log} was not judged"
         return report
 
     def _log(self, log: LogSeen, problems: Problems) -> VerifyReport:
-        report = join_segments(log.path, log.checkpoint, [self._report(segment) for segment in log.segments])
-        judged = [self._segments.get((log.path, segment.file.base)) for segment in log.segments]
-        unlisted = sum(each.problem_count - len(each.report.problems) for each in judged if each is not None)
+        there = [each for each in map(self._report, log.segments) if each is not None]
+        report = join_segments(log.path, log.checkpoint, there)
+        judged = (self._segments.get((log.path, segment.file.base)) for segment in log.segments)
+        counts = sum(each.problem_count for each in judged if each is not None)
+        unlisted = counts - sum(len(segment.problems) for segment in there)
         problems.add(report.problems, len(report.problems) + unlisted)
         if not report.segments:
             problems.add([f"{log.path} has no segment left; restore it from a copy"])
         return report
 
     def _next_index(self, log: LogSeen) -> int:
-        return self._report(log.segments[-1]).next_index if log.segments else 0
+        last = self._report(log.segments[-1]) if log.segments else None
+        return 0 if last is None else last.next_index
 
     def _falls(self, log: LogSeen) -> Iterator[str]:
         """Terms that are below those of entries before them."""

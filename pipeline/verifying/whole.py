@@ -60,9 +60,12 @@ def whole_group(group: Group, *, is_newest: bool) -> WholeGroup:
 def judge_segment(disk: Disk, whole: WholeSegment) -> JudgedSegment:
     """Raises `OSError`."""
     file = whole.file
-    report = verify_segment(disk, file.directory, file.base, whole.newer)
+    try:
+        report = verify_segment(disk, file.directory, file.base, whole.newer)
+    except FileNotFoundError:
+        return JudgedSegment(file.directory, file.base, None, 0)
     listed = replace(report, problems=report.problems[:PROBLEMS_OF_A_SEGMENT_MAX])
-    return JudgedSegment(file.directory, listed, len(report.problems))
+    return JudgedSegment(file.directory, file.base, listed, len(report.problems))
 
 
 def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGroup]:

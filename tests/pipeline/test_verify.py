@@ -1,19 +1,25 @@
 """Each kind of damage planted in logs and their copies: found, told where, and the verdict is that of `log verify`."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
 from raftlog import Log, LogConfig
 from raftlog.errors import InvalidArgument
+from raftlog.pipeline.segments.replicas import real_disk
+from raftlog.pipeline.verifying.job import verify_by
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import HEADER_SIZE, LENGTH_END, batch_crc
+from raftlog.storage.repair import repair_log
 from raftlog.storage.rows import ROW_SIZE, pack_row, unpack_row
-from tests.pipeline.verifying import SPLIT_BYTES, expected, flip, verified
+from tests.pipeline.verifying import SPLIT_BYTES, expected, flip, run_here, verified
 
+S = TypeVar("S")
+R = TypeVar("R")
 CONFIG = LogConfig(segment_bytes=1 << 15)
 FILE = f"{0:020d}.log"
 
@@ -212,10 +218,22 @@ def test_a_gap_of_what_was_given_up(master: Path, tmp_path: Path, damage: Callab
     path = tmp_path / "log"
     shutil.copytree(master, path)
     flip(files(path)[0], positions(files(path)[0])[5] + 70)
-    from raftlog.pipeline.segments.replicas import real_disk
-    from raftlog.storage.repair import repair_log
-
     repair_log(real_disk(), str(path), accept_loss=True)
     damage(path)
     report = verified(path)
     assert set(report.problems) == expected(path).problems
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_files_that_a_trim_takes_meanwhile(copies: list[Path], gone: int) -> None:
+    """They were seen, and are not there when their turn comes."""
+
+    def trimmed(what: str, splits: Sequence[S], work: Callable[[S], Iterable[R]], /) -> list[R]:
+        if what == "checking replicas":
+            for suffix in (".log", ".index", ".timeindex"):
+                files(copies[gone], suffix)[0].unlink()
+        return run_here(what, splits, work)
+
+    (copies[gone] / ".raftlog" / "checkpoint").unlink()
+    report = verify_by(trimmed, [str(path) for path in copies], split_bytes=SPLIT_BYTES)
+    assert (report.problems, report.segments) == ((), 8)
