@@ -112,6 +112,6 @@ async def patiently(attempt: Callable[[], Awaitable[_T]], patience_s: float) -> 
 
 
 async def know_all(client: BrokerClient) -> None:
-    """As far as it can be had now: those that were given may go away."""
+    """Brokers that were given may go away, and others come: as far as it can be had now."""
     with contextlib.suppress(RaftlogError):
-        await client.know_all()
+        await client.cluster_view()

@@ -2,9 +2,9 @@
 
     start ≤ end of every partition;   start ≥ log start, or what lies between is lost
 
-Ends are linearizable: nothing that was acknowledged before the question is missing, and none is ever lower than one
-that was told before. Asking is asynchronous and below `Connection.ask`; choosing is pure. Called by the readers and,
-for archives, by jobs.
+Ends of batches are linearizable: nothing that was acknowledged before the question is missing, and none is ever lower
+than one that was told before. Asking is asynchronous and below `Connection.ask`; choosing is pure. Called by the
+readers and, for archives, by jobs.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from raftlog.client import BrokerClient, ClusterView, TopicView
 from raftlog.errors import InvalidArgument, UnknownTopic
-from raftlog.pipeline.brokers.connection import Connection, know_all, patiently
+from raftlog.pipeline.brokers.connection import Connection, patiently
 from raftlog.pipeline.brokers.losses import report_loss
 from raftlog.pipeline.brokers.settings import REQUEST_MS_DEFAULT, ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit
@@ -23,7 +23,6 @@ from raftlog.types import TopicPartition
 
 ASKED_AT_ONCE: Final = 64
 """Questions about partitions."""
-_NOTHING: Final[Mapping[str, str]] = {}
 LOOKS_MAX: Final = 8
 LOOK_PAUSE_S: Final = 0.25
 """The cluster's picture is a second old at most, so a topic that was made just now is in one of these."""
@@ -52,6 +51,13 @@ class Layout(NamedTuple):
     addresses: tuple[str, ...]
 
 
+class Seen(NamedTuple):
+    """Topics' ids by name and ends of partitions, as they were before."""
+
+    ids: Mapping[str, str]
+    offsets: Mapping[TopicPartition, int]
+
+
 class Times(NamedTuple):
     """Offsets of the first records that are as late as options say, by partition; None where none is."""
 
@@ -74,24 +80,26 @@ async def layout(
     choice: TopicChoice,
     patience_s: float,
     *,
-    known: Mapping[str, str] = _NOTHING,
-    may_miss: bool = False,
+    seen: Seen | None = None,
+    linearizable: bool = True,
 ) -> Layout:
-    """The same of a client at hand. `known` are ids of topics by name, as they were before; `may_miss`: topics that are
-    named and not there are left out."""
-    view, topics = await _chosen(client, choice, patience_s, known, may_miss)
-    await know_all(client)
+    """The same of a client at hand. With what was `seen` before, topics that are named and not there are left out, and
+    ends that are not asked for as `linearizable` are so all the same when they would be below that."""
+    view, topics = await _chosen(client, choice, patience_s, seen)
     at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(topic: TopicView, number: int, leader: int | None) -> PartitionLog | None:
+        place = TopicPartition(topic.name, number)
         address = None if leader is None else view.http.get(leader)
         if address is not None:
-            client.learn_leader(TopicPartition(topic.name, number), address)
+            client.learn_leader(place, address)
         try:
             async with at_once:
-                start, end = await patiently(lambda: client.offsets(topic.name, number, linearizable=True), patience_s)
+                start, end = await patiently(lambda: client.offsets(*place, linearizable=linearizable), patience_s)
+                if seen is not None and end < seen.offsets.get(place, 0):
+                    start, end = await patiently(lambda: client.offsets(*place, linearizable=True), patience_s)
         except UnknownTopic:  # it went after the picture was made
-            if topic.name in (choice.names or ()) and not may_miss:
+            if topic.name in (choice.names or ()) and seen is None:
                 raise
             return None
         return PartitionLog(topic.name, topic.topic_id, number, start, end, address)
@@ -193,13 +201,13 @@ def split_of(
 
 
 async def _chosen(
-    client: BrokerClient, choice: TopicChoice, patience_s: float, known: Mapping[str, str], may_miss: bool
+    client: BrokerClient, choice: TopicChoice, patience_s: float, seen: Seen | None
 ) -> tuple[ClusterView, list[TopicView]]:
     """One broker's picture may be behind: what it lacks, and ids that changed, are believed when a broker that asked
     the controller says so, or pictures of the next seconds."""
-    needed = () if may_miss else choice.names or ()
+    needed = choice.names or () if seen is None else ()
     names = choice.chosen(await patiently(client.topics, patience_s)) if choice.names is None else choice.names
-    expected = dict.fromkeys(names, "") | dict(known)
+    expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
     gone: set[str] = set()
     for _ in range(LOOKS_MAX):
         view = await patiently(client.cluster_view, patience_s)

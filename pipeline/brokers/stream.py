@@ -6,8 +6,9 @@ micro-batch's splits follow from its two offsets alone, so that each attempt rea
 one before.
 """
 
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -18,11 +19,21 @@ from raftlog.errors import InvalidArgument
 from raftlog.pipeline.brokers.advancing import UNLIMITED, Targets, advanced, check_subscribed
 from raftlog.pipeline.brokers.batch import rows_in
 from raftlog.pipeline.brokers.connection import Connection
-from raftlog.pipeline.brokers.plan import Layout, PartitionLog, check_named, layout, split_of, starting_offset, times
+from raftlog.pipeline.brokers.plan import (
+    Layout,
+    PartitionLog,
+    Seen,
+    check_named,
+    layout,
+    split_of,
+    starting_offset,
+    times,
+)
 from raftlog.pipeline.brokers.settings import ReadSettings
 from raftlog.pipeline.brokers.split import BrokerSplit, divided
 from raftlog.pipeline.brokers.stream_offsets import StreamOffset, ranges
 
+IDLE_PAUSE_S: Final = 0.1
 Json = dict[str, Any]
 
 
@@ -36,6 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._there: Layout | None = None
         """As last asked: for hints where leaders are, and for Spark's reports."""
         self._targets: Targets | None = None
+        self._idle_until = 0.0
 
     # how far
 
@@ -53,17 +65,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raises `CheckpointMismatch`, `DataLost`, and `Unavailable` when brokers do not answer in time."""
         begin = StreamOffset.from_json(start)
         check_subscribed(begin, self._settings.topics)
+        self._pause()
         end = advanced(
             begin,
-            self._ask(begin).logs,
+            self._ask(begin, linearizable=False).logs,
             _rows_max(limit),
             fail_on_data_loss=self._settings.fail_on_data_loss,
             targets=self._targets,
         )
-        return start if end is begin else end.as_json()
+        if end is not begin:
+            return end.as_json()
+        self._idle_until = time.monotonic() + IDLE_PAUSE_S
+        return start
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._targets = {log.place: log for log in self._ask(StreamOffset()).logs}
+        self._targets = {log.place: log for log in self._ask(StreamOffset(), linearizable=True).logs}
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         """What is there, as far as it was asked last."""
@@ -94,14 +110,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._brokers = Connection(self._settings.bootstrap)
         return self._brokers
 
-    def _ask(self, known: StreamOffset) -> Layout:
-        settings = self._settings
+    def _ask(self, known: StreamOffset, *, linearizable: bool) -> Layout:
+        settings, seen = self._settings, Seen(known.ids, known.offsets)
         self._there = self._connection().ask(
             lambda client: layout(
-                client, settings.bootstrap, settings.topics, settings.patience_s, known=known.ids, may_miss=True
+                client,
+                settings.bootstrap,
+                settings.topics,
+                settings.patience_s,
+                seen=seen,
+                linearizable=linearizable,
             )
         )
         return self._there
+
+    def _pause(self) -> None:
+        """A stream without news asks ten times a second, although Spark would ask a hundred times."""
+        time.sleep(max(0.0, self._idle_until - time.monotonic()))
 
     async def _begin(self, client: BrokerClient) -> StreamOffset:
         settings = self._settings

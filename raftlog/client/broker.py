@@ -77,8 +77,10 @@ class BrokerClient:
         return sorted((broker_description(row) for row in rows), key=lambda broker: broker.node_id)
 
     async def cluster_view(self) -> ClusterView:
-        """The cluster as whoever finds partitions by himself wants it; at most a second old, see docs/HTTP.md."""
-        return cluster_view(await self._calls.get("/v1/cluster_view"))
+        """Topics, and where their partitions are led; at most a second old. From now on all brokers can be asked."""
+        view = cluster_view(await self._calls.get("/v1/cluster_view"))
+        self._transport.add(view.http.values())
+        return view
 
     async def know_all(self) -> list[BrokerDescription]:
         """From now on all brokers of the cluster can be asked: those that were given may go away."""

@@ -172,6 +172,7 @@ def test_records_that_go_before_they_are_read_are_data_lost(brokers: BrokersHere
     assert [offset for _, offset, _ in rows] == list(range(40, 100))
     assert "offset 5 to 40" in caplog.text
     assert rows_of([replace(split, end=30, fail_on_data_loss=False)]) == []
+    assert "offset 5 to 30" in caplog.text
 
 
 @pytest.mark.parametrize("records", [0, 50, 200])
