@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from raftlog.client import BrokerClient, CommittedOffset, NotListening, calls
+from raftlog.client import BrokerClient, ClusterView, CommittedOffset, NotListening, TopicView, calls
 from raftlog.client.broker import BATCHES
 from raftlog.errors import (
     InvalidArgument,
@@ -63,6 +63,21 @@ async def test_fetch_gives_bytes_and_bounds(scripted: Any) -> None:
     async with BrokerClient([await scripted(answer)]) as client:
         fetched = await client.fetch_batches("t", 0, 4, timeout_ms=5, max_bytes=6)
     assert fetched == (BATCH, 12, 3, "some-uuid")
+
+
+async def test_the_cluster_s_picture_and_who_can_be_asked_from_then_on(scripted: Any) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path != "/v1/cluster_view":
+            return json_response(["t"])
+        topic = {"name": "t", "topic_id": "id", "partitions": [{"leader_hint": 2}, {"leader_hint": None}]}
+        brokers = [{"node_id": 1, "http_address": None}, {"node_id": 2, "http_address": address}]
+        return json_response({"cluster_id": "c", "brokers": brokers, "topics": [topic], "version": 5})
+
+    address = await scripted(answer)
+    first = await scripted(answer)
+    async with BrokerClient([first]) as client:
+        assert await client.cluster_view() == ClusterView("c", {"t": TopicView("t", "id", (2, None))}, {2: address})
+        assert client._transport._addresses == [first, address]
 
 
 async def test_errors_come_back_as_they_were_raised(scripted: Any) -> None:
