@@ -2,8 +2,10 @@
 
 import os
 import re
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +89,24 @@ def test_a_compaction_that_is_cut_off_anywhere_is_finished_by_the_next_run(tmp_p
         else:
             break
     assert step > 10, "every change of the file system was a place to be cut off at"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_that_are_cut_off_one_after_another(tmp_path: Path, seed: int) -> None:
+    """Also in the middle of finishing what the one before left."""
+    path, chance, end = str(tmp_path / "lake"), Random(seed), 0
+    for _ in range(8):
+        end += chance.randrange(3)
+        files = KilledFiles(path, chance.randrange(25))
+        with suppress(Killed, NotAnArchive):
+            if chance.random() < 0.4:
+                compact(files, grace_seconds=chance.choice([0, 3600]))
+            else:
+                archive_to(files, MemorySource(orders=end, split_rows=2))
+        require_readable(LocalFiles(path))
+    archive_to(LocalFiles(path), MemorySource(orders=end))
+    compact(LocalFiles(path))
+    require_complete(path, end)
 
 
 def archive_again(files: Files) -> None:
