@@ -10,6 +10,7 @@ from raftlog.api.http.server import HttpServer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.settings import BrokerSettings
+from tests.small_journal import SMALL_JOURNAL
 
 
 class Api:
@@ -44,7 +45,8 @@ async def start_api(tmp_path) -> AsyncIterator[Any]:
     started: list[Api] = []
 
     async def start(broker_settings: dict[str, Any] | None = None, **server_settings: Any) -> Api:
-        broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **(broker_settings or {})))
+        settings = {"driver": SMALL_JOURNAL, **(broker_settings or {})}
+        broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), **settings))
         server = HttpServer(broker, **server_settings)
         address = await server.start("127.0.0.1", 0)
         await broker.start(f"{address[0]}:{address[1]}")

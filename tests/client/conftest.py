@@ -12,6 +12,7 @@ from raftlog.api.http.server import HttpServer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
 from tests.client.fake_broker import FakeBroker
+from tests.small_journal import SMALL_JOURNAL
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Scripted = Callable[[Answer], Awaitable[str]]
@@ -80,7 +81,7 @@ async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[str]:
     """The address of a real broker in this process, alone."""
-    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data")))
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path / "data"), driver=SMALL_JOURNAL))
     server = HttpServer(broker)
     host, port = await server.start("127.0.0.1", 0)
     await broker.start(f"{host}:{port}")

@@ -1,0 +1,13 @@
+"""Settings for brokers that live for one test: a journal is written out as zeros at first, and 32 MiB are many."""
+
+from dataclasses import replace
+
+from raftlog.partitions.multiraft.settings import node_driver_config
+from raftlog.runtime.journal.config import JournalConfig
+
+MIB = 1 << 20
+SMALL_JOURNAL = replace(
+    node_driver_config(),
+    journal=JournalConfig(file_bytes=MIB, write_bytes_max=MIB // 2, reserve_bytes=MIB // 4),
+)
+"""Of the product in everything else."""
