@@ -5,8 +5,8 @@
     below where any of them is compacted: the newest record of every key; from there on: bytes
 
 Of a large append the journal has index rows, and its bytes are in the segment. A log without a journal (`raftlog.Log`)
-counts as committed up to its last sound entry. Called by `log verify --compare`; read while a process is at work, a
-replica may look damaged that is not.
+counts as committed up to its last sound entry. Called by `log verify --compare` and, on Spark, by
+the pipeline's readers; read while a process is at work, a replica may look damaged that is not.
 """
 
 import uuid

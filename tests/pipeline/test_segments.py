@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,10 @@ from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import Position, PositionKind, Positions
 from raftlog.pipeline.rows import ARROW_SCHEMA
 from raftlog.pipeline.segments import SegmentSplit, logs_in, plan_segments, read_segment_split, replicas_in
+from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.records import Compression, NewRecord
+from raftlog.runtime.node_identity import IDENTITY
+from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.rows import ROW_SIZE, unpack_row
 from raftlog.storage.rows import Row as IndexRow
 
@@ -353,6 +357,19 @@ def test_logs_are_found_and_named_by_their_directories(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "b" / "clicks" / "0")
     with pytest.warns(UserWarning, match="topic clicks has no replica of partition 0 here"):
         assert planned([""]) == ["clicks/1", "orders/0"]
+
+
+def test_all_workers_of_a_broker_are_read(path: Path, tmp_path: Path) -> None:
+    disk, data_dir = real_disk(), tmp_path / "broker"
+    for number, directory in enumerate((data_dir, data_dir / ".raftlog" / "workers" / "2")):
+        shutil.copytree(path, directory / "orders" / str(number))
+        (directory / ".raftlog").mkdir(exist_ok=True)
+        fields = {"cluster_id": None, "node_id": 1, "disk_uuid": str(UUID(int=number)), "boot_epoch": 1}
+        write_sealed(disk, str(directory / ".raftlog" / IDENTITY), IDENTITY, fields | {"has_journal": False})
+    with pytest.warns(UserWarning, match="has no journal") as told:
+        found = replicas_in([str(data_dir)])
+    assert [(each.topic, each.partition) for each in found] == [("orders", 0), ("orders", 1)]
+    assert len(told) == 2
 
 
 def test_where_nothing_is(tmp_path: Path) -> None:
