@@ -6,6 +6,7 @@ from pathlib import Path
 
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import batch_crc
+from raftlog.storage.gap import GAP, GAP_VERSION, gap_in
 from tests.pipeline.brokers_here import brokers_here
 from tests.pipeline.verifying import archive_of, dump, expected, flip, verified
 from tests.runtime.compacting import CONFIG, is_compacted, mark, write
@@ -18,6 +19,7 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
         leader = world.leader()
         write(world, leader, 120)
         slow = next(number for number in world.drivers if number != leader)
+        [other] = {1, 2, 3} - {leader, slow}
         world.run(2.2)  # checkpoints are behind it, so the files count
         world.crash(slow)
         to = mark(world, leader)
@@ -43,6 +45,10 @@ def test_replicas_of_which_some_are_compacted(tmp_path: Path) -> None:
     [problem] = report.problems
     assert f"the newest record of a key differs at offset {to - 1}" in problem
     assert expected(*directories) == (set(), 1)
+    alter_gap(files[other - 1][0])
+    report, wanted = verified(*directories), expected(*directories)
+    assert wanted.problems < set(report.problems)
+    assert "it is a gap from entry" in "".join(wanted.problems)
     flip(files[leader - 1][0], 300)
     report, wanted = verified(*directories), expected(*directories)
     assert wanted.problems < set(report.problems)
@@ -55,6 +61,20 @@ def alter_last_record(file: Path) -> None:
         at, last = at + read_header(content, at).size, at
     batch = memoryview(content)[last:]
     batch[-3] ^= 1
+    batch[17:21] = batch_crc(batch).to_bytes(4)
+    file.write_bytes(content)
+    file.with_suffix(".index").unlink()
+
+
+def alter_gap(file: Path) -> None:
+    """The first gap of a file says that it ends elsewhere; the index, which would know, is not there."""
+    content, at = bytearray(file.read_bytes()), 0
+    while (gap := gap_in(memoryview(content)[at:], header := read_header(content, at))) is None:
+        at += header.size
+    batch = memoryview(content)[at : at + header.size]
+    payload = GAP.pack(GAP_VERSION, *gap)
+    where = bytes(batch).index(payload)
+    batch[where : where + len(payload)] = GAP.pack(GAP_VERSION, *gap._replace(first_index=gap.first_index + 1))
     batch[17:21] = batch_crc(batch).to_bytes(4)
     file.write_bytes(content)
     file.with_suffix(".index").unlink()

@@ -76,6 +76,15 @@ def dump(world: World, directory: Path) -> list[Path]:
     return found
 
 
+def require_same_verdict(told: VerifyReport, wanted: Expected) -> None:
+    """All that `log verify` says is told. More is only what nobody else looks at: journals, and terms that fall."""
+    assert wanted.problems <= set(told.problems)
+    assert told.problem_count == len(told.problems)
+    known = ("its journal", "the one before")
+    others = [each for each in told.problems if each not in wanted.problems and not any(map(each.count, known))]
+    assert bool(others) == bool(wanted.differing), told.problems
+
+
 def archive_of(logs: Path, path: Path) -> None:
     """All that lies there, archived without Spark."""
     source = Segments([str(logs)])
