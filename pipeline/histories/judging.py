@@ -37,23 +37,27 @@ TABLES: Final = (
 PROBLEMS: Final = (malformed.UNREADABLE, malformed.UNPAIRED, malformed.MISSENT)
 JUDGES: Final = (
     (
-        records.INCONSISTENT,
-        records.PHANTOMS,
-        polls.INSIDE_POLLS,
-        orders.INSIDE_SENDS,
-        orders.STALE_ENDS,
-        orders.TRIMS_UNDONE,
+        "has_operations",
+        (
+            records.INCONSISTENT,
+            records.PHANTOMS,
+            polls.INSIDE_POLLS,
+            orders.INSIDE_SENDS,
+            orders.STALE_ENDS,
+            orders.TRIMS_UNDONE,
+        ),
     ),
-    (records.SEEN_TWICE,),
-    (records.UNSEEN,),
-    (records.GAPS,),
-    (polls.STEPS,),
-    (orders.SENDS,),
-    (going_back.LISTED, going_back.PHANTOM_COMMITS),
-    (going_back.COMMITTED,),
-    (sequences.SEQUENCES,),
+    ("has_operations", (records.SEEN_TWICE,)),
+    ("has_operations", (records.UNSEEN,)),
+    ("has_gaps", (records.GAPS,)),
+    ("has_operations", (polls.STEPS,)),
+    ("has_operations", (orders.SENDS,)),
+    ("has_lists", (going_back.LISTED,)),
+    ("has_groups", (going_back.PHANTOM_COMMITS, going_back.COMMITTED)),
+    ("has_producers", (sequences.SEQUENCES,)),
 )
-"""Those that need no sorting of their own together: each query of Spark has its price, and so have large ones."""
+"""What a history has to have, and who judges it then. Queries that sort little are put together: each has its price,
+and so have large ones."""
 FIRST_OF_EACH: Final = f"""
     select run, anomaly, seq, left(what, 10000) as what,
         array_sort(array_distinct(array_compact(proof))) as proof, total
@@ -64,7 +68,9 @@ FIRST_OF_EACH: Final = f"""
     ) where number <= {KEPT_MAX} order by run, anomaly, seq, what
 """  # noqa: S608 — a number of ours
 SUMMARY: Final = """
-    select run, count_if(type = 'invoke' and part = 0) as operations, bool_or(size(keys) > 0) as has_keys,
+    select run, count_if(type = 'invoke' and part = 0) as operations, count(*) > 0 as has_operations,
+        bool_or(kind = 'list') as has_lists, bool_or(kind = 'committed') as has_groups,
+        bool_or(producer is not null) as has_producers, bool_or(size(keys) > 0) as has_keys,
         bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members
     from {parts} group by run
 """
@@ -150,8 +156,11 @@ def _read(spark: SparkSession, pieces: Sequence[Piece]) -> dict[str, Any]:
 def _judge(spark: SparkSession, made: dict[str, Any]) -> tuple[list[Found], dict[int, Summary]]:
     for name, query in TABLES:
         made[name] = _made(spark, spark.sql(query, **made))
-    found = [each for queries in JUDGES for each in _found(spark, made, queries)]
     totals = spark.sql(SUMMARY, **made).collect()
+    has = {name for row in totals for name, value in row.asDict().items() if value is True}
+    if not made["gaps"].isEmpty():
+        has.add("has_gaps")
+    found = [each for what, queries in JUDGES if what in has for each in _found(spark, made, queries)]
     return found, {row.run: Summary(row.operations, tuple(_unjudged(row))) for row in totals}
 
 

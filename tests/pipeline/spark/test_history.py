@@ -1,20 +1,22 @@
 """Histories judged on Spark: the same kinds, counts and reports as `raftlog.checkers` gives for the same lines."""
 
+import resource
 from collections.abc import Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
-from raftlog.checkers import Op, Send, Trim, Verdict, read_lines, write_lines
+from raftlog.checkers import Fetched, Op, Poll, Recorder, Send, Trim, Verdict, read_lines, write_lines
 from raftlog.checkers import judge_history as judge_here
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline import judge_history
 from raftlog.pipeline.histories import HistoryVerdict, judge_histories
 from raftlog.pipeline.histories.judging import problems_of
 from raftlog.pipeline.histories.verdict import JUDGED, NOT_JUDGED
-from raftlog.types import Offset
+from raftlog.types import Offset, TopicPartition
 from tests.checkers.model_log import clean_history
 from tests.checkers.mutations import MUTATIONS
 from tests.checkers.story import T0, Story
@@ -23,6 +25,7 @@ from tests.checkers.test_members import Tale
 from tests.checkers.test_planted import malformed
 
 SEEDS = 4
+OPERATIONS = 1_000_000
 MALFORMED = (
     "a completion without invocation",
     "two operations of one process",
@@ -146,3 +149,50 @@ def test_histories_that_are_none_are_refused_with_file_and_line(spark: SparkSess
         assert problems[case].startswith(f"{paths[case]} line {line}: "), problems[case]
     with pytest.raises(InvalidArgument, match=r"unread\.jsonl line \d+: not an entry of a history: KeyError"):
         judge_history(spark, str(unread))
+
+
+def long_history(operations: int) -> Iterator[Op]:
+    """Producers of five values at a time, and consumers that follow; every 50,000th operation something is wrong."""
+    told: list[Op] = []
+    clock = count()
+    recorder = Recorder(lambda: next(clock), told.append)
+    partitions = [TopicPartition("long", number) for number in range(4)]
+    stored: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
+    read: dict[tuple[int, TopicPartition], int] = {}
+    for number in range(operations):
+        partition = partitions[number % 4]
+        if number % 3 == 0:
+            first = stored[partition]
+            values = tuple(range(first, first + 5))
+            send = recorder.invoke(number % 4, "send", Send(partition, values))
+            recorder.ok(send, Send(partition, values, tuple(map(Offset, values))))
+            stored[partition] += 5
+        else:
+            process = 10 + number % 8
+            start = read.get((process, partition), 0) + (number % 50_000 == 49_999)
+            seen = tuple(range(start, min(start + 40, stored[partition])))
+            poll = Poll((Fetched(partition, tuple(map(Offset, seen)), seen),))
+            recorder.ok(recorder.invoke(process, "poll", Poll()), poll)
+            read[process, partition] = max(start, start + len(seen))
+        yield from told
+        told.clear()
+
+
+@pytest.mark.slow
+def test_a_long_history_is_judged_in_pieces_and_the_driver_does_not_grow_with_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "long.jsonl"
+    with open(path, "wb") as file:
+        file.writelines(write_lines(long_history(OPERATIONS)))
+    before = resident_kib()
+    verdict = judge_history(spark, str(path))
+    assert resident_kib() - before < 100 << 10
+    expected = judged_here(str(path))
+    assert differences(verdict, expected) == []
+    assert verdict.operations == OPERATIONS
+
+
+def resident_kib() -> int:
+    """The most memory that this process ever had; that of Spark's JVM is bounded by the session."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
