@@ -8,7 +8,7 @@ import asyncio
 import time
 
 from raftlog.client import BrokerClient, Produced
-from raftlog.errors import OutcomeUnknown, Unavailable
+from raftlog.errors import OutcomeUnknown, ProducerFenced, Unavailable
 from raftlog.pipeline.errors import InputChanged
 from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Lane, Scan, Send
 from raftlog.pipeline.sink.patience import Patience
@@ -71,6 +71,11 @@ class Sending:
             await self._patience.wait(error)
         except (Unavailable, OutcomeUnknown) as error:
             await self._patience.wait(error)
+        except ProducerFenced as error:
+            raise ProducerFenced(
+                f"{self.lane.place}: a later micro-batch of this query is being written, so this attempt is one that "
+                f"the driver has given up ({error})"
+            ) from None
         else:
             self.lane.sent(produced)
             self._patience.progressed()
