@@ -59,8 +59,9 @@ def writing_to(files: Files, *, grace_seconds: float = 0, may_create: bool = Fal
         writer = ArchiveWriter(files, grace_seconds)
         try:
             yield writer
-        except Exception:
+        except Exception as error:
             writer.end()
+            writer.require_own(error)
             raise
         writer.end()
     finally:
@@ -130,6 +131,11 @@ class ArchiveWriter:
             self._files.delete(path)
         return paths
 
+    def require_own(self, error: Exception) -> None:
+        """After an error: raises `ArchiveTaken` where it comes of another run, which has deleted what was staged."""
+        if self._files.sizes([self._next("claimed").name]) != [None]:
+            raise self._taken() from error
+
     def end(self) -> None:
         self._files.delete_directory(self.staging)
 
@@ -165,9 +171,12 @@ class ArchiveWriter:
         try:
             self._files.create(commit.name, encoded(commit))
         except FileExistsError:
-            raise ArchiveTaken(
-                f"{self._files.uri}: another run has taken over this archive; start this one again when it has ended"
-            ) from None
+            raise self._taken() from None
+
+    def _taken(self) -> ArchiveTaken:
+        return ArchiveTaken(
+            f"{self._files.uri}: another run has taken over this archive; start this one again when it has ended"
+        )
 
     def _settle(self, added: Sequence[StagedFile]) -> None:
         """Every file is in its place when this returns, durably; some may have been before."""

@@ -1,9 +1,11 @@
 """What tests of archives share: a log in memory, waves without Spark, files that fail, what an archive then holds."""
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from random import Random
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -11,12 +13,13 @@ import pyarrow.parquet as pq
 
 from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.compacting import CompactionReport, compact_in_waves
-from raftlog.pipeline.archiving.files import Files, LocalFiles
+from raftlog.pipeline.archiving.files import Files, LocalFiles, _NoLock
 from raftlog.pipeline.archiving.manifest import ArchivedFile
 from raftlog.pipeline.archiving.sources import ArchiveSplit, SourceLog
 from raftlog.pipeline.archiving.state import ArchiveState, read_newest
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.rows import ARROW_SCHEMA
+from raftlog.storage.disk import DirectoryLock
 from raftlog.types import TopicPartition
 
 DAY_US = 86_400_000_000
@@ -162,6 +165,50 @@ class KilledFiles(LocalFiles):
             return change(*arguments)
 
         return counted
+
+
+class Turns:
+    """Threads of which one runs at a time; who goes on is drawn whenever all of them wait."""
+
+    def __init__(self, seed: int, count: int) -> None:
+        self._chance, self._alive = Random(seed), count
+        self._waiting: set[int] = set()
+        self._next: int | None = None
+        self._changed = threading.Condition()
+
+    def take(self, me: int) -> None:
+        with self._changed:
+            self._waiting.add(me)
+            self._draw()
+            assert self._changed.wait_for(lambda: self._next == me, timeout=60)
+            self._next = None
+            self._waiting.remove(me)
+
+    def leave(self) -> None:
+        with self._changed:
+            self._alive -= 1
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._waiting and len(self._waiting) == self._alive:
+            self._next = self._chance.choice(sorted(self._waiting))
+            self._changed.notify_all()
+
+
+class SharedFiles(LocalFiles):
+    """No locks, and each call waits for its turn."""
+
+    def __init__(self, root: str, turns: Turns, me: int) -> None:
+        super().__init__(root)
+        self._turns, self._me = turns, me
+
+    def lock(self, name: str) -> DirectoryLock:
+        return _NoLock()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _CHANGES or name in ("names", "sizes", "read"):
+            self._turns.take(self._me)
+        return super().__getattribute__(name)
 
 
 _CHANGES = frozenset({"create", "make_directory", "move", "delete", "delete_directory", "open_output"})

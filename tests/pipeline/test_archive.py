@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -30,6 +31,8 @@ from tests.pipeline.archives import (
     Killed,
     KilledFiles,
     MemorySource,
+    SharedFiles,
+    Turns,
     archive_to,
     compact,
     one_by_one,
@@ -184,6 +187,37 @@ def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tm
     require_complete(path, 30)
     compact(remote())
     require_complete(path, 30)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_runs_at_the_same_time_without_locks_each_ends_well_or_is_told(tmp_path: Path, seed: int) -> None:
+    path = str(tmp_path / "lake")
+    archive_to(LocalFiles(path), MemorySource(orders=2))
+    turns, ended = Turns(seed, 3), [""] * 3
+
+    def run(me: int) -> None:
+        files = SharedFiles(path, turns, me)
+        try:
+            (compact(files) if me == 2 else archive_to(files, MemorySource(orders=5, split_rows=2)))
+        except ArchiveTaken:
+            ended[me] = "taken"
+        except BaseException as error:
+            ended[me] = repr(error)
+            raise
+        else:
+            ended[me] = "done"
+        finally:
+            turns.leave()
+
+    threads = [threading.Thread(target=run, args=(me,)) for me in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(ended) <= {"done", "taken"}
+    require_readable(LocalFiles(path))
+    archive_to(LocalFiles(path), MemorySource(orders=5))
+    require_complete(path, 5)
 
 
 def test_a_commit_is_created_once(tmp_path: Path) -> None:
