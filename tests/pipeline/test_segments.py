@@ -126,7 +126,7 @@ def at(kind: PositionKind, value: int) -> Positions:
 
 def test_any_range_of_offsets(path: Path) -> None:
     expected, random = written(path), Random(2)
-    for _ in range(25):
+    for _ in range(15):
         start, end = sorted(random.randrange(len(expected) + 1) for _ in range(2))
         starting, ending = at(PositionKind.OFFSET, start), at(PositionKind.OFFSET, end)
         splits = plan_segments([str(path)], starting=starting, ending=ending, split_bytes=random.choice((500, 1 << 20)))
@@ -139,7 +139,7 @@ def test_any_range_of_times(path: Path, without: str) -> None:
     expected, random = written(path), Random(3)
     for name in files(path, without):
         name.unlink()
-    for _ in range(15):
+    for _ in range(6):
         first, last = sorted(random.randrange(START_MS - 10, START_MS + 41_000) for _ in range(2))
         splits = plan_segments(
             [str(path)], starting=at(PositionKind.TIMESTAMP, first), ending=at(PositionKind.TIMESTAMP, last)
@@ -193,7 +193,7 @@ def found_or_damage(paths: list[str], split_bytes: int) -> pa.Table | CorruptBat
 def test_no_flipped_bit_ever_gives_other_rows(path: Path) -> None:
     """Of any file: an error or a warning, or the very same rows, when only an index was hit."""
     expected, random = table(plan_segments([str(path)])), Random(4)
-    for _ in range(40):
+    for _ in range(30):
         file = random.choice([*files(path), *files(path), *files(path, ".index"), *files(path, ".timeindex")])
         position, bit = random.randrange(file.stat().st_size), random.randrange(8)
         flip(file, position, bit)
@@ -262,7 +262,7 @@ def test_rotten_rows_lead_nobody_astray(path: Path) -> None:
     index = max(files(path, ".index"), key=lambda file: file.stat().st_size)
     whole, base = index.read_bytes(), int(index.stem)
     next_base = min(int(file.stem) for file in files(path) if int(file.stem) > base)
-    for _ in range(12):
+    for _ in range(6):
         data = bytearray(whole)
         for number in range(1, len(data) // ROW_SIZE - 1):
             if random.random() < 0.5:

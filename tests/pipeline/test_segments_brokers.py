@@ -15,7 +15,7 @@ from raftlog.runtime.journal.blocks import BLOCK_SIZE
 from raftlog.testing import Cluster
 from raftlog.testing.http import ask
 
-PARTITIONS, RECORDS = 3, 900
+PARTITIONS, RECORDS = 3, 600
 Found = dict[int, list[bytes]]
 
 
@@ -75,7 +75,6 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]
 
 def test_all_that_was_acknowledged_is_read_after_a_clean_stop(directories: list[Path]) -> None:
     assert values(directories) == numbered(RECORDS)
-    assert values(directories[1:]) == numbered(RECORDS)
     chosen = logs_in(list(map(str, directories)))
     assert [(each.topic, each.partition, each.start, each.end) for each in chosen] == [
         ("orders", partition, 0, RECORDS) for partition in range(PARTITIONS)

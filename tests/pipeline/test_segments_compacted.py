@@ -159,7 +159,7 @@ def test_no_flipped_bit_gives_other_records() -> None:
 def test_a_compacted_replica_with_its_journal(power: bool) -> None:
     with World(config=CONFIG) as world:
         leader = world.leader()
-        write(world, leader, 150)
+        write(world, leader, 60)
         marked = mark(world, leader)
         world.run_until(lambda: is_compacted(world, leader, marked))
         write(world, leader, 10, tag=b"later ")
