@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raftlog.errors import InvalidBatch
 from raftlog.pipeline.rows import ARROW_SCHEMA, HEADERS_TYPE, TIMESTAMP_TYPE
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.records.header import TIMESTAMP_TYPE_BIT
@@ -35,7 +36,17 @@ def rows_of(
     topic: str, partition: int, batches: Iterable[tuple[BatchHeader, Buffer]], start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
     """The client records with `start ≤ offset < end` of stored batches that follow each other, as record batches of
-    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither. Raises `InvalidBatch`."""
+    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither. Raises `InvalidBatch`, which names the
+    partition, also for one of the batches' source."""
+    try:
+        yield from _gathered(topic, partition, batches, start, end)
+    except InvalidBatch as error:
+        raise InvalidBatch(f"{topic}/{partition}: {error}") from error
+
+
+def _gathered(
+    topic: str, partition: int, batches: Iterable[tuple[BatchHeader, Buffer]], start: int, end: int
+) -> Iterator[pa.RecordBatch]:
     gathered = _Columns()
     for header, batch in batches:
         if header.is_control or header.next_offset <= start or header.base_offset >= end:

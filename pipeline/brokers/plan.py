@@ -23,6 +23,8 @@ from raftlog.types import TopicPartition
 
 ASKED_AT_ONCE: Final = 64
 """Questions about partitions."""
+FIRST_ANSWER_S: Final = 15.0
+"""Any broker can say what there is; when none does for so long, the address is wrong."""
 LOOKS_MAX: Final = 8
 LOOK_PAUSE_S: Final = 0.25
 """The cluster's picture is a second old at most, so a topic that was made just now is in one of these."""
@@ -206,11 +208,12 @@ async def _chosen(
     """One broker's picture may be behind: what it lacks, and ids that changed, are believed when a broker that asked
     the controller says so, or pictures of the next seconds."""
     needed = choice.names or () if seen is None else ()
-    names = choice.chosen(await patiently(client.topics, patience_s)) if choice.names is None else choice.names
+    look_s = patience_s if seen else min(patience_s, FIRST_ANSWER_S)
+    names = choice.chosen(await patiently(client.topics, look_s)) if choice.names is None else choice.names
     expected = dict.fromkeys(names, "") | (dict(seen.ids) if seen else {})
     gone: set[str] = set()
     for _ in range(LOOKS_MAX):
-        view = await patiently(client.cluster_view, patience_s)
+        view = await patiently(client.cluster_view, look_s)
         for name in sorted(expected.keys() - view.topics.keys() - gone):
             if not await _is_there(client, name, patience_s, is_needed=name in needed):
                 gone.add(name)
