@@ -4,7 +4,9 @@ Results go to stdout, everything else to stderr, where Spark's own log says erro
 this process its JVM and workers end.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -72,14 +74,28 @@ def run_job(
     config: Mapping[str, str],
     job: "Callable[[SparkSession, pipeline.OnProgress], R]",
 ) -> R:
-    """Run `job` in a session of its own, with a bar on the terminal."""
+    """Run `job` in a session of its own, with a bar on the terminal.
+
+    All of Spark is a thread's, and this one only waits: pyspark's own way to end on Ctrl-C speaks to the JVM in the
+    middle of what the interrupted thread was saying. When this process ends its JVM and their workers do, too.
+    """
+    done: Future[R] = Future()
     with _bar() as told:
-        told(pipeline.Progress("starting Spark", 0, 0))
-        spark = pipeline.local_session(f"raftlog pipeline {app}", master, config)
-        try:
-            return job(spark, told)
-        finally:
-            spark.stop()
+
+        def run() -> None:
+            try:
+                told(pipeline.Progress("starting Spark", 0, 0))
+                spark = pipeline.local_session(f"raftlog pipeline {app}", master, config)
+                try:
+                    report = job(spark, told)
+                finally:
+                    spark.stop()
+                done.set_result(report)
+            except BaseException as error:  # noqa: BLE001  # it is raised where the result is waited for
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="job", daemon=True).start()
+        return done.result()
 
 
 @contextmanager
