@@ -87,7 +87,7 @@ def _source(bootstrap: Sequence[str], data_dirs: Sequence[str]) -> "Brokers | Se
 def compact(
     path: str, target_bytes: int, grace_seconds: float, master: str, config: dict[str, str], as_json: bool
 ) -> None:
-    """Put small files of the archive PATH together. The files that are replaced are deleted by the next run."""
+    """Put small files of the archive PATH together. Those that are replaced are deleted, at once or after a grace."""
     report = run_job(
         "compact",
         master,
