@@ -189,7 +189,7 @@ def test_where_there_are_no_locks_the_run_that_began_first_can_commit_no_more(tm
     require_complete(path, 30)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [*range(8), 33, 103])  # of the last two each has found something
 def test_of_runs_at_the_same_time_without_locks_each_ends_well_or_is_told(tmp_path: Path, seed: int) -> None:
     path = str(tmp_path / "lake")
     archive_to(LocalFiles(path), MemorySource(orders=2))
@@ -197,6 +197,8 @@ def test_of_runs_at_the_same_time_without_locks_each_ends_well_or_is_told(tmp_pa
 
     def run(me: int) -> None:
         files = SharedFiles(path, turns, me)
+        for _ in range(Random(f"{seed}/{me}").randrange(60)):  # it begins later than others
+            turns.take(me)
         try:
             (compact(files) if me == 2 else archive_to(files, MemorySource(orders=5, split_rows=2)))
         except ArchiveTaken:
