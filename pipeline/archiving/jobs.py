@@ -10,6 +10,7 @@ from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.compacting import TARGET_BYTES, CompactionReport, compact_in_waves
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.parquet import COMPRESSIONS
+from raftlog.pipeline.archiving.reading import named
 from raftlog.pipeline.archiving.sources import Source
 from raftlog.pipeline.archiving.waves import Waves
 from raftlog.pipeline.jobs import run_splits
@@ -46,7 +47,7 @@ def archive(
     if topics is not None and topics_pattern is not None:
         raise InvalidArgument("name topics or give a pattern, not both")
     _require_known(compression)
-    choice = TopicChoice(None if topics is None else tuple(topics), topics_pattern)
+    choice = TopicChoice(named(topics), topics_pattern)
     waves = _waves_on(spark, on_progress)
     return archive_in_waves(
         waves, source, files_at(path), choice, compression=compression, fail_on_data_loss=fail_on_data_loss

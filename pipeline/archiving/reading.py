@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from raftlog.errors import UnknownTopic
+from raftlog.errors import InvalidArgument, UnknownTopic
 from raftlog.pipeline.archiving.files import Files, files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile
 from raftlog.pipeline.archiving.state import ArchiveState, file_missing, read_settled
@@ -19,11 +19,6 @@ _SCHEMA: Final = f"{SCHEMA}, date string"
 _CHECKED_TOGETHER: Final = 10_000
 
 
-def open_archive(path: str) -> ArchiveState:
-    """What an archive covers, and its files. Raises `NotAnArchive` and `ArchiveDamaged`."""
-    return read_settled(files_at(path))
-
-
 def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = None) -> DataFrame:
     """The rows of an archive, each once, in the columns of the data sources; of all its topics when none are named.
 
@@ -31,12 +26,21 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
     file is missing or has another size), and `UnknownTopic`.
     """
     files = files_at(path)
-    chosen = files_of(files, read_settled(files), topics)
+    chosen = files_of(files, read_settled(files), named(topics))
     if not chosen:
         return spark.createDataFrame([], SCHEMA)
     paths = [f"{files.uri}/{file.path}" for file in chosen]
     rows = spark.read.schema(_SCHEMA).option("basePath", files.uri).parquet(*paths)
     return rows.select(*ARROW_SCHEMA.names)
+
+
+def named(topics: Sequence[str] | None) -> tuple[str, ...] | None:
+    """A lone text is a name as well. Raises `InvalidArgument` where none are named of those that shall be."""
+    if topics is None:
+        return None
+    if not topics:
+        raise InvalidArgument("no topics are named; leave topics out for all of them")
+    return (topics,) if isinstance(topics, str) else tuple(topics)
 
 
 def files_of(files: Files, state: ArchiveState, topics: Sequence[str] | None) -> list[ArchivedFile]:

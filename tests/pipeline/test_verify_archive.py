@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog import Log, LogConfig
-from raftlog.pipeline.archiving.reading import open_archive
+from raftlog.pipeline.archiving.files import files_at
+from raftlog.pipeline.archiving.state import read_settled
 from raftlog.pipeline.errors import NotAnArchive
 from raftlog.pipeline.verifying import VerifyReport
 from raftlog.records import NewRecord
@@ -157,7 +158,7 @@ def test_an_archive_of_another_log_and_none(both: Path, tmp_path: Path) -> None:
         log.append([b"anew"])
     [problem] = compared(both).problems
     assert "another log" in problem
-    assert open_archive(str(both / "archive")).covered["orders", 0].log_id in problem  # type: ignore[index]
+    assert read_settled(files_at(str(both / "archive"))).covered["orders", 0].log_id in problem  # type: ignore[index]
     shutil.move(both / "orders", both / "payments")
     [problem] = verified(both / "payments", archive=str(both / "archive")).problems
     assert "has none of the topics whose logs are there (payments)" in problem

@@ -15,7 +15,6 @@ from raftlog.pipeline.errors import NotAnArchive
 from raftlog.pipeline.replaying import job
 from raftlog.records import build_columns
 from raftlog.testing import Cluster
-from raftlog.types import TopicPartition
 
 DAY_MS = 86_400_000
 NEW_YEAR_MS = 1_767_225_600_000
@@ -135,15 +134,18 @@ def test_a_replay_of_some_rows_by_key(spark: SparkSession, bootstrap: str, new_t
 def test_what_cannot_be_replayed(spark: SparkSession, bootstrap: str, new_topic: Any, tmp_path: Path) -> None:
     narrow, wide, path = new_topic(), new_topic(partitions=2), str(tmp_path / "lake")
     produce(bootstrap, wide, 0, 3)
-    pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=[wide])
+    pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=wide)
     with pytest.raises(UnknownTopic, match="raftlog topic create missing --partitions 2"):
         pipeline.replay(spark, path, bootstrap, to="missing")
     with pytest.raises(InvalidArgument, match="has 1 partitions"):
         pipeline.replay(spark, path, bootstrap, to=narrow)
     with pytest.raises(UnknownTopic, match="is not in the archive"):
         pipeline.replay(spark, path, bootstrap, topics=["other"])
+    with pytest.raises(InvalidArgument, match="no topics are named"):
+        pipeline.replay(spark, path, bootstrap, topics=[])
     with pytest.raises(NotAnArchive):
         pipeline.replay(spark, str(tmp_path / "nothing"), bootstrap)
     with pytest.raises(NotAnArchive):
         pipeline.read_archive(spark, str(tmp_path / "nothing"))
-    assert TopicPartition(wide, 1) in pipeline.archiving.reading.open_archive(path).covered
+    pipeline.archive(spark, pipeline.Brokers(bootstrap), path, topics=[narrow])
+    assert pipeline.read_archive(spark, path, topics=[narrow]).collect() == []
