@@ -28,6 +28,9 @@ OPENED_MAX: Final = 256
 """Records that are open at a time. Each is two objects for the garbage collector, which looks at all of them anew with
 every 700 more: with whole batches it would take half of the time."""
 
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
 Header = tuple[str, bytes | None]
 _NO_HEADERS: Final[list[Header]] = []
 
@@ -49,17 +52,19 @@ def _gathered(
 ) -> Iterator[pa.RecordBatch]:
     gathered = _Columns()
     for header, batch in batches:
-        if header.is_control or header.next_offset <= start or header.base_offset >= end:
+        base_offset, next_offset = header.base_offset, header.next_offset
+        if header.is_control or next_offset <= start or base_offset >= end:
             continue
-        is_inside = start <= header.base_offset and header.next_offset <= end
+        is_inside = start <= base_offset and next_offset <= end
+        kind = LOG_APPEND_TIME if header.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
         for piece in _pieces(header, batch):
             if not gathered.has_room(piece):
                 yield gathered.record_batch(topic, partition)
                 gathered = _Columns()
             for few in piece.records:
-                gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], header)
+                gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], kind)
             gathered.size += piece.size
-    if gathered.offsets:
+    if gathered.rows:
         yield gathered.record_batch(topic, partition)
 
 
@@ -72,13 +77,11 @@ class _Piece(NamedTuple):
     size: int
 
 
-def _pieces(header: BatchHeader, batch: Buffer) -> Iterator[_Piece]:
-    opened = _few_at_a_time(read_records(batch))
-    if not header.compression and header.size <= BYTES_MAX and header.record_count <= ROWS_MAX:
-        yield _Piece(opened, header.record_count, header.size)
-        return
-    for records in opened:
-        yield from _sized(records)
+def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_Piece]:
+    records, rows, size = read_records(batch), header.record_count, header.size
+    if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
+        return (piece for few in _few_at_a_time(records) for piece in _sized(few))
+    return (_Piece((list(records),) if rows <= OPENED_MAX else _few_at_a_time(records), rows, size),)
 
 
 def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
@@ -105,41 +108,56 @@ def _size(record: Record) -> int:
 
 
 class _Columns:
-    """What becomes the next record batch."""
+    """What becomes the next record batch. Records of small batches stay open together, up to `OPENED_MAX`."""
 
     def __init__(self) -> None:
-        self.offsets: list[int] = []
+        self.rows = 0
+        self.size = 0
+        """Bytes of keys and values, or more."""
+        self._open: list[Record] = []
+        self._kind = CREATE_TIME
+        """The type of the timestamps of those that are open."""
+        self._offsets: list[int] = []
         self._timestamps: list[int] = []
-        self._timestamp_types: list[tuple[int, int]] = []  # one run of equal types after another: type, count
+        self._kinds: list[tuple[int, int]] = []
+        """One run of equal types after another: type, count."""
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
         self._headers: list[list[Header]] = []
-        self.size = 0
-        """Bytes of keys and values, or more."""
 
     def has_room(self, piece: _Piece) -> bool:
         """An empty one takes every piece."""
-        if not self.offsets:
-            return True
-        return len(self.offsets) + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX
+        return not self.rows or (self.rows + piece.rows <= ROWS_MAX and self.size + piece.size <= BYTES_MAX)
 
-    def add(self, records: Sequence[Record], header: BatchHeader) -> None:
-        self.offsets += [record.offset for record in records]
+    def add(self, records: Sequence[Record], kind: int) -> None:
+        if kind != self._kind or len(self._open) + len(records) > OPENED_MAX:
+            self._gather()
+            self._kind = kind
+        self._open += records
+        self.rows += len(records)
+
+    def _gather(self) -> None:
+        """Into columns, one by one."""
+        if not self._open:
+            return
+        records, self._open = self._open, []
+        self._offsets += [record.offset for record in records]
         self._timestamps += [record.timestamp for record in records]
-        self._timestamp_types.append((int(bool(header.attributes & TIMESTAMP_TYPE_BIT)), len(records)))
+        self._kinds.append((self._kind, len(records)))
         self._keys += [record.key for record in records]
         self._values += [record.value for record in records]
         headers = [record.headers for record in records]
         self._headers += headers if any(headers) else [_NO_HEADERS] * len(headers)
 
     def record_batch(self, topic: str, partition: int) -> pa.RecordBatch:
-        count = len(self.offsets)
+        self._gather()
+        count = len(self._offsets)
         columns = [
             pa.repeat(pa.scalar(topic, pa.string()), count),
             pa.repeat(pa.scalar(partition, pa.int32()), count),
-            pa.array(self.offsets, pa.int64()),
+            pa.array(self._offsets, pa.int64()),
             _timestamps(self._timestamps),
-            _runs(self._timestamp_types),
+            _runs(self._kinds),
             pa.array(self._keys, pa.binary()),
             pa.array(self._values, pa.binary()),
             _headers(self._headers),
@@ -157,10 +175,10 @@ def _timestamps(milliseconds: Sequence[int]) -> pa.Array:
     return given.cast(pa.timestamp("ms", tz="UTC")).cast(TIMESTAMP_TYPE)
 
 
-def _runs(types: Sequence[tuple[int, int]]) -> pa.Array:
-    if len({kind for kind, _ in types}) == 1:
-        return pa.repeat(pa.scalar(types[0][0], pa.int32()), sum(count for _, count in types))
-    return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), count) for kind, count in types])
+def _runs(runs: Sequence[tuple[int, int]]) -> pa.Array:
+    if len({kind for kind, _ in runs}) == 1:
+        return pa.repeat(pa.scalar(runs[0][0], pa.int32()), sum(count for _, count in runs))
+    return pa.concat_arrays([pa.repeat(pa.scalar(kind, pa.int32()), count) for kind, count in runs])
 
 
 def _headers(lists: Sequence[list[Header]]) -> pa.Array:
