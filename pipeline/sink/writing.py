@@ -36,6 +36,7 @@ PORTIONS_A_SECOND: Final = 10
 _EXPIRATION_MS: Final = 86_400_000
 """Of producers, where a broker of an older release does not say."""
 
+_FLUSH_S: Final = 1.0
 _LEASE_S_MIN: Final = 1.0
 """Looking and sending take time, too."""
 
@@ -87,6 +88,8 @@ class _Writer:
         self._topics: dict[str, _Topic] = {}
         self._sendings: dict[TopicPartition, Sending] = {}
         self._slots = asyncio.Semaphore(BATCHES_UNDER_WAY_MAX)
+        self._flush_at_s = time.monotonic() + _FLUSH_S
+        """When what waits is sent although batches are not full, if rows come slowly because they are told to."""
         self._failure: BaseException | None = None
         self._went_on = asyncio.Event()
         """Some sending has ended since somebody began to wait."""
@@ -124,6 +127,8 @@ class _Writer:
                 sending = self._sendings.get(place) or await self._open(place, topic)
                 sending.lane.add(rows)
                 self._start(sending)
+        if self._settings.records_per_second is not None and time.monotonic() >= self._flush_at_s:
+            self._flush_all()
         await asyncio.sleep(0)
         while self._failure is None and (held := self._held_bytes()) > BUFFER_BYTES_MAX:
             self._went_on.clear()
@@ -133,6 +138,12 @@ class _Writer:
 
     def _held_bytes(self) -> int:
         return sum(sending.lane.waiting_bytes for sending in self._sendings.values())
+
+    def _flush_all(self) -> None:
+        self._flush_at_s = time.monotonic() + _FLUSH_S
+        for sending in self._sendings.values():
+            sending.flush = True
+            self._start(sending)
 
     def _flush_largest(self, wanted_bytes: int) -> None:
         for sending in sorted(self._sendings.values(), key=lambda each: -each.lane.waiting_bytes):
@@ -162,9 +173,7 @@ class _Writer:
 
     async def finish(self) -> Outcome:
         """All rows were taken: what is left is sent."""
-        for sending in self._sendings.values():
-            sending.flush = True
-            self._start(sending)
+        self._flush_all()
         while self._failure is None and any(sending.task is not None for sending in self._sendings.values()):
             self._went_on.clear()
             await self._went_on.wait()

@@ -267,6 +267,22 @@ async def test_an_attempt_that_slept_for_a_day_looks_before_it_begins(
     assert await stored_numbers(settings.bootstrap, "orders") == ONCE
 
 
+async def test_rows_that_come_slowly_do_not_wait_for_full_batches(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.pipeline.sink.writing._FLUSH_S", 0.01)
+    slow = SinkSettings(settings.bootstrap, topic="orders", records_per_second=2_000)
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        for number in range(400):
+            yield from batches_of([number])
+            if asyncio.run(stored_numbers(settings.bootstrap, "orders")):
+                return
+        raise AssertionError("nothing was sent before the end")
+
+    await write(watched(), slow)
+
+
 async def forgotten(client: BrokerClient, identity: Identity) -> None:
     """Until no partition knows the producer: one that does refuses a sequence that jumps as out of order."""
     jump = build_columns(
