@@ -32,14 +32,11 @@ class FoundLog(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Logs by path, and what is wrong with data directories as such."""
+    """Logs by path, the data directories that they lie in or that were named, and what is wrong with these as such."""
 
     logs: dict[str, FoundLog]
+    owners: list[Owner]
     problems: list[str]
-
-    @property
-    def owners(self) -> list[Owner]:
-        return sorted({log.owner for log in self.logs.values() if log.owner is not None})
 
 
 def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Found:
@@ -47,13 +44,13 @@ def logs_in(disk: Disk, paths: Sequence[str], topics: TopicChoice | None) -> Fou
 
     Raises `InvalidArgument` for a directory without any, and when none is of the topics; `OSError`.
     """
-    found = Found({}, [])
+    found = Found({}, [], [])
     owners: dict[str, Owner | None] = {}
     for path in paths:
         if not os.path.isdir(path):
             raise InvalidArgument(f"{path} is no directory; name data directories of brokers, or directories of logs")
         here = list(logs_below(os.path.abspath(path)))
-        if not here:
+        if _owner(disk, os.path.abspath(path), owners, found) is None and not here:
             raise InvalidArgument(f"{path} holds no log: neither it nor a directory in it has segment files")
         for each in here:
             owner = next((mine for above in ancestors(each) if (mine := _owner(disk, above, owners, found))), None)
@@ -70,7 +67,7 @@ def _chosen(found: Found, topics: TopicChoice, paths: Sequence[str]) -> Found:
     chosen = {path: log for path, log in found.logs.items() if log.topic in names}
     if not chosen:
         raise InvalidArgument(f"{', '.join(paths)}: no log is there of {topics}")
-    return Found(chosen, found.problems)
+    return found._replace(logs=chosen)
 
 
 def _owner(disk: Disk, directory: str, known: dict[str, Owner | None], found: Found) -> Owner | None:
@@ -83,7 +80,8 @@ def _owner(disk: Disk, directory: str, known: dict[str, Owner | None], found: Fo
             found.problems.append(f"{error}; its journal cannot be read, and its replicas count as copies without one")
             return None
         if identity is not None and disk.exists(internal(directory, JOURNAL, str(identity.disk_uuid))):
-            known[directory] = Owner(directory, identity.disk_uuid)
+            known[directory] = owner = Owner(directory, identity.disk_uuid)
+            found.owners.append(owner)
     return known[directory]
 
 

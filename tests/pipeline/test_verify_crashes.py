@@ -1,6 +1,7 @@
 """Replicas of processes that were stopped, killed or lost their power, and then were damaged: the verdict is that of
 `raftlog log verify --compare`. Disks and network are simulated; drivers and journals are the real ones."""
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -84,3 +85,27 @@ def test_damage_is_told_as_log_verify_tells_it(seed: int, tmp_path: Path) -> Non
         damage(tmp_path, random)
     told = verified(tmp_path, split_bytes=random.choice((SPLIT_BYTES, 1 << 20)))
     require_same_verdict(told, expected(tmp_path))
+
+
+def test_files_that_one_replica_lacks(tmp_path: Path) -> None:
+    """What stands before the last checkpoint has to be in the files: the journal says where they begin and end."""
+    with World() as world:
+        world.fill(world.leader(), 60)
+        world.run(2.5)
+        stop_all(world, Random(1), power=0)
+        dump(world, tmp_path / "whole")
+    for number, said in ((0, "offsets 0 to"), (2, "lacks it"), (-1, "was synced")):
+        directory = tmp_path / f"without {number}"
+        shutil.copytree(tmp_path / "whole", directory)
+        [replica] = {file.parent for file in (directory / "2").rglob("*.log")}
+        file = sorted(replica.glob("*.log"))[number]
+        for each in (file, file.with_suffix(".index")):
+            each.unlink()
+        told, wanted = verified(directory), expected(directory)
+        require_same_verdict(told, wanted)
+        assert bool(wanted.differing) == (number != 0)
+        assert any(said in problem and str(replica) in problem for problem in told.problems), told.problems
+    for file in replica.glob("0*"):
+        file.unlink()
+    [problem] = verified(*(directory / each for each in "123")).problems
+    assert problem.startswith(f"{replica}: its journal knows")
