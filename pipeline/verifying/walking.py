@@ -28,7 +28,7 @@ from raftlog.storage.segment_files import INDEX_SUFFIX, LOG_SUFFIX, segment_stem
 CHUNK_BYTES: Final = 1 << 20
 """Read at a time, and kept in the processor's cache while it is checked; a larger batch is read as a whole."""
 _CHUNK_BYTES_MAX: Final = 64 << 20
-"""More is not read because an index row says so."""
+"""More is not read at once because an index row or a header says so: they may be damaged."""
 _FIELDS: Final = struct.Struct(">qiibIhi30xi")
 """The header's fields that are looked at: base offset, length, term, magic, CRC, attributes, offset delta, records."""
 _ROW: Final = struct.Struct(">QQQQIII")
@@ -157,6 +157,8 @@ def walk_range(
             wanted = read_header(chunk).size if length >= HEADER_SIZE else HEADER_SIZE
             if wanted > to - walk.position:
                 break
+            if wanted > _CHUNK_BYTES_MAX:
+                walk.why = "the batch is larger than any should be"
     return walk.ended(to)
 
 

@@ -12,6 +12,7 @@ from raftlog import Log, LogConfig
 from raftlog.errors import InvalidArgument
 from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verifying.job import verify_by
+from raftlog.pipeline.verifying.walking import OpenFile
 from raftlog.records import NewRecord, read_header
 from raftlog.records.header import HEADER_SIZE, LENGTH_END, batch_crc
 from raftlog.storage.repair import repair_log
@@ -243,3 +244,17 @@ def test_files_that_a_trim_takes_meanwhile(copies: list[Path], gone: int) -> Non
     (copies[gone] / ".raftlog" / "checkpoint").unlink()
     report = verify_by(trimmed, [str(path) for path in copies], split_bytes=SPLIT_BYTES)
     assert (report.problems, report.segments) == ((), 8)
+
+
+def test_memory_does_not_depend_on_a_damaged_length(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.pipeline.verifying.walking._CHUNK_BYTES_MAX", 1 << 12)
+    monkeypatch.setattr("raftlog.pipeline.verifying.walking.CHUNK_BYTES", 1 << 11)
+    for path in copies:
+        file = files(path)[1]
+        file.with_suffix(".index").unlink()
+        flip(file, positions(file)[2] + 10, 5)  # 8 KiB more
+    lengths: list[int] = []
+    read = OpenFile.read
+    monkeypatch.setattr(OpenFile, "read", lambda file, at, length: lengths.append(length) or read(file, at, length))
+    require_same_verdict(verified(*copies), expected(*copies))
+    assert max(lengths) <= 1 << 12
