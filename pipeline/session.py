@@ -29,7 +29,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",
 }
 LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
@@ -53,6 +52,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
     if SparkContext._active_spark_context is None:
         SparkContext(conf=conf, gateway=_gateway(conf))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    _be_active(spark)
     register_sources(spark)
     return spark
 
@@ -78,6 +78,13 @@ def register_sources(spark: SparkSession) -> None:
     """Make `spark.read.format("raftlog")` and `"raftlog-segments"` known."""
     spark.dataSource.register(RaftlogDataSource)
     spark.dataSource.register(RaftlogSegmentsDataSource)
+
+
+def _be_active(spark: SparkSession) -> None:
+    """Python's data sources are looked up in the session that is active in a thread, which Spark says only where it
+    was made; so another thread that asks for the session could not write."""
+    assert spark._jvm is not None, "a session without a JVM"
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def _gateway(conf: SparkConf) -> JavaGateway:
