@@ -1,0 +1,82 @@
+"""`raftlog pipeline …` as a process of its own: what it prints, and how Ctrl-C ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from raftlog.pipeline import Brokers, archive, read_archive, replay
+from raftlog.testing import Cluster
+from raftlog.testing.http import ask
+from tests.pipeline.spark.conftest import NewTopic
+
+RECORDS = 60
+VALUE_CHARACTERS = 200_000
+"""A few of them fill a batch."""
+NUMBER = "substring_index(CAST(value AS string), ' ', 1)"
+RECORDS_PER_SECOND = 6
+SECONDS_MAX = 300
+
+
+def end_offset(cluster: Cluster, topic: str) -> int:
+    _, found = ask(cluster.addresses[0], f"/topics/{topic}/partitions/0/offsets")
+    return int(found["end_offset"])
+
+
+def wait_until_something_is_written(cluster: Cluster, topic: str, writer: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + SECONDS_MAX
+    while not end_offset(cluster, topic):
+        assert writer.poll() is None, writer.communicate()
+        assert time.monotonic() < until, "nothing was written"
+        time.sleep(0.05)
+
+
+def is_anybody_left(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_replay_that_ctrl_c_ends_goes_on_when_it_is_started_again(
+    spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, target = new_topic(), new_topic()
+    records = [{"value": f"{number} {'.' * VALUE_CHARACTERS}"} for number in range(RECORDS)]
+    status, answer = ask(cluster.addresses[0], f"/topics/{source}", method="POST", body={"records": records})
+    assert status == 200, answer
+    lake = str(tmp_path / "lake")
+    assert archive(spark, Brokers(cluster.bootstrap), lake, topics=[source]).rows == RECORDS
+
+    flags = ("--to", target, "--bootstrap", cluster.bootstrap, "--master", "local[2]")
+    command = [sys.executable, "-m", "raftlog.cli", "pipeline", "replay", lake, *flags]
+    with subprocess.Popen(
+        [*command, "--records-per-second", str(RECORDS_PER_SECOND)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            wait_until_something_is_written(cluster, target, process)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+            out, err = process.communicate(timeout=SECONDS_MAX)
+            assert (process.returncode, out, err.decode().strip()) == (1, b"", "error: interrupted")
+            until = time.monotonic() + SECONDS_MAX
+            while is_anybody_left(process.pid):
+                assert time.monotonic() < until, "the JVM or a worker outlived the command"
+                time.sleep(0.05)
+        finally:
+            if is_anybody_left(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert 0 < end_offset(cluster, target) < RECORDS
+
+    replay(spark, lake, cluster.bootstrap, to=target)
+    again = spark.read.format("raftlog").option("bootstrap", cluster.bootstrap).option("topics", target).load()
+    numbers = [[row[0] for row in rows.selectExpr(NUMBER).collect()] for rows in (read_archive(spark, lake), again)]
+    assert sorted(numbers[0]) == sorted(numbers[1])
+    assert len(set(numbers[1])) == RECORDS
