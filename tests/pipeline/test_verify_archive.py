@@ -14,8 +14,10 @@ from raftlog import Log, LogConfig
 from raftlog.pipeline.archiving.files import files_at
 from raftlog.pipeline.archiving.state import read_settled
 from raftlog.pipeline.errors import NotAnArchive
+from raftlog.pipeline.segments.replicas import real_disk
 from raftlog.pipeline.verifying import VerifyReport
 from raftlog.records import NewRecord
+from raftlog.storage.repair import repair_log
 from tests.pipeline.verifying import archive_of, flip, verified
 
 CONFIG = LogConfig(segment_bytes=1 << 14)
@@ -127,6 +129,19 @@ def test_a_row_that_the_log_does_not_have(both: Path) -> None:
     assert report.archive[0].different == END - begin > 0
     assert report.problem_count == END - begin
     assert len(report.problems) < 5
+
+
+def test_rows_that_the_log_has_lost(both: Path) -> None:
+    """At its end, where a gap stands for them now."""
+    path = both / "orders" / "0"
+    flip(sorted(path.glob("*.log"))[-1], -10)
+    repair_log(real_disk(), str(path), accept_loss=True)
+    report = compared(both)
+    [archived] = report.archive
+    assert (archived.end, archived.records, archived.unknown) == (END, END - 20, 20)
+    [problem] = report.problems
+    assert f"20 records are in the archive, and not in the log: offset {END - 20}" in problem
+    assert report.problem_count == 20
 
 
 @pytest.mark.parametrize("kind", ["schema", "rows", "missing"])
