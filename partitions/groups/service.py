@@ -185,18 +185,17 @@ class Groups:
         only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed.
         """
-        check_group(group)
+        partition = await self.partition_for(group, deadline)
         by_place = await self._around.places.find(offsets, deadline)
         check_offsets(by_place)
         if not by_place:
             return await self.committed(group, deadline=deadline)
         if not self._around.is_level_three():
             self._check_level(f"a commit of a member of group {group}", member is None)
-            partition = await self.partition_for(group, deadline)
             watermarks = {key: commit.offset for key, commit in offsets.items()}
             return self._around.places.committed(await self._mixed.commit(partition, group, watermarks, deadline))
         header = {"offsets": offsets_to(by_place), "member": None if member is None else plain(member)}
-        answer = await self._ask(COMMIT, group, header, deadline, is_repeatable=member is None, creates=member is None)
+        answer = await self._ask(COMMIT, group, header, deadline, is_repeatable=member is None)
         return self._around.places.committed(records_of(value_of(answer)))
 
     async def committed(self, group: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:

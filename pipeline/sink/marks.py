@@ -16,11 +16,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from raftlog.client import BrokerClient, CommittedOffset
+from raftlog.errors import InvalidArgument
 from raftlog.pipeline.errors import WriteForgotten
 from raftlog.types import Offset, TopicPartition
 
 GROUP_PREFIX: Final = "raftlog-sink."
 _BASE: Final = 1 << 62
+_NO_TOPIC: Final = "__consumer_offsets"
+"""Where it is recorded that an epoch is done which has no row and so no topic: a topic that is always there."""
 
 
 class Beginning(NamedTuple):
@@ -89,24 +92,36 @@ class Recorder:
 
     async def finish(self, epoch: int, ends: Mapping[TopicPartition, int], topics: set[str]) -> None:
         """Every row of the epoch is in the log, in these topics, below these ends. May be repeated."""
+        if not topics:
+            # Rows name their topics, and there were none: whatever topic there is keeps the mark.
+            topics = set(sorted(await self._client.topics())[:1])
         marks = await self.read()
         starts: dict[TopicPartition, int] = dict(ends)
+        if not topics:
+            starts[TopicPartition(_NO_TOPIC, 0)] = 0
         for topic in topics:
             place = TopicPartition(topic, 0)
             if place not in starts:
                 known = marks.start(place)
                 starts[place] = (await self._client.offsets(*place)).end if known is None else known
         rows = {place: _row(2 * epoch + 2, {"from": start}) for place, start in starts.items()}
-        if rows:
-            await self._client.groups.commit(self.group, rows)
+        await self._client.groups.commit(self.group, rows)
+
+    def check_topic(self, marks: Marks, topic: str) -> None:
+        """Raises `InvalidArgument` where a batch write that is done did not go to this topic."""
+        if marks.start(TopicPartition(topic, 0)) is None:
+            raise InvalidArgument(
+                f"the write {self._write_id} is done, and was not one to {topic}: a writeId is the name of one write; "
+                "give this one another"
+            )
 
     def check_missing(self, marks: Marks, epoch: int) -> None:
         """Raises `WriteForgotten` where nothing is recorded of the epochs before this one."""
         if epoch > 0 and not marks:
             raise WriteForgotten(
                 f"nothing is recorded of the micro-batches before {epoch} of this query (group {self.group}): the "
-                "record was forgotten (--offsets-retention-ms, a week without a micro-batch), its topics were deleted, "
-                "or every micro-batch so far was without rows. If an attempt of this micro-batch has not written "
+                "record was forgotten (--offsets-retention-ms, a week without a micro-batch), or its topics were "
+                "deleted. If an attempt of this micro-batch has not written "
                 "anything longer ago than producer.id.expiration.ms (a day), nothing can be doubled: go on with the "
                 "option acceptMissingRecord=true; otherwise begin with a new checkpoint"
             )

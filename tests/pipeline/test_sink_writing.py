@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from raftlog.pipeline.sink.identity import Identity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
 from raftlog.pipeline.sink.writing import Outcome, write_rows
-from raftlog.records import build_columns
+from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
 
@@ -212,6 +213,15 @@ async def test_an_epoch_that_is_done_is_not_written_again(client: BrokerClient, 
     assert (await write(batches_of(rows), settings, Identity("q", 0, 3))).rows == 100
 
 
+async def test_epochs_without_rows_and_topics_are_done(client: BrokerClient, settings: SinkSettings) -> None:
+    """As of a stream that filters, and whose rows name their topics."""
+    for epoch in range(2):
+        await Recorder(client, "q").finish(epoch, {}, set())
+    assert (await Recorder(client, "q").read()).done() == 1
+    assert (await write(batches_of(range(10)), settings, Identity("q", 0, 1))).rows == 0
+    assert (await write(batches_of(range(10)), settings, Identity("q", 0, 2))).rows == 10
+
+
 async def test_an_attempt_of_an_older_epoch_is_fenced(client: BrokerClient, settings: SinkSettings) -> None:
     """It can only be one that the driver has given up, for an epoch begins when the one before is done."""
 
@@ -281,6 +291,87 @@ async def test_rows_that_come_slowly_do_not_wait_for_full_batches(
         raise AssertionError("nothing was sent before the end")
 
     await write(watched(), slow)
+
+
+async def trimmed(client: BrokerClient) -> None:
+    for partition in range(PARTITIONS):
+        await client.delete_records("orders", partition, (await client.offsets("orders", partition)).end)
+
+
+async def test_rows_that_were_trimmed_between_attempts_are_told(client: BrokerClient, settings: SinkSettings) -> None:
+    """Of the same batches, which the partitions know as duplicates, and of others."""
+    await write(batches_of(range(COUNT)), settings)
+    await trimmed(client)
+    for again in (range(COUNT), reversed(range(COUNT))):
+        with pytest.raises(WriteForgotten, match="deleted or compacted away"):
+            await write(batches_of(again), settings, run="again")
+    accepting = replace(settings, accepts_missing_record=True)
+    await write(batches_of(range(COUNT)), accepting, run="again")
+    assert (await stored_after_trim(client)).keys() == ONCE.keys()
+
+
+async def stored_after_trim(client: BrokerClient) -> Counter[int]:
+    found = Counter[int]()
+    for partition in range(PARTITIONS):
+        at, end = await client.offsets("orders", partition)
+        while at < end:
+            for header, batch in checked_batches((await client.fetch_batches("orders", partition, at)).body):
+                found.update(int(record.value or b"") for record in read_records(batch))
+                at = header.next_offset
+    return found
+
+
+async def test_rows_that_were_trimmed_and_forgotten_are_told(
+    client: BrokerClient, settings: SinkSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.pipeline.sink.writing._LEASE_S_MIN", 0.0)
+    await client.alter_topic_config("orders", {"producer.id.expiration.ms": "1"})
+    await write(batches_of(range(10)), settings)
+    await trimmed(client)
+    await forgotten(client, FIRST)
+    with pytest.raises(WriteForgotten, match="below the beginning of the log"):
+        await write(batches_of(range(10)), settings, run="again")
+
+
+async def test_a_topic_that_was_made_anew_under_an_epoch_is_told(client: BrokerClient, settings: SinkSettings) -> None:
+    """What is recorded went with the topic, and an attempt wrote on into the new one."""
+
+    def anew_meanwhile() -> Iterator[pa.RecordBatch]:
+        yield from batches_of(range(10))  # not enough for a batch
+        asyncio.run(anew())
+        yield from batches_of(range(10, COUNT))
+
+    async def anew() -> None:
+        async with BrokerClient(settings.bootstrap) as other:
+            await other.delete_topic("orders")
+            await other.create_topic("orders", partitions=PARTITIONS)
+
+    await write(anew_meanwhile(), settings)
+    with pytest.raises(WriteForgotten, match="at offsets below"):
+        await write(batches_of(range(COUNT)), settings, run="again")
+    assert await stored_numbers(settings.bootstrap, "orders") == ONCE
+
+
+async def test_a_query_whose_rows_name_topics_may_begin_without_rows(
+    client: BrokerClient, settings: SinkSettings
+) -> None:
+    by_row, columns = replace(settings, topic=None), Columns(value=0, topic=1)
+    nothing = await write([], by_row, columns=columns)
+    await Recorder(client, "q").finish(0, nothing.ends, set())
+    row = pa.record_batch({"value": pa.array([b"1"]), "topic": pa.array(["orders"])})
+    for run in ("run", "again"):
+        assert (await write([row], by_row, Identity("q", 0, 1), run, columns)).rows == 1
+    assert await stored_numbers(settings.bootstrap, "orders") == Counter([1])
+
+
+async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSettings) -> None:
+    """To another topic nothing would be written."""
+    await client.create_topic("other", partitions=1)
+    named = replace(settings, write_id="q")
+    await finish(client, 0, await write(batches_of(range(10)), named))
+    assert await write(batches_of(range(10)), named) == Outcome(0, {})
+    with pytest.raises(InvalidArgument, match="not one to other"):
+        await write(batches_of(range(10)), replace(named, topic="other"))
 
 
 async def forgotten(client: BrokerClient, identity: Identity) -> None:
