@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from raftlog.pipeline.brokers.source import RaftlogDataSource
+from raftlog.pipeline.failures import told_plainly
 from raftlog.pipeline.requirements import check_java, check_packages
 from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
 
@@ -40,7 +41,8 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
     """A session with both data sources registered, quiet, in UTC, without a web page; `config` overrides.
 
     A session that this process has already is returned, with `config` applied as far as Spark can change it then.
-    Raises `MissingRequirement` when a package or a Java that Spark can use is missing.
+    Raises `MissingRequirement` when a package or a Java that Spark can use is missing, and `PipelineFailed` when Spark
+    does not start: the master or a setting is wrong, and Java has told more on stderr.
     """
     check_packages()
     check_java()
@@ -49,9 +51,10 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(app)
     for name, value in settings(config, is_local).items():
         conf.set(name, value)
-    if SparkContext._active_spark_context is None:
-        SparkContext(conf=conf, gateway=_gateway(conf))
-    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    with told_plainly(f"Spark did not start with master {master}"):
+        if SparkContext._active_spark_context is None:
+            SparkContext(conf=conf, gateway=_gateway(conf))
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
     _be_active(spark)
     register_sources(spark)
     return spark

@@ -2,12 +2,15 @@
 
 import os
 import sys
+from typing import NoReturn
 
 import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 
 from raftlog.pipeline.errors import PipelineFailed
 from raftlog.pipeline.failures import CHARACTERS_MAX, reason_of, told_plainly
-from raftlog.pipeline.session import choose_interpreter, settings
+from raftlog.pipeline.session import choose_interpreter, local_session, settings
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -41,6 +44,20 @@ def test_local_workers_are_this_interpreter_and_those_elsewhere_what_is_said(mon
     assert os.environ["PYSPARK_PYTHON"] == "/elsewhere/python3"
     choose_interpreter(is_local=True)
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_a_spark_that_does_not_start_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launch(*_: object) -> NoReturn:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr("raftlog.pipeline.session.launch_gateway", launch)
+    monkeypatch.setattr("raftlog.pipeline.session.check_java", lambda: 17)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, sys.executable)
+    with pytest.raises(PipelineFailed, match=r"^Spark did not start with master local\[7\]: \[JAVA_GATEWAY_EXITED\]"):
+        local_session(master="local[7]")
 
 
 @pytest.mark.parametrize(
