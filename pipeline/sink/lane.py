@@ -60,8 +60,8 @@ class Found(NamedTuple):
 
 
 class Lane:
-    """`start`: no record of the identity lies below it. `must_scan`: an earlier attempt may have written so long ago
-    that the partition has forgotten it, so the log is read before anything is sent."""
+    """`start`: no record of the identity lies below it. `must_scan`: an earlier run may have written, so the log is
+    read before anything is sent; `is_old`: so long ago that the partition has forgotten it."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Lane:
         batch_bytes: int,
         *,
         must_scan: bool = False,
+        is_old: bool = False,
         accepts_missing: bool = False,
     ) -> None:
         self.place, self.identity, self.start = place, identity, start
@@ -86,7 +87,9 @@ class Lane:
         """By generation."""
         self._full: deque[tuple[Rows, int]] = deque()
         self._open, self._open_bytes = Rows([], [], [], []), 0
-        self._must_scan, self._is_forgotten = must_scan, False
+        self._must_scan, self._is_forgotten = must_scan or is_old, False
+        self._may_be_hidden = is_old
+        """The next scan has to show what an earlier attempt wrote, if it wrote anything."""
 
     # rows
 
@@ -150,7 +153,7 @@ class Lane:
 
     def look_first(self) -> None:
         """What the partition knows of this identity may be too old: the log is read before the next batch."""
-        self._must_scan = True
+        self._must_scan = self._may_be_hidden = True
 
     # what came of it
 
@@ -158,6 +161,10 @@ class Lane:
         """The batch that was to be sent is answered."""
         if produced.is_duplicate:
             self._must_scan = True
+            if produced.next_offset <= self.known_to:
+                # What is there was read up to here, and the original was not: it is gone, or the log is another one.
+                self._hidden(f"at offsets below {produced.next_offset}")
+                self._begin_generation(self._generation + 1)
             return
         rows, size = self._full.popleft()
         self.waiting_bytes -= size
@@ -168,19 +175,23 @@ class Lane:
     def refused(self, error: RaftlogError) -> None:
         """One of `ANSWERED_BEFORE`."""
         assert isinstance(error, ANSWERED_BEFORE), f"{error!r} says nothing of the log"
-        self._must_scan = True
+        self._must_scan = self._may_be_hidden = True
         self._is_forgotten = isinstance(error, UnknownProducer)
 
-    def scanned(self, found: Iterable[Found], end: Offset) -> bool:
-        """The log is read from `known_to` to `end`; whether anything was there. Raises `WriteForgotten`."""
+    def scanned(self, found: Iterable[Found], end: Offset, *, is_cut: bool = False) -> bool:
+        """The log is read from `known_to` to `end`; whether anything was there. `is_cut`: it begins behind `known_to`
+        by now. Raises `WriteForgotten`."""
         generation_before, anything = self._generation, False
         for batch in found:
             anything = True
             self._take_in(batch)
+        if is_cut and self._may_be_hidden and not anything:
+            self._hidden("below the beginning of the log")
+            self._is_forgotten = True
         if self._is_forgotten and self._generation == generation_before:
             self._begin_generation(generation_before + 1)
         self.known_to = max(self.known_to, end)
-        self._must_scan = self._is_forgotten = False
+        self._must_scan = self._is_forgotten = self._may_be_hidden = False
         if anything:
             self._subtract_again()
         return anything
@@ -196,14 +207,19 @@ class Lane:
                 f"records a second time (sequence {batch.base_sequence}, where {expected} would follow)"
             )
         is_whole = len(batch.digests) == batch.span * DIGEST_SIZE
-        if (ahead or not is_whole) and not self._accepts_missing:
-            raise WriteForgotten(
-                f"{self.place}: an earlier attempt of this write stored records here, and some of them (at sequence "
-                f"{expected} or behind) were deleted or compacted away since, so nobody can tell which rows are there. "
-                "The option acceptMissingRecord writes those again that are not found"
-            )
+        if ahead or not is_whole:
+            self._hidden(f"at sequence {expected} or behind")
         self._sequences[batch.generation] = expected + ahead + batch.span
         self.held.put(batch.digests)
+
+    def _hidden(self, where: str) -> None:
+        """Raises `WriteForgotten`, unless what is missing is accepted."""
+        if not self._accepts_missing:
+            raise WriteForgotten(
+                f"{self.place}: an earlier attempt of this write may have stored records here, {where}, that were "
+                "deleted or compacted away since, so nobody can tell which rows are there. The option "
+                "acceptMissingRecord writes those again that are not found"
+            )
 
     def _begin_generation(self, generation: int) -> None:
         if generation >= GENERATIONS_MAX:

@@ -21,10 +21,11 @@ FETCH_BYTES: Final = 4 << 20
 
 
 class Scanned(NamedTuple):
-    """What was found, with offsets, and where reading ended."""
+    """What was found, with offsets, and where reading ended. `is_cut`: the log begins behind the start by now."""
 
     found: list[tuple[Offset, Found]]
     end: Offset
+    is_cut: bool
 
 
 async def scan(
@@ -37,7 +38,8 @@ async def scan(
         generation = generations.get(header.producer_id)
         if generation is not None and header.producer_epoch == identity.producer_epoch and header.base_offset >= start:
             found.append((Offset(header.base_offset), _found(generation, header, batch)))
-    return Scanned(found, at)
+    beginning = (await patience.reading(lambda: client.offsets(*place))).beginning
+    return Scanned(found, at, beginning > start)
 
 
 async def _batches(

@@ -8,7 +8,7 @@ import asyncio
 import time
 
 from raftlog.client import BrokerClient, Produced
-from raftlog.errors import OutcomeUnknown, ProducerFenced, Unavailable
+from raftlog.errors import DuplicateSequence, OutcomeUnknown, ProducerFenced, Unavailable
 from raftlog.pipeline.errors import InputChanged
 from raftlog.pipeline.sink.lane import ANSWERED_BEFORE, Lane, Scan, Send
 from raftlog.pipeline.sink.patience import Patience
@@ -51,8 +51,8 @@ class Sending:
 
     async def _scan(self, do: Scan) -> None:
         began_s = time.monotonic()
-        found, end = await self._scanned(do.start)
-        if self.lane.scanned([batch for _, batch in found], end):
+        found, end, is_cut = await self._scanned(do.start)
+        if self.lane.scanned([batch for _, batch in found], end, is_cut=is_cut):
             self._patience.progressed()
         self._looked_s = began_s
 
@@ -78,7 +78,10 @@ class Sending:
             ) from None
         else:
             self.lane.sent(produced)
-            self._patience.progressed()
+            if produced.is_duplicate:
+                await self._patience.wait(DuplicateSequence(f"{self.lane.place} does not show yet what it has"))
+            else:
+                self._patience.progressed()
 
     async def _produce(self, do: Send) -> Produced:
         rows = do.rows

@@ -104,6 +104,8 @@ class _Writer:
             marks = await patience.reading(recorder.read)
             if not settings.accepts_missing_record:
                 recorder.check_missing(marks, identity.epoch)
+            if settings.write_id is not None and settings.topic is not None and marks.done() >= identity.epoch:
+                recorder.check_topic(marks, settings.topic)
             return cls(client, settings, identity, _Run(run, recorder, patience), marks)
         except BaseException:
             await client.close()
@@ -224,7 +226,8 @@ class _Writer:
             self._identity,
             self._marks.start(place) or Offset(0),
             max(1, min(self._settings.batch_bytes, topic.max_message_bytes * 63 // 64 - _HEADER_ROOM)),
-            must_scan=topic.beginning.run != self._mine.name or age_s > topic.lease_s,
+            must_scan=topic.beginning.run != self._mine.name,
+            is_old=age_s > topic.lease_s,
             accepts_missing=self._settings.accepts_missing_record,
         )
         sending = Sending(self._client, lane, self._settings, topic.lease_s, self._slots)
