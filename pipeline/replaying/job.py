@@ -99,7 +99,7 @@ def replay(
     `raftlog-sink.…` (a week after the last step). `again` writes everything once more under a new name; a `name` is
     for who wants to say which replay it is.
 
-    Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`, `PipelineFailed`.
+    Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`, `VersionConflict`, `PipelineFailed`.
     """
     if records_per_second is not None and records_per_second <= 0:
         raise InvalidArgument("records_per_second has to be above 0")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from raftlog.client import BrokerClient, CommittedOffset
-from raftlog.errors import InvalidArgument
+from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.pipeline.archiving.manifest import Coverage
 from raftlog.pipeline.archiving.state import ArchiveState
 from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
@@ -124,10 +124,17 @@ class ReplayRecord:
         return Reached(Round(*fields["round"]), found.offset - _BASE)
 
     async def write(self, client: BrokerClient, now: Round, epoch: int) -> None:
-        """Before a step begins. Of several at once the first one's word stands."""
+        """Before a step begins. Of several at once the first one's word stands; raises `VersionConflict` for who says
+        otherwise, because rows of both would be written."""
         fields = {"what": self._what, "round": now}
         text = json.dumps(fields, separators=(",", ":"))
         await client.groups.commit(self._group, {self._place: CommittedOffset(Offset(_BASE + epoch), text)})
+        stands = await self.read(client)
+        if stands is not None and stands.round.epoch <= epoch and stands.round != now:
+            raise VersionConflict(
+                f"this replay runs somewhere else as well, with the archive as it was after commit {stands.round.upto}; "
+                "start it again when that has ended"
+            )
 
     def _fields(self, found: CommittedOffset) -> dict[str, Any]:
         try:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.client import BrokerClient
-from raftlog.errors import InvalidArgument
+from raftlog.errors import InvalidArgument, VersionConflict
 from raftlog.pipeline.archiving.manifest import Coverage
 from raftlog.pipeline.archiving.state import ArchiveState
 from raftlog.pipeline.errors import ArchiveDamaged, WriteForgotten
@@ -84,7 +84,9 @@ def test_of_two_that_write_a_step_down_the_first_ones_word_stands(tmp_path: Path
                 record = ReplayRecord("write", "orders", "how")
                 assert await record.read(client) is None
                 await record.write(client, Round("archive", 7, 10), 0)
-                await record.write(client, Round("archive", 9, 10), 0)
+                with pytest.raises(VersionConflict, match="after commit 7"):
+                    await record.write(client, Round("archive", 9, 10), 0)
+                await record.write(client, Round("archive", 7, 10), 0)
                 assert await record.read(client) == Reached(Round("archive", 7, 10), 0)
                 later = Round("archive", 7, 10).next(9, 1)
                 await record.write(client, later, 1)
