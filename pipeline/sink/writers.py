@@ -91,7 +91,22 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         done = _of_tasks(messages)
         if done:
+            self._tell_if_repeated(done)
             self._write.record(done, keep=self._write.settings.write_id is not None)
+
+    def _tell_if_repeated(self, messages: Sequence[Written]) -> None:
+        """The rows were not looked at: who uses a name again for other rows has to hear that they are nowhere."""
+        settings = self._write.settings
+        if settings.write_id is None or any(message.ends for message in messages):
+            return
+        recorded = recorded_epoch(settings.bootstrap, settings.write_id, settings.delivery_timeout_ms)
+        if recorded is not None and recorded >= settings.write_epoch:
+            _log.warning(
+                "the write %s (writeEpoch %d) was done before, and nothing is written now, whatever the rows are: a "
+                "writeId is the name of one write",
+                settings.write_id,
+                settings.write_epoch,
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         name = self._write.settings.write_id

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from raftlog.api.http.server import HttpServer
 from raftlog.client import BrokerClient, Producer
@@ -31,6 +32,7 @@ from raftlog.pipeline.sink.columns import Columns
 from raftlog.pipeline.sink.identity import Identity
 from raftlog.pipeline.sink.marks import Recorder
 from raftlog.pipeline.sink.settings import SinkSettings
+from raftlog.pipeline.sink.writers import Written, batch_writer
 from raftlog.pipeline.sink.writing import Outcome, write_rows
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
@@ -372,6 +374,19 @@ async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSe
     assert await write(batches_of(range(10)), named) == Outcome(0, {})
     with pytest.raises(InvalidArgument, match="not one to other"):
         await write(batches_of(range(10)), replace(named, topic="other"))
+
+
+async def test_who_repeats_a_write_that_is_done_is_told(
+    client: BrokerClient, settings: SinkSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"bootstrap": ",".join(settings.bootstrap), "topic": "orders", "writeId": "q"}
+    writer = batch_writer(options, StructType().add("value", "binary"), False)
+    for told in ("", "the write q (writeEpoch 0) was done before"):
+        outcome = await write(batches_of(range(10)), replace(settings, write_id="q"))
+        ends = {(place.topic, place.partition): int(end) for place, end in outcome.ends.items()}
+        await asyncio.to_thread(writer.commit, [Written("q", 0, outcome.rows, ends)])
+        assert told in caplog.text
+        assert bool(told) == bool(caplog.text)
 
 
 async def forgotten(client: BrokerClient, identity: Identity) -> None:
