@@ -1,14 +1,18 @@
 """`python -m bench.pipeline`: measure what runs on Spark."""
 
+import bench.pipeline.archiving
+import bench.pipeline.growth
+import bench.pipeline.reading
+import bench.pipeline.verifying
+import bench.pipeline.writing
 from bench.command import main
-from bench.pipeline import archiving, growth, reading, verifying, writing
 
 MEASURES = (
-    *reading.MEASURES,
-    *archiving.MEASURES,
-    *writing.MEASURES,
-    *verifying.MEASURES,
-    *growth.MEASURES,
+    *bench.pipeline.reading.MEASURES,
+    *bench.pipeline.archiving.MEASURES,
+    *bench.pipeline.writing.MEASURES,
+    *bench.pipeline.verifying.MEASURES,
+    *bench.pipeline.growth.MEASURES,
 )
 
 if __name__ == "__main__":
