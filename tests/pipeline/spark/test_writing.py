@@ -1,6 +1,7 @@
 """Writing with Spark: batches and streams into topics, repeated and interrupted, each row once."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.pipeline.spark.conftest import NewTopic
 from tests.pipeline.stored_records import stored_numbers, stored_records
 
 COUNT = 6_000
+PATIENCE_S = 30.0
 ONCE = Counter(range(COUNT))
 CONTENT = ("cast(key as string)", "cast(value as string)", "timestamp", "headers")
 
@@ -53,13 +55,16 @@ def values(bootstrap: str, topic: str) -> Counter[int]:
     return asyncio.run(stored_numbers(bootstrap.split(","), topic))
 
 
-def failing_once(rows: DataFrame, flag: Path) -> DataFrame:
-    """The same rows, but the first task that comes to one in the middle dies there."""
+def failing_once(rows: DataFrame, bootstrap: str, topic: str, flag: Path) -> DataFrame:
+    """The same rows, but the first task that comes to one in the middle dies there, once something is written."""
 
     @udf("string", useArrow=False)
     def fragile(value: str) -> str:
         if value == str(COUNT // 2) and not flag.exists():
             flag.touch()
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not values(bootstrap, topic):
+                assert time.monotonic() < deadline_s, "nobody writes anything"
             raise RuntimeError("the executor is gone")
         return value
 
@@ -72,7 +77,7 @@ def test_a_batch_is_written_once_however_often_it_is_repeated(
     topic = new_topic(3)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     rows = numbers(spark).repartition(3)
-    broken = failing_once(rows, tmp_path / "failed")
+    broken = failing_once(rows, bootstrap, topic, tmp_path / "failed")
     with pytest.raises(PipelineFailed, match="the executor is gone"):
         save(broken, bootstrap, topic, writeId="nightly", batchBytes="1k")
     assert 0 < sum(values(bootstrap, topic).values()) < COUNT
