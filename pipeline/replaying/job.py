@@ -99,7 +99,8 @@ def replay(
     `raftlog-sink.…` (a week after the last step). `again` writes everything once more under a new name; a `name` is
     for who wants to say which replay it is.
 
-    Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`, `VersionConflict`, `PipelineFailed`.
+    Raises `InvalidArgument`, `UnknownTopic`, `NotAnArchive`, `ArchiveDamaged`, `WriteForgotten`,
+    `VersionConflict`, `PipelineFailed`.
     """
     if records_per_second is not None and records_per_second <= 0:
         raise InvalidArgument("records_per_second has to be above 0")
@@ -154,7 +155,7 @@ def _target_ids(
         if keep_partitions and len(there) < wanted:
             raise InvalidArgument(
                 f"topic {target} has {len(there)} partitions, and {topic} had {wanted}; make a topic with {wanted}, or "
-                "let rows go by their keys (keep_partitions=False)"
+                "let rows go by their keys (keep_partitions=False, --spread)"
             )
         ids[topic] = there[0].topic_id
     return ids

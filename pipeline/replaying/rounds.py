@@ -132,8 +132,8 @@ class ReplayRecord:
         stands = await self.read(client)
         if stands is not None and stands.round.epoch <= epoch and stands.round != now:
             raise VersionConflict(
-                f"this replay runs somewhere else as well, with the archive as it was after commit {stands.round.upto}; "
-                "start it again when that has ended"
+                "this replay runs somewhere else as well, with the archive as it was after commit "
+                f"{stands.round.upto}; start it again when that has ended"
             )
 
     def _fields(self, found: CommittedOffset) -> dict[str, Any]:
