@@ -129,14 +129,12 @@ class LocalFiles:
 
     def create(self, name: str, content: bytes) -> None:
         draft = os.path.join(os.path.dirname(self._at(name)), f".{uuid.uuid4()}")
-        with open(draft, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            _write(draft, content)
             os.link(draft, self._at(name))  # unlike a rename, refused where the name is taken
         finally:
-            os.unlink(draft)
+            if os.path.exists(draft):
+                os.unlink(draft)
         self.sync_directories([os.path.dirname(name)])
 
     def make_directory(self, name: str) -> None:
@@ -256,6 +254,17 @@ def _size(path: str) -> int | None:
         return os.stat(path).st_size
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _write(path: str, content: bytes) -> None:
+    """Durably; the error of a full disk names no file by itself."""
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _sync(path: str) -> None:

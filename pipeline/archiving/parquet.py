@@ -8,6 +8,7 @@ others goes on in another file.
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Final
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from raftlog.errors import StorageError
 from raftlog.pipeline.archiving.files import Files
 from raftlog.pipeline.archiving.manifest import DAYS_MAX, ArchivedFile, StagedFile, day_of
 from raftlog.pipeline.errors import ArchiveDamaged
@@ -53,7 +55,11 @@ class DayFiles:
         self._done: list[StagedFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """`rows` have at least the columns of `FILE_SCHEMA`."""
+        """`rows` have at least the columns of `FILE_SCHEMA`. Raises `StorageError` where the file system refuses."""
+        with self._telling_where():
+            self._write(rows)
+
+    def _write(self, rows: pa.RecordBatch) -> None:
         for day, part in _by_day(rows.select(FILE_SCHEMA.names)):
             file = self._open.pop(day, None) or _DayFile(
                 self._files, self._staging, self._place, day, self._compression
@@ -68,10 +74,22 @@ class DayFiles:
             max(self._open.values(), key=attrgetter("waiting_bytes")).write_row_group()
 
     def finish(self) -> list[StagedFile]:
-        """All that was written, each file whole and durable."""
-        while self._open:
-            self._finish(next(iter(self._open)))
+        """All that was written, each file whole and durable. Raises `StorageError`."""
+        with self._telling_where():
+            while self._open:
+                self._finish(next(iter(self._open)))
         return self._done
+
+    @contextmanager
+    def _telling_where(self) -> Iterator[None]:
+        """Arrow's own errors name no file."""
+        try:
+            yield
+        except OSError as error:
+            topic, partition = self._place
+            raise StorageError(
+                f"{self._files.uri}: files of {topic}/{partition} cannot be written in {self._staging}: {error}"
+            ) from error
 
     def _finish(self, day: str) -> None:
         self._done.append(self._open.pop(day).finish())

@@ -1,5 +1,7 @@
 """Rows as Parquet files: what was written by day comes back by offset, whatever the days are, however little fits."""
 
+import errno
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from raftlog.errors import StorageError
 from raftlog.pipeline.archiving import parquet
 from raftlog.pipeline.archiving.files import LocalFiles
 from raftlog.pipeline.archiving.manifest import DAYS_MAX, NO_DATE, day_of
@@ -89,3 +92,35 @@ def test_a_day_ends_at_midnight_in_utc(tmp_path: Path) -> None:
         ("1970-01-01", 0, 1),
         ("1970-01-02", 2, 3),
     ]
+
+
+class FullDisk(LocalFiles):
+    def open_output(self, name: str) -> pa.NativeFile:
+        return pa.OSFile("/dev/full", "wb")
+
+
+@pytest.mark.parametrize("rows_before_it_is_full", [1, 3])
+def test_a_full_disk_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_before_it_is_full: int
+) -> None:
+    """In the middle of rows, or at their end."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", rows_before_it_is_full)
+    writing = DayFiles(FullDisk(str(tmp_path)), "staging", PLACE, "none", file_bytes_max=1 << 30)
+
+    def write() -> None:
+        for batch in batches_of([(1, 0, b"x")] * 2, 1):
+            writing.write(batch)
+        writing.finish()
+
+    with pytest.raises(StorageError, match=rf"^file://{tmp_path}: files of t/3 .* in staging: .*[Nn]o space left"):
+        write()
+
+
+def test_a_commit_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/"):
+        LocalFiles(str(tmp_path)).create("commit", b"x")
+    assert not list(tmp_path.iterdir())
