@@ -95,9 +95,15 @@ def _expanded(disk: Disk, paths: Sequence[str]) -> list[str]:
         names = sorted(glob.glob(absolute)) if glob.has_magic(path) and not disk.exists(absolute) else [absolute]
         directories = [name for name in names if disk.is_directory(name)]
         if not directories:
-            raise InvalidArgument(f"{path} is no directory" if not glob.has_magic(path) else f"nothing matches {path}")
+            raise InvalidArgument(_why_nothing(path))
         found += directories
     return found
+
+
+def _why_nothing(path: str) -> str:
+    if "://" in path or path.startswith("file:"):
+        return f"{path} is a URI: segment files are read where the operating system has them, so name a plain path"
+    return f"nothing matches {path}" if glob.has_magic(path) else f"{path} is no directory"
 
 
 def _replicas_at(disk: Disk, path: str) -> Iterator[FoundReplica]:

@@ -377,6 +377,7 @@ def test_where_nothing_is(tmp_path: Path) -> None:
     for path, why in (
         ("empty", "holds no log: name a broker's"),
         ("gone", "is no directory"),
+        ("file:///gone", "is a URI: .* name a plain path"),
         ("x*", "nothing matches"),
     ):
         with pytest.raises(InvalidArgument, match=why):
