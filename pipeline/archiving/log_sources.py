@@ -67,7 +67,8 @@ class Segments:
     may_lag: Final = True
 
     def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES) -> None:
-        self._paths, self._split_bytes = tuple(paths), split_bytes
+        self._paths = (paths,) if isinstance(paths, str) else tuple(paths)  # a lone text is a path as well
+        self._split_bytes = split_bytes
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         logs = []

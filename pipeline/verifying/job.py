@@ -86,6 +86,7 @@ def verify_by(
     """`verify`, with the steps run by `run`."""
     if split_bytes < SPLIT_BYTES_MIN:
         raise InvalidArgument(f"split_bytes is {split_bytes}; it must be at least {SPLIT_BYTES_MIN}")
+    paths, topics = _several(paths), None if topics is None else _several(topics)
     disk = real_disk()
     choice = _choice(topics, topics_pattern)
     found = logs_in(disk, paths, choice)
@@ -111,6 +112,11 @@ def verify_by(
     of_archive = ranges_of(paths, archive, there, split_bytes, problems)
     verdicts = archive_verdicts(run("comparing the archive", of_archive, _check_range), problems)
     return replace(report, archive=tuple(verdicts), problem_count=problems.count, problems=tuple(problems.listed))
+
+
+def _several(names: Sequence[str]) -> Sequence[str]:
+    """A lone text is a name as well."""
+    return (names,) if isinstance(names, str) else names
 
 
 def _choice(topics: Sequence[str] | None, pattern: str | None) -> TopicChoice | None:

@@ -59,7 +59,7 @@ def test_an_archive_goes_on_from_brokers_to_their_files_and_back(tmp_path: Path)
         brokers.produce("orders", 1, numbers(0, 30))
         with pytest.raises(UnknownTopic, match="missing"):
             archive(lake, source, TopicChoice(names=("missing",)))
-    report = archive(lake, Segments([str(data_dir)], split_bytes=1000))
+    report = archive(lake, Segments(str(data_dir), split_bytes=1000))
     assert [tuple(each) for each in report.partitions] == [("orders", 0, 250, 300, 50), ("orders", 1, 0, 30, 30)]
     assert values(lake, 0) == list(enumerate(numbers(0, 300)))
     assert values(lake, 1) == list(enumerate(numbers(0, 30)))

@@ -208,6 +208,7 @@ def test_directories_without_logs_and_other_topics(copies: list[Path], tmp_path:
     with pytest.raises(InvalidArgument, match="exclude each other"):
         verified(tmp_path, topics=["orders"], topics_pattern="o.*")
     assert verified(tmp_path, topics_pattern="ord.*").logs == verified(tmp_path, topics=["orders"]).logs == 3
+    assert verify_by(run_here, str(tmp_path), topics="orders", split_bytes=SPLIT_BYTES).logs == 3
 
 
 def test_many_problems_are_counted_and_some_of_them_listed(copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
