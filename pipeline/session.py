@@ -5,6 +5,7 @@ PYSPARK_PYTHON says, unless the master is another machine's. With a local master
 The settings of the JVM (memory, Java options) are those of the first session in a process: it outlives `stop()`.
 """
 
+import logging
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Final
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from raftlog.pipeline.brokers.source import RaftlogDataSource
@@ -26,6 +28,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _SAID_AT_EACH_START: Final = b"WARNING: Using incubator modules"
 """By the JVM, about an option of Spark's launcher; nothing turns it off."""
+_LOGS_WHAT_IS_RAISED: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,6 +60,7 @@ def local_session(app: str = "raftlog", master: str = "local[*]", config: Mappin
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     _be_active(spark)
     register_sources(spark)
+    say_errors_once()
     return spark
 
 
@@ -75,6 +79,12 @@ def choose_interpreter(is_local: bool) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def say_errors_once() -> None:
+    """pyspark also logs an error about a query, with the JVM's stack, that it is about to raise."""
+    for name in _LOGS_WHAT_IS_RAISED:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def register_sources(spark: SparkSession) -> None:

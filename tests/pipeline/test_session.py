@@ -7,10 +7,11 @@ from typing import NoReturn
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
 
 from raftlog.pipeline.errors import PipelineFailed
 from raftlog.pipeline.failures import CHARACTERS_MAX, reason_of, told_plainly
-from raftlog.pipeline.session import choose_interpreter, local_session, settings
+from raftlog.pipeline.session import choose_interpreter, local_session, say_errors_once, settings
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -87,6 +88,12 @@ def test_what_is_no_exception_of_python_is_told_without_the_stack_and_bounded() 
     )
     assert len(reason_of("x" * 10_000)) == CHARACTERS_MAX
     assert len(reason_of(WORKER.format(raised="raftlog.errors.UnknownTopic: " + "x" * 10_000))) == CHARACTERS_MAX
+
+
+def test_what_is_raised_is_not_logged_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    say_errors_once()
+    PySparkLogger.getLogger("SQLQueryContextLogger").exception("no such column", errorClass="UNRESOLVED_COLUMN")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_errors_that_are_not_sparks_pass() -> None:
