@@ -92,9 +92,6 @@ class Recorder:
 
     async def finish(self, epoch: int, ends: Mapping[TopicPartition, int], topics: set[str]) -> None:
         """Every row of the epoch is in the log, in these topics, below these ends. May be repeated."""
-        if not topics:
-            # Rows name their topics, and there were none: whatever topic there is keeps the mark.
-            topics = set(sorted(await self._client.topics())[:1])
         marks = await self.read()
         starts: dict[TopicPartition, int] = dict(ends)
         if not topics:

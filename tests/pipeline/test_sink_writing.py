@@ -354,18 +354,6 @@ async def test_a_topic_that_was_made_anew_under_an_epoch_is_told(client: BrokerC
     assert await stored_numbers(settings.bootstrap, "orders") == Counter(range(30))
 
 
-async def test_a_query_whose_rows_name_topics_may_begin_without_rows(
-    client: BrokerClient, settings: SinkSettings
-) -> None:
-    by_row, columns = replace(settings, topic=None), Columns(value=0, topic=1)
-    nothing = await write([], by_row, columns=columns)
-    await Recorder(client, "q").finish(0, nothing.ends, set())
-    row = pa.record_batch({"value": pa.array([b"1"]), "topic": pa.array(["orders"])})
-    for run in ("run", "again"):
-        assert (await write([row], by_row, Identity("q", 0, 1), run, columns)).rows == 1
-    assert await stored_numbers(settings.bootstrap, "orders") == Counter([1])
-
-
 async def test_a_write_id_names_one_write(client: BrokerClient, settings: SinkSettings) -> None:
     """To another topic nothing would be written."""
     await client.create_topic("other", partitions=1)
