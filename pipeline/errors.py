@@ -37,8 +37,8 @@ class CheckpointMismatch(InvalidArgument):
 
 
 class DataLost(RequestError):
-    """Records that were to be read are gone: trimmed away, or with their topic. The message names partition and offsets;
-    with the option `failOnDataLoss=false` it is a warning."""
+    """Records that were to be read are gone: trimmed away, or with their topic. The message names partition and
+    offsets; with the option `failOnDataLoss=false` it is a warning."""
 
 
 class InputChanged(RequestError):

@@ -6,8 +6,8 @@
 
 and `ending…` likewise, where an end is exclusive. -2 is the earliest offset and -1 the latest, as in Spark's Kafka
 source. Partitions that are not named begin at the earliest offset and end at the latest. Where no record is as late as
-a time, it stands for the end. Pure: who knows the logs resolves what is said here. Called by the readers through brokers
-and of segment files.
+a time, it stands for the end. Pure: who knows the logs resolves what is said here. Called by the readers through
+brokers and of segment files.
 """
 
 import math
