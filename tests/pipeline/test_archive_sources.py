@@ -82,6 +82,7 @@ def test_what_became_of_the_topic_in_between(tmp_path: Path) -> None:
         brokers.call("delete_topic", "orders")
         brokers.topic("orders")
         brokers.produce("orders", 0, numbers(0, 300))
-        with pytest.raises(LogReplaced, match="deleted and made anew"):
+        # The brokers' picture of topics is a second old at most, so reading may be the first to notice.
+        with pytest.raises((LogReplaced, DataLost), match="deleted and made anew"):
             archive(lake, source)
         assert len(values(lake, 0)) == 170
