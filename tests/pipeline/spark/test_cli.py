@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from raftlog.pipeline import Brokers, archive, read_archive, replay
@@ -43,6 +44,7 @@ def is_anybody_left(group: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_replay_that_ctrl_c_ends_goes_on_when_it_is_started_again(
     spark: SparkSession, cluster: Cluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
