@@ -164,6 +164,8 @@ def half_done(
     producer = start_and_wait(spawn, produce(topic, source, state, at), topic, at, LINES // 20)
     producer.kill()
     producer.wait()
+    broker.kill()  # with it goes what the producer had sent and the broker not yet taken
+    broker.start()
     return topic, state, at
 
 
