@@ -1,6 +1,7 @@
 """Offline tools on files that are sound, damaged, in use, or no log at all."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from raftlog import Log
 from raftlog.records import NewRecord
 from raftlog.testing import BrokerProcess
+from tests.waiting import WITHIN_S
 
 FILE = f"{0:020d}.log"
 
@@ -111,10 +113,17 @@ def test_a_whole_data_directory_while_the_broker_runs(run: Any, own_broker: Brok
     at = ("--bootstrap", own_broker.address)
     run("topic", "create", "t", "-p", "2", *at)
     run("produce", "t", *at, stdin=b"a\nb\nc\n")
-    found = {
-        log["path"]: log for log in json.loads(run("log", "verify", str(tmp_path / "data"), "--json").stdout)["logs"]
-    }
-    assert sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3
+
+    def verified() -> dict[str, Any]:
+        logs = json.loads(run("log", "verify", str(tmp_path / "data"), "--json").stdout)["logs"]
+        return {log["path"]: log for log in logs}
+
+    deadline_s = time.monotonic() + WITHIN_S
+    while True:  # what is answered is in the journal, and a moment later in the files
+        found = verified()
+        if sum(found[str(tmp_path / "data" / "t" / number)]["records"] for number in "01") == 3:
+            break
+        assert time.monotonic() < deadline_s, found
     assert str(tmp_path / "data" / ".raftlog" / "controller") in found
     assert len(found) == 3
     dumped = run("log", "dump", str(tmp_path / "data" / "t" / "0" / FILE), "--json").stdout.splitlines()

@@ -1,13 +1,16 @@
 """Files of one broker of three rot: it is found, it is repaired from the others, and nobody's write fails meanwhile."""
 
+import contextlib
 import http.client
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from raftlog.errors import InvalidBatch
 from raftlog.testing import Cluster, ClusterNode
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import BINARY, Ledger, Load, check, create_topic
@@ -21,6 +24,7 @@ from tests.integration.file_damage import (
     segments,
     wait_for_words,
 )
+from tests.waiting import WITHIN_S
 
 ENOUGH = 50
 SCRUB = ("--scrub-interval-days", "0.00001")
@@ -282,6 +286,16 @@ def test_the_last_batch_after_a_kill(cluster: Cluster, topic: str, written: Ledg
     assert status == 200, answer
     node = chosen(cluster, topic, leads=False)
     cluster.wait_healthy()
+
+    def has_it() -> bool:
+        """The others were a majority without this one, so it may come later."""
+        with contextlib.suppress(InvalidBatch):  # half of it is in the file
+            return batches(partition_path(node, topic))[-1].size > size
+        return False
+
+    deadline_s = time.monotonic() + WITHIN_S
+    while not has_it():
+        assert time.monotonic() < deadline_s, "the follower does not get the record"
     node.kill()
     last = batches(partition_path(node, topic))[-1]
     assert last.size > size
