@@ -26,6 +26,7 @@ from raftlog.errors import (
 from raftlog.events import event
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft.campaigns import Campaigns
+from raftlog.partitions.multiraft.hearing import Hearing
 from raftlog.partitions.multiraft.identity import NodeDirectory
 from raftlog.partitions.multiraft.leaders import Leaders
 from raftlog.partitions.multiraft.leadership import Leadership, LeaderWaits
@@ -51,9 +52,6 @@ from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 
-_SILENCE_S = 1.5
-"""A process that has sent no heartbeat for so long is taken for one that stands still: a few election timeouts."""
-
 
 def _ignore(*_: object) -> None:
     return None
@@ -78,7 +76,7 @@ class Node:
         self.surroundings, self._directory = surroundings, directory
         self.on_lost: Callable[[NodeId], None] = _ignore  # called when the connection to a node is gone
         self._watchers: dict[GroupKey, Callable[[Group, Ready], None]] = {}
-        self._heard_at: dict[NodeId, float] = {}
+        self._hearing = Hearing(self.loop.time)
         self._peers: dict[NodeId, Address] = {NodeId(node): at for node, at in settings.peers.items()}
         self.transport = surroundings.make_transport(self._introduction)
         self._requests = Requests(directory.identity.node_id, self.transport)
@@ -274,20 +272,19 @@ class Node:
         self.fail(DiskRefused(f"{refusal.message}. The next start on this directory takes a new disk uuid"))
 
     def _receive_beat(self, node: NodeId, beat: ProcessBeat) -> None:
-        self._heard_at[node] = self.loop.time()
+        self._hearing.beat(node)
         self.driver.receive_beat(node, beat)
 
     def heard_at(self, node: NodeId) -> float | None:
         """When the last heartbeat of a process with a shared group came, by the loop's clock."""
-        return self._heard_at.get(node)
+        return self._hearing.heard_at(node)
 
     def _connection_changed(self, node: NodeId, channel: Channel, is_there: bool) -> None:
         if channel is not Channel.RAFT:
             return
         if is_there:
             self.leaders.note_connected(node, self.loop.time())
-            if node in self._heard_at:
-                self._heard_at[node] = self.loop.time()
+            self._hearing.connected(node)
             self._begin()
         else:
             self.leaders.note_gone(node)
@@ -387,8 +384,7 @@ class Node:
 
     def is_alive(self, node: NodeId) -> bool:
         """Whether it is connected and was heard lately: a process that stands still keeps its connections."""
-        is_silent = self.loop.time() - self._heard_at.get(node, float("inf")) > _SILENCE_S
-        return self.leaders.is_connected(node) and not is_silent
+        return self.leaders.is_connected(node) and not self._hearing.is_silent(node)
 
     def watch(self, group_id: uuid.UUID, hook: Callable[[Group, Ready], None]) -> None:
         """Call `hook` with every Ready of this group, before `on_step`."""
