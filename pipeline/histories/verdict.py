@@ -77,8 +77,8 @@ class HistoryVerdict(NamedTuple):
         return {"operations": self.operations, "is_sound": self.is_sound, "kinds": kinds, "problems": problems}
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items()) or "no anomaly"
-        text = f"{self.operations} operations: {kinds}" if self.counts else f"{self.operations} operations, {kinds}"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        text = f"{self.operations} operations{f': {kinds}' if kinds else ', no anomaly'}"
         if self.unjudged:
             text += f"\nnot judged, raftlog.checkers can: {', '.join(self.unjudged)}"
         return "\n".join((text, *map(str, self.anomalies)))
