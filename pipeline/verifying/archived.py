@@ -46,22 +46,14 @@ class ArchiveRange(NamedTuple):
 
 
 class ComparedRange(NamedTuple):
-    """What came of it. `told` are sentences, each of which stands for at least one record."""
+    """The verdict on it. `told` are sentences, each of which stands for at least one record."""
 
-    topic: str
-    partition: int
-    start: int
-    end: int
-    records: int
-    different: int
-    missing: int
-    unknown: int
-    doubled: int
+    verdict: ArchiveVerdict
     told: tuple[str, ...]
 
     @property
     def problem_count(self) -> int:
-        return max(self.different + self.missing + self.unknown + self.doubled, len(self.told))
+        return max(sum(self.verdict.counts[1:]), len(self.told))
 
 
 # on the driver
@@ -133,12 +125,13 @@ def archive_verdicts(compared: Iterable[ComparedRange], problems: Problems) -> l
     """By topic and partition."""
     verdicts = []
     in_order = sorted(compared)
-    for (topic, partition), ranges in groupby(in_order, key=attrgetter("topic", "partition")):
+    for (topic, partition), ranges in groupby(in_order, key=attrgetter("verdict.topic", "verdict.partition")):
         together = list(ranges)
         for each in together:
             problems.add(each.told, each.problem_count)
-        sums = (sum(getattr(each, name) for each in together) for name in ArchiveVerdict._fields[4:])
-        verdicts.append(ArchiveVerdict(topic, partition, together[0].start, together[-1].end, *sums))
+        sums = map(sum, zip(*(each.verdict.counts for each in together), strict=True))
+        start, end = together[0].verdict.start, together[-1].verdict.end
+        verdicts.append(ArchiveVerdict(topic, partition, start, end, *sums))
     return verdicts
 
 
@@ -179,17 +172,8 @@ class _Comparison:
     def result(self) -> ComparedRange:
         split = self._compare.split
         counts = self._counts
-        return ComparedRange(
-            *self.place,
-            split.start,
-            split.end,
-            counts["records"],
-            counts["different"],
-            counts["missing"],
-            counts["unknown"],
-            counts["doubled"],
-            tuple(self.told),
-        )
+        sums = (counts[name] for name in ("records", "different", "missing", "unknown", "doubled"))
+        return ComparedRange(ArchiveVerdict(*self.place, split.start, split.end, *sums), tuple(self.told))
 
     def _take(self, logged: pa.RecordBatch, archived: pa.RecordBatch) -> None:
         self._counts["records"] += logged.num_rows

@@ -55,6 +55,11 @@ class ArchiveVerdict(NamedTuple):
     unknown: int
     doubled: int
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of records: those that were compared, and those of each kind of difference."""
+        return self[4:]
+
 
 class Problems:
     """What is wrong, bounded; `count` counts what is not listed, too."""
