@@ -37,6 +37,7 @@ from raftlog.pipeline.sink.writing import Outcome, write_rows
 from raftlog.records import build_columns, read_records
 from raftlog.types import TopicPartition
 from tests.pipeline.stored_records import stored_numbers, stored_records
+from tests.waiting import WITHIN_S
 
 KEYED = Columns(value=1, key=0)
 FIRST = Identity("q", 0, 0)
@@ -99,7 +100,9 @@ def dying(batches: Iterator[pa.RecordBatch], after: int, settings: SinkSettings)
 
     for number, batch in enumerate(batches):
         if number == after:
+            deadline_s = time.monotonic() + WITHIN_S
             while not asyncio.run(stored_numbers(settings.bootstrap, "orders")):
+                assert time.monotonic() < deadline_s, "nothing is stored"
                 time.sleep(0.01)
             raise RuntimeError("the executor is gone")
         yield batch
@@ -382,14 +385,15 @@ async def forgotten(client: BrokerClient, identity: Identity) -> None:
     jump = build_columns(
         [b"x"], [None], [1], [[]], producer_id=identity.producer_id(), producer_epoch=0, base_sequence=1_000_000
     )
-    for partition in range(PARTITIONS):
-        while True:
-            try:
-                await client.produce_batches("orders", partition, jump)
-            except UnknownProducer:
-                break
-            except OutOfOrderSequence:
-                await asyncio.sleep(0.01)
+    async with asyncio.timeout(WITHIN_S):
+        for partition in range(PARTITIONS):
+            while True:
+                try:
+                    await client.produce_batches("orders", partition, jump)
+                except UnknownProducer:
+                    break
+                except OutOfOrderSequence:
+                    await asyncio.sleep(0.01)
 
 
 async def test_other_rows_than_before_are_told(client: BrokerClient, settings: SinkSettings) -> None:
