@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,7 +24,7 @@ from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.http import ask
 from raftlog.testing.network import Network
 from raftlog.testing.node import ClusterNode
-from raftlog.testing.process import READY_SECONDS_MAX, wait_ready
+from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, wait_ready
 
 POLL_SECONDS: Final = 0.02
 """Between two questions where a broker cannot be waited for."""
@@ -46,12 +46,15 @@ class Cluster:
         ready_timeout_s: float = READY_SECONDS_MAX,
         python: str = sys.executable,
         with_gossip: bool = True,
+        environment: Callable[[int], Mapping[str, str]] | None = None,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         """`data_dir` is kept; without one a temporary directory is used. `serve_flags` go to every `raftlog serve`.
 
         `with_cuts=False` leaves the proxy out, for measurements. A cluster of one is a single broker without any
         cluster flag: it has no RPC address, and nobody can join it. `python` is the interpreter that runs them, with
-        the raftlog that is installed there. `with_gossip=False` switches gossip off.
+        the raftlog that is installed there, and `program` what it is given before `serve`. `with_gossip=False` switches
+        gossip off. `environment(node_id)` is asked at each start of a node for what is added to its environment.
         """
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
@@ -66,6 +69,8 @@ class Cluster:
         self._gossip_cut: set[tuple[int, int]] = set()
         self._gossip_loss = 0.0
         self._with_gossip = with_gossip
+        self._environment = environment
+        self._program = tuple(program)
         self._seeds: list[str] = []
         self.directory: Path
         """Data of node *n* is in `n/`, its log in `n.log`. Known from the start on."""
@@ -102,7 +107,7 @@ class Cluster:
             self.nodes[number] = self._new_node(number)
         self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
         for node in self.nodes.values():
-            node.configure(self._seeds, self._flags, self._python)
+            self._configure(node, ())
 
     def close(self) -> None:
         """Kill everything, and remove the directory unless it was given."""
@@ -122,7 +127,7 @@ class Cluster:
             raise BrokerFailed("nobody can join a broker that was started alone: begin with two nodes or more")
         number = max(self.nodes) + 1
         node = self.nodes[number] = self._new_node(number)
-        node.configure(self._seeds, (*self._flags, *flags), self._python)
+        self._configure(node, flags)
         if start:
             node.start(self._ready_timeout_s)
         return node
@@ -137,6 +142,16 @@ class Cluster:
             self._count > 1,
             self._with_gossip,
             network.add_gossip if network is not None else None,
+        )
+
+    def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
+        ask_for = self._environment
+        node.configure(
+            self._seeds,
+            (*self._flags, *flags),
+            self._python,
+            self._program,
+            dict if ask_for is None else lambda: ask_for(node.node_id),
         )
 
     def _note_processes(self) -> None:

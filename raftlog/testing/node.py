@@ -1,13 +1,13 @@
 """One broker of a cluster: a process, the address at which others reach it, and its directory."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from raftlog.testing.http import ask
 from raftlog.testing.ports import address_of, hold_gossip_port, hold_port
-from raftlog.testing.process import READY_SECONDS_MAX, STOP_SECONDS_MAX, BrokerProcess, wait_ready
+from raftlog.testing.process import PROGRAM, READY_SECONDS_MAX, STOP_SECONDS_MAX, BrokerProcess, wait_ready
 
 
 class ClusterNode:
@@ -61,8 +61,16 @@ class ClusterNode:
             self.gossip = advertise(self.node_id, held.tcp.getsockname()[1])
         self._environment = {"RAFTLOG_GOSSIP": self.gossip_bound, "RAFTLOG_ADVERTISE_GOSSIP": self.gossip}
 
-    def configure(self, seeds: list[str], flags: tuple[str, ...], python: str = sys.executable) -> None:
-        """What it is started with; called once, before the first start."""
+    def configure(
+        self,
+        seeds: list[str],
+        flags: tuple[str, ...],
+        python: str = sys.executable,
+        program: Sequence[str] = PROGRAM,
+        at_launch: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """What it is started with; called once, before the first start. `at_launch`: what is added to its environment
+        at each start."""
         flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds), *flags)
         self._process = BrokerProcess(
             str(self.data_dir),
@@ -72,6 +80,8 @@ class ClusterNode:
             name=f"node {self.node_id}",
             python=python,
             environment=self._environment,
+            at_launch=at_launch,
+            program=program,
         )
 
     def _cluster_flags(self, seeds: list[str]) -> tuple[str, ...]:

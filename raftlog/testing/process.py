@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,8 +22,11 @@ from typing import Any, Final, Self
 import orjson
 
 from raftlog.testing import starting
+from raftlog.testing.environment import inherited, joined
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 
+PROGRAM: Final = ("-P", "-m", "raftlog.cli")
+"""What is in the working directory is not meant, be it called raftlog or not."""
 READY_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 15.0
 LOG_SHOWN_BYTES: Final = 4096
@@ -42,9 +45,12 @@ class BrokerProcess:
         name: str = "broker",
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
+        at_launch: Callable[[], Mapping[str, str]] = dict,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        """`environment` is added to that of this process, of which `RAFTLOG_…` is left out. `log_path` gets the stderr
-        of all its lives; without one it goes to a temporary file."""
+        """`environment` is added to that of this process, of which `RAFTLOG_…` is left out, and so is what `at_launch`
+        says at each start. `log_path` gets the stderr of all its lives; without one it goes to a temporary file.
+        `program`: what stands between the interpreter and `serve`."""
         self.name = name
         self.python = python
         """The interpreter of its next start, which brings the raftlog that is installed there."""
@@ -56,6 +62,8 @@ class BrokerProcess:
         self._flags = flags
         # Where gossip would be by itself is a port that nobody has made sure of.
         self._environment = {"RAFTLOG_GOSSIP": "off", **(environment or {})}
+        self._at_launch = at_launch
+        self._program = tuple(program)
         self._process: starting.Started | None = None
         self._words = open(log_path, "a+b") if log_path is not None else tempfile.TemporaryFile()  # noqa: SIM115
         self._life_began_at = 0
@@ -79,10 +87,7 @@ class BrokerProcess:
         """What starts it, once more or by hand."""
         return [
             self.python,
-            # What is in the working directory is not meant, be it called raftlog or not.
-            "-P",
-            "-m",
-            "raftlog.cli",
+            *self._program,
             "serve",
             "--data-dir",
             self.data_dir,
@@ -121,11 +126,9 @@ class BrokerProcess:
         self._close_pipe()
         self.ready = {}
         self._life_began_at = self._words.seek(0, os.SEEK_END)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
-        environment |= self._environment
         self._process = starting.start(
             self.command,
-            env=environment,
+            env=joined(inherited(os.environ), self._environment, self._at_launch()),
             stdout=subprocess.PIPE,
             stderr=self._words,
             stdin=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.testing import BrokerFailed, BrokerNotReady, BrokerProcess, Cluster
+from raftlog.testing.environment import joined
 from raftlog.testing.ports import address_of, hold_port
 
 
@@ -86,6 +87,32 @@ def test_the_environment_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("RAFTLOG_NODE_ID", "77")
     with Cluster(1) as cluster:
         assert cluster.nodes[1].get("/v1/brokers")[0]["node_id"] == 1
+
+
+@pytest.mark.usefixtures("own_interpreters")
+def test_its_environment_is_asked_for_at_each_start(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def environment(node: int) -> dict[str, str]:
+        asked.append(node)
+        return {"LIVES": str(len(asked))}
+
+    program = ("-P", "-c", "import runpy; runpy.run_module('raftlog.cli', run_name='__main__')")
+    with Cluster(1, environment=environment, program=program) as cluster:
+        node = cluster.nodes[1]
+        assert node.command[1:5] == [*program, "serve"]
+        node.restart()
+        assert b"LIVES=2" in Path(f"/proc/{node.pid}/environ").read_bytes().split(b"\0")
+    assert asked == [1, 1]
+
+
+def test_libraries_to_be_loaded_first_add_up() -> None:
+    assert joined({"LD_PRELOAD": "/a.so", "A": "1"}, {"B": "2"}, {"LD_PRELOAD": "/b.so", "A": "2"}) == {
+        "LD_PRELOAD": "/a.so:/b.so",
+        "A": "2",
+        "B": "2",
+    }
+    assert joined({"LD_PRELOAD": ""}, {"LD_PRELOAD": "/b.so"}, {"LD_PRELOAD": ""}) == {"LD_PRELOAD": "/b.so"}
 
 
 def test_what_it_logs_is_kept_over_its_lives() -> None:
