@@ -71,7 +71,8 @@ SUMMARY: Final = """
     select run, count_if(type = 'invoke' and part = 0) as operations, count(*) > 0 as has_operations,
         bool_or(kind = 'list') as has_lists, bool_or(kind = 'committed') as has_groups,
         bool_or(producer is not null) as has_producers, bool_or(size(keys) > 0) as has_keys,
-        bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members
+        bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members,
+        bool_or(kind in ('write', 'read', 'cas')) as has_registers
     from {parts} group by run
 """
 
@@ -184,6 +185,8 @@ def _unjudged(row: Row) -> Iterator[AnomalyKind]:
         yield from ("two-owners", "generation-went-back")
     if row.has_commits_of_members:
         yield from ("fenced-commit", "lost-commit")
+    if row.has_registers:
+        yield "not-linearizable"
 
 
 def _proofs(

@@ -21,7 +21,22 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from raftlog.types import Offset, TopicPartition
 
 OpType = Literal["invoke", "ok", "fail", "info"]
-Kind = Literal["send", "poll", "assign", "subscribe", "join", "commit", "committed", "list", "trim", "crash", "nemesis"]
+Kind = Literal[
+    "send",
+    "poll",
+    "assign",
+    "subscribe",
+    "join",
+    "commit",
+    "committed",
+    "list",
+    "trim",
+    "write",
+    "read",
+    "cas",
+    "crash",
+    "nemesis",
+]
 Value: TypeAlias = int | str
 
 INVOKE: Final = "invoke"
@@ -38,6 +53,9 @@ COMMIT: Final = "commit"
 COMMITTED: Final = "committed"
 LIST: Final = "list"
 TRIM: Final = "trim"
+WRITE: Final = "write"
+READ: Final = "read"
+CAS: Final = "cas"
 CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
@@ -147,13 +165,25 @@ class Trim(NamedTuple):
     start: Offset
 
 
+class Register(NamedTuple):
+    """What one register is to hold (`write`), holds (`read`; empty in an invocation), or is to hold instead of
+    `expected` (`cas`; a mismatch is a `fail`). `None` is a register that nobody has written; values need not be unique.
+    """
+
+    register: str
+    value: Value | None = None
+    expected: Value | None = None
+
+
 class Nemesis(NamedTuple):
     """A fault that begins or ends; judges ignore it, timelines show it."""
 
     what: str
 
 
-Payload: TypeAlias = Send | Poll | Assign | Subscribe | Membership | GroupOffsets | ListOffsets | Trim | Nemesis | None
+Payload: TypeAlias = (
+    Send | Poll | Assign | Subscribe | Membership | GroupOffsets | ListOffsets | Trim | Register | Nemesis | None
+)
 
 
 class Op(NamedTuple):
@@ -225,6 +255,9 @@ def describe(payload: Payload) -> str:
         return f"{payload.group} as {payload.member}, generation {payload.generation}: {owned}"
     if isinstance(payload, Trim):
         return f"{payload.partition} below {payload.start}"
+    if isinstance(payload, Register):
+        instead = "" if payload.expected is None else f" instead of {payload.expected!r}"
+        return f"{payload.register}: {'nothing' if payload.value is None else repr(payload.value)}{instead}"
     if isinstance(payload, ListOffsets):
         ranges = ", ".join(f"{r.partition} offsets {r.start} to {r.end} (exclusive)" for r in payload.ranges)
         return f"linearizable {ranges}" if payload.linearizable else ranges

@@ -13,15 +13,18 @@ import orjson
 
 from raftlog.checkers.history import (
     ASSIGN,
+    CAS,
     COMMIT,
     COMMITTED,
     JOIN,
     LIST,
     NEMESIS,
     POLL,
+    READ,
     SEND,
     SUBSCRIBE,
     TRIM,
+    WRITE,
     Assign,
     Fetched,
     GroupOffsets,
@@ -34,6 +37,7 @@ from raftlog.checkers.history import (
     OpType,
     Payload,
     Poll,
+    Register,
     Send,
     Sequenced,
     Subscribe,
@@ -99,6 +103,9 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     COMMITTED: _encode_group,
     LIST: _encode_list,
     TRIM: lambda trim: (str(trim.partition), trim.start),
+    WRITE: lambda write: {"register": write.register, "value": write.value},
+    READ: lambda read: {"register": read.register, "value": read.value},
+    CAS: lambda cas: {"register": cas.register, "value": cas.value, "expected": cas.expected},
     NEMESIS: lambda nemesis: nemesis.what,
 }
 
@@ -132,6 +139,9 @@ class _Decoder:
             COMMITTED: self._group,
             LIST: self._list,
             TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
+            WRITE: _register,
+            READ: _register,
+            CAS: _register,
             NEMESIS: Nemesis,
         }
 
@@ -178,6 +188,10 @@ class _Decoder:
     def _list(self, value: Any) -> ListOffsets:
         ranges = tuple(OffsetRange(self._partition(p), Offset(start), Offset(end)) for p, start, end in value["ranges"])
         return ListOffsets(ranges, bool(value["linearizable"]))
+
+
+def _register(value: Any) -> Register:
+    return Register(value["register"], value["value"], value.get("expected"))
 
 
 def _maybe_offset(offset: int | None) -> Offset | None:

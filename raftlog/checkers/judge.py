@@ -39,6 +39,7 @@ AnomalyKind = Literal[
     "lost-key",
     "resurrected-key",
     "trim-undone",
+    "not-linearizable",
     "realtime-lag",
     "replicas-differ",
 ]

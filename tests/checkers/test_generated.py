@@ -47,8 +47,10 @@ PLANTED_BY_HAND = {
     "lost-key",
     "resurrected-key",
     "trim-undone",
+    "not-linearizable",
 }
-"""Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`."""
+"""Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`
+and `test_linearizability`."""
 AS_WELL = {"int-poll-skip", "poll-skip"}
 """Without density these need a record that somebody saw between."""
 

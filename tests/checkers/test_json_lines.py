@@ -11,6 +11,7 @@ from raftlog.checkers import (
     OffsetRange,
     Op,
     Poll,
+    Register,
     Send,
     Subscribe,
     read_lines,
@@ -30,7 +31,11 @@ OPS = [
     Op(6, 9, 2, "ok", "committed", GroupOffsets("g", ((P, None),))),
     Op(7, 9, 2, "ok", "list", ListOffsets((OffsetRange(P, Offset(1), Offset(2)),), True)),
     Op(8, 10, 2, "info", "crash"),
-    Op(9, 2**62, -1, "info", "nemesis", Nemesis("cut n1 | n2")),
+    Op(9, 11, 3, "invoke", "read", Register("r")),
+    Op(10, 12, 3, "ok", "read", Register("r", "seven")),
+    Op(11, 12, 4, "invoke", "write", Register("r", 7)),
+    Op(12, 13, 5, "ok", "cas", Register("r", 8, 7)),
+    Op(13, 2**62, -1, "info", "nemesis", Nemesis("cut n1 | n2")),
 ]
 
 
