@@ -16,13 +16,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from jepsen.nemeses.schedule import KINDS, FaultKind
 from jepsen.runner.cluster import RealCluster
-from jepsen.runner.options import WORKLOADS, RunOptions
+from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
 from jepsen.runner.store import Store
 from jepsen.runner.system import System
 from jepsen.runner.trial import Outcome, Trial
 from jepsen.runner.trial import Progress as TellProgress
 from jepsen.runner.verdict import judge
+from jepsen.workloads.catalogue import WORKLOADS
 
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
 COULD_NOT_RUN: Final = 2

@@ -19,7 +19,7 @@ import jepsen
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
-from jepsen.workloads.log.configuration import ClientConfiguration, Period, period_line
+from jepsen.workloads.client.configuration import ClientConfiguration, Period, period_line
 
 _ROOT: Final = Path(jepsen.__file__).parents[1]
 _READY_S_MAX: Final = 60.0
@@ -37,7 +37,7 @@ class _Client:
         self._said = b""
         with open(store.logs / f"client-{config.number}.log", "wb") as errors:
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "jepsen.workloads.log", str(path)],
+                [sys.executable, "-m", "jepsen.workloads", str(path)],
                 cwd=_ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -18,10 +18,10 @@ from jepsen.runner.options import REPLICATION_MAX, RunOptions
 from jepsen.runner.replicas import judge_replicas
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
-from jepsen.workloads.log.access import Access
-from jepsen.workloads.log.configuration import Period
-from jepsen.workloads.log.drain import Drain, Drained
-from jepsen.workloads.log.recording import MERGED_CLOCK, HistoryWriter, clock_since
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.configuration import Period
+from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
+from jepsen.workloads.drain import Drain, Drained
 from raftlog.client import BrokerClient
 from raftlog.errors import OutcomeUnknown, RaftlogError, TopicExists, Unavailable
 

@@ -1,1 +1,14 @@
-"""What clients do while faults happen: each workload is a package with a process that clients run."""
+"""What clients do while faults happen, and what they read back at the end. `python -m jepsen.workloads CONFIG` is one
+client process.
+
+    log          plain requests, never repeated; watermarks of groups
+    idempotent   `raftlog.client.Producer` writes, and repeats what has no answer
+    compaction   the same with keys and tombstones, into compacted topics
+    groups       members that share partitions and commit, also when they should not any more
+
+Each workload is a module of its name: the topics it wants (`PLAN`), and which roles its clients play (`begin`). All are
+listed in `catalogue`; `roles` has the roles, `client` the process around them, `drain` the end of a test.
+
+Every operation goes into a history in the format of `raftlog.checkers`. Outcomes are what `raftlog.client` makes of the
+answers: ok, fail (it definitely did not happen), info (nobody knows). The service is reached through HTTP alone.
+"""

@@ -9,8 +9,8 @@ from jepsen.runner.finding import Findings
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store, merge
 from jepsen.runner.strict import StrictJudge
-from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.values import payload_of, value_of, values_of
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of, value_of, values_of
 from raftlog.checkers import Send, judge_history, read_lines
 from raftlog.errors import DeadlineExceeded, Unavailable
 from raftlog.types import Offset, TopicPartition

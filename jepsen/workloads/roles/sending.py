@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import orjson
 
-from jepsen.workloads.log.access import BATCHES, BINARY, Access, fields_of, path_of
-from jepsen.workloads.log.processes import Senders
-from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.values import payload_of
+from jepsen.workloads.client.access import BATCHES, BINARY, Access, fields_of, path_of
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of
 from raftlog.checkers.history import SEND, Op, Send
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, build_batch

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.values import value_in
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import value_in
 from raftlog.checkers import Fetched, Poll, Subscribe
 from raftlog.checkers.history import POLL, SUBSCRIBE, Value
 from raftlog.client import Consumer

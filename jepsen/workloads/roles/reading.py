@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from jepsen.workloads.log.access import Access
-from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.recording import HistoryWriter
 from raftlog.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
-from jepsen.workloads.log.access import Access
-from jepsen.workloads.log.reading import Reader
-from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.roles.reading import Reader
 from raftlog.assignors import (
     ASSIGNORS,
     Subscription,

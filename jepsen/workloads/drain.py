@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from jepsen.workloads.log.access import Access
-from jepsen.workloads.log.asking import GROUPS, Committer, list_offsets
-from jepsen.workloads.log.belonging import GROUPS as MEMBERS_GROUPS
-from jepsen.workloads.log.processes import PER_CLIENT
-from jepsen.workloads.log.reading import Reader
-from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.sending import send_batch
-from jepsen.workloads.log.values import payload_of, values_of
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.numbering import PER_CLIENT
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of, values_of
+from jepsen.workloads.roles.asking import GROUPS, Committer, list_offsets
+from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
+from jepsen.workloads.roles.reading import Reader
+from jepsen.workloads.roles.sending import send_batch
 from raftlog.checkers import Send
 from raftlog.records import NewRecord, build_batch
 from raftlog.types import TopicPartition

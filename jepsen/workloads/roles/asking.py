@@ -11,8 +11,8 @@ from typing import Final
 
 import orjson
 
-from jepsen.workloads.log.access import Access, fields_of
-from jepsen.workloads.log.recording import HistoryWriter
+from jepsen.workloads.client.access import Access, fields_of
+from jepsen.workloads.client.recording import HistoryWriter
 from raftlog.checkers.history import COMMIT, COMMITTED, LIST, GroupOffsets, ListOffsets, OffsetRange
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition

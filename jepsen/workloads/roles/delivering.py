@@ -10,9 +10,9 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from jepsen.workloads.log.processes import Senders
-from jepsen.workloads.log.recording import HistoryWriter
-from jepsen.workloads.log.values import payload_of, tombstone_headers
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of, tombstone_headers
 from raftlog.checkers import Send
 from raftlog.checkers.history import SEND
 from raftlog.client import Producer

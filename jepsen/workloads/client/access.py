@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from jepsen.workloads.log.values import value_in
+from jepsen.workloads.client.values import value_in
 from raftlog.checkers.history import Value
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.client.transport import Answer, Transport

@@ -1,4 +1,4 @@
-"""`python -m jepsen.workloads.log CONFIG`: one client process, started by the runner."""
+"""`python -m jepsen.workloads CONFIG`: one client process, started by the runner."""
 
 import signal
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import uvloop
 
-from jepsen.workloads.log.client import run
-from jepsen.workloads.log.configuration import ClientConfiguration
+from jepsen.workloads.client.configuration import ClientConfiguration
+from jepsen.workloads.client.process import run
 
 if __name__ == "__main__":
     # Ctrl-C is for whoever started this process, who then closes its stdin.

@@ -1,0 +1,157 @@
+"""One client: what its roles share, and the activities that they are made of. See `process` for when it works.
+
+A workload's `begin` says which roles there are; each activity has a share of the client's rate.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final, Protocol
+
+import orjson
+
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.configuration import ClientConfiguration
+from jepsen.workloads.client.numbering import Senders, other_process, pace
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import values_of
+from jepsen.workloads.roles.asking import Committer, list_offsets
+from jepsen.workloads.roles.reading import Reader
+
+READERS: Final = 2
+SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
+"""Of the rate. They add up to one."""
+_FIGURES_S: Final = 0.5
+_LAST_ANSWERS_S: Final = 8.0
+"""More than the longest deadline of a request and its grace."""
+_LISTER: Final = 100
+"""Process number of the lister of node 0; the others follow."""
+_COMMITTER: Final = 99
+
+Life = Callable[[float], Awaitable[None]]
+"""Something that goes on until a time of the loop."""
+
+
+class Sends(Protocol):
+    """Whoever sends requests that overlap."""
+
+    not_offered: int
+    """What was due while no process was free."""
+
+    async def send(self) -> None: ...
+
+
+class Client:
+    """Made inside a running event loop. Its roles are begun before `work`."""
+
+    def __init__(self, config: ClientConfiguration, access: Access, history: HistoryWriter) -> None:
+        self.access, self.history = access, history
+        self.addresses = list(config.addresses.values())
+        self.partitions = config.partitions
+        self.random = Random(config.seed * 1_000_003 + config.number)  # noqa: S311 - repeatable, not secret
+        self.senders = Senders(config.number)
+        self.values = iter(values_of(config.number))
+        self._config = config
+        self._lives: list[Life] = []
+        self._closings: list[Life] = []
+        self._producers: list[Sends] = []
+        self._requests: set[asyncio.Task[None]] = set()
+
+    def process(self, number: int) -> int:
+        """The number of a role's process in the whole test."""
+        return other_process(self._config.number, number)
+
+    def new_random(self) -> Random:
+        """For a role that draws in an order of its own."""
+        return Random(self.random.random())  # noqa: S311 - repeatable, not secret
+
+    # roles
+
+    def live(self, life: Life) -> None:
+        self._lives.append(life)
+
+    def close_at_end(self, close: Life) -> None:
+        """Called after the last answers, with the seconds that are left."""
+        self._closings.append(close)
+
+    def produce(self, producer: Sends, share: float = SEND_SHARE) -> None:
+        self._producers.append(producer)
+
+        async def send(until_s: float) -> None:
+            async for _ in pace(self.random, self._config.rate * share, until_s):
+                request = asyncio.create_task(producer.send())
+                self._requests.add(request)
+                request.add_done_callback(self._sent)
+
+        self.live(send)
+
+    def read(self, share: float = POLL_SHARE) -> list[Reader]:
+        """Readers of all partitions."""
+        processes = [self.process(number) for number in range(READERS)]
+        readers = [Reader(self.access, self.history, each, self.partitions, self.random) for each in processes]
+        for reader in readers:
+            self.repeat(reader.step, share / READERS)
+        return readers
+
+    def list_offsets(self, share: float = LIST_SHARE) -> None:
+        async def ask() -> None:
+            node = self.random.choice(self.access.nodes)
+            place = self.random.choice(self.partitions)
+            process = self.process(_LISTER + node)
+            await list_offsets(self.access, self.history, process, node, place, self.random.random() < 0.5)
+
+        self.repeat(ask, share)
+
+    def commit(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
+        """What the reader has seen."""
+        committer = Committer(self.access, self.history, self.process(_COMMITTER), self.random)
+        self.repeat(lambda: committer.step(reader.positions), share)
+
+    def repeat(self, step: Callable[[], Awaitable[None]], share: float) -> None:
+        """At random moments, one after the other."""
+
+        async def live(until_s: float) -> None:
+            async for _ in pace(self.random, self._config.rate * share, until_s):
+                await step()
+
+        self.live(live)
+
+    # work
+
+    async def work(self, until_s: float) -> None:
+        """Everything that this client does, until that time of the loop."""
+        async with asyncio.TaskGroup() as tasks:
+            for life in (*self._lives, self._tell):
+                tasks.create_task(_whole(life, until_s))
+        if self._requests:
+            await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
+        for close in self._closings:
+            await close(_LAST_ANSWERS_S)
+        self._say_figures()
+
+    def _sent(self, request: "asyncio.Task[None]") -> None:
+        self._requests.discard(request)
+        if not request.cancelled() and request.exception() is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a producer broke", "exception": request.exception()}
+            )
+
+    async def _tell(self, until_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() + _FIGURES_S < until_s:
+            await asyncio.sleep(_FIGURES_S)
+            self._say_figures()
+
+    def _say_figures(self) -> None:
+        not_offered = sum(producer.not_offered for producer in self._producers)
+        say(orjson.dumps({**self.history.counts, "polled": self.history.polled, "not_offered": not_offered}))
+
+
+async def _whole(life: Life, until_s: float) -> None:
+    await life(until_s)
+
+
+def say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()

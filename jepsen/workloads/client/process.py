@@ -1,0 +1,73 @@
+"""The life of a client process.
+
+    ready\n → (stdin: the period) → work → a line of figures now and then → end
+
+It ends at the end of the period, after the answers that it waits for, or as soon as its stdin is closed: then whoever
+started it is gone, or wants no more. What is under way then stays open in the history.
+"""
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from jepsen.workloads.catalogue import WORKLOADS
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.client import Client, say
+from jepsen.workloads.client.configuration import ClientConfiguration, Period, read_period
+from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
+
+
+async def run(config: ClientConfiguration) -> None:
+    """The whole life of a client process. An error in the client itself ends it with a traceback."""
+    loop = asyncio.get_running_loop()
+    broken: asyncio.Future[None] = loop.create_future()
+    loop.set_exception_handler(lambda _loop, context: _note_broken(broken, context))
+    orders = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin.buffer)
+    history = HistoryWriter(config.history, clock_since(config.epoch_ns))
+    try:
+        async with Access(config.addresses) as access:
+            client = Client(config, access, history)
+            WORKLOADS[config.workload].begin(client)
+            say(b"ready")
+            line = await orders.readline()
+            if line:
+                await _first(_work(client, read_period(line)), _gone(orders), _raised(broken))
+    finally:
+        history.close()
+
+
+async def _work(client: Client, period: Period) -> None:
+    loop = asyncio.get_running_loop()
+    ahead_s = loop.time() - MERGED_CLOCK() / 1e9
+    await asyncio.sleep(max(0.0, period.begin_ns / 1e9 + ahead_s - loop.time()))
+    await client.work(period.end_ns / 1e9 + ahead_s)
+
+
+async def _gone(orders: asyncio.StreamReader) -> None:
+    while await orders.readline():
+        pass
+
+
+async def _raised(broken: "asyncio.Future[None]") -> None:
+    await broken
+
+
+def _note_broken(broken: "asyncio.Future[None]", context: dict[str, Any]) -> None:
+    if not broken.done():
+        broken.set_exception(context.get("exception") or RuntimeError(context["message"]))
+
+
+async def _first(*each: Coroutine[Any, Any, None]) -> None:
+    """Wait for the first to end, cancel the others, and raise what it raised."""
+    tasks = [asyncio.ensure_future(one) for one in each]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in pending:
+        with suppress(asyncio.CancelledError):
+            await task
+    for task in done:
+        task.result()

@@ -1,0 +1,25 @@
+"""Keyed records and tombstones by `raftlog.client.Producer`, into topics that are compacted all the time."""
+
+from typing import Final
+
+from jepsen.workloads import idempotent
+from jepsen.workloads.client.client import Client
+from jepsen.workloads.plan import Plan
+
+_COMPACTED: Final = {
+    "segment.bytes": "16384",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "2000",
+}
+"""Segments hold less than a second's records, so that marks and tombstones come and go within a short test."""
+PLAN: Final = Plan(
+    {"narrow": 1, "wide": 3},
+    {"narrow": _COMPACTED, "wide": _COMPACTED},
+    is_keyed=True,
+    serve_flags=("--retention-interval-s", "0.5"),
+)
+
+
+def begin(client: Client) -> None:
+    idempotent.begin(client, is_keyed=True)

@@ -1,0 +1,26 @@
+"""Everything is written by `raftlog.client.Producer`; the rest is as in `log`."""
+
+from typing import Final
+
+from jepsen.workloads.client.client import Client
+from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
+from jepsen.workloads.roles.delivering import Deliverer
+
+PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEGMENTS})
+
+
+def begin(client: Client, *, is_keyed: bool = False) -> None:
+    deliverer = Deliverer(
+        client.addresses,
+        client.history,
+        client.partitions,
+        client.values,
+        client.senders,
+        client.random,
+        is_keyed=is_keyed,
+    )
+    client.produce(deliverer)
+    client.close_at_end(deliverer.close)
+    readers = client.read()
+    client.list_offsets()
+    client.commit(readers[0])
