@@ -1,0 +1,191 @@
+"""What became of every record that was sent, as columns for plots: when it was sent, where it stands, its fate.
+
+Says the same as the book of records does, without its evidence, so it needs a tenth of its memory: it can go over a
+long history a second time, long after the verdict. Judges nothing; `records` finds and proves anomalies.
+
+One row per record in the order of the invocations. `fate` of a record whose send was
+
+    acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (nobody
+                   polled so far), excused (not polled; below the log start, or replaced in a compacted partition)
+    refused        refused, aborted (refused, and yet polled)
+    neither        stored (polled), absent
+"""
+
+from array import array
+from typing import ClassVar, Final, Literal, NamedTuple, get_args
+
+from raftlog.checkers.history import (
+    FAIL,
+    INFO,
+    LIST,
+    OK,
+    POLL,
+    SEND,
+    TRIM,
+    Fetched,
+    Kind,
+    ListOffsets,
+    Op,
+    Poll,
+    Send,
+    Trim,
+    Value,
+)
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.errors import InvalidArgument
+from raftlog.types import TopicPartition
+
+Fate = Literal["ok", "duplicate", "lost", "unseen", "excused", "refused", "aborted", "stored", "absent"]
+FATES: Final[tuple[Fate, ...]] = get_args(Fate)
+_CODES: Final[dict[Fate, int]] = {fate: code for code, fate in enumerate(FATES)}
+_OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
+_NOWHERE: Final = -1
+
+
+class Fates(NamedTuple):
+    """Columns of equal length, one row per record."""
+
+    partitions: tuple[TopicPartition, ...]
+    invoked_ns: "array[int]"
+    partition: "array[int]"
+    """Index into `partitions`."""
+    offset: "array[int]"
+    """Where it was acknowledged, else where it was polled first, else −1."""
+    fate: "array[int]"
+    """Index into `FATES`."""
+
+    def counts(self) -> dict[Fate, int]:
+        """Of fates that occur."""
+        return {fate: count for code, fate in enumerate(FATES) if (count := self.fate.count(code))}
+
+
+class _Partition:
+    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told."""
+
+    __slots__ = ("keys", "number", "polled_end", "rows", "start", "tombstones")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: dict[Value, int] = {}
+        self.polled_end = 0
+        self.start = 0
+        self.keys: dict[Value, str] = {}
+        self.tombstones: set[Value] = set()
+
+
+class RecordFates(Judge):
+    """Feed it a history, then take `fates`."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._invoked_ns = array("q")
+        self._partition = array("I")
+        self._acknowledged = array("q")  # the offset, or nowhere
+        self._polled_at = array("q")  # the first offset at which somebody saw it, or nowhere
+        self._outcome = array("B")
+        self._is_twice = array("B")
+
+    def _known(self, name: TopicPartition) -> _Partition:
+        known = self._partitions.get(name)
+        if known is None:
+            known = self._partitions[name] = _Partition(len(self._partitions))
+        return known
+
+    def invoked(self, op: Op) -> None:
+        send = op.payload
+        assert isinstance(send, Send), op
+        place = self._known(send.partition)
+        count, row = len(send.values), len(self._invoked_ns)
+        place.rows.update(zip(send.values, range(row, row + count), strict=True))
+        self._invoked_ns.extend([op.time_ns] * count)
+        self._partition.extend([place.number] * count)
+        self._acknowledged.extend([_NOWHERE] * count)
+        self._polled_at.extend([_NOWHERE] * count)
+        self._outcome.extend([_OUTCOMES[INFO]] * count)
+        self._is_twice.extend([0] * count)
+        if send.keys:
+            place.keys.update(zip(send.values, send.keys, strict=True))
+            place.tombstones.update(send.tombstones)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        payload = op.payload
+        if isinstance(payload, Send):
+            self._send_completed(op, payload)
+        elif op.type != OK:
+            return
+        elif isinstance(payload, Poll):
+            for fetched in payload.fetched:
+                self._polled(fetched)
+        elif isinstance(payload, ListOffsets):
+            for partition, start, _ in payload.ranges:
+                place = self._known(partition)
+                place.start = max(place.start, start)
+        elif isinstance(payload, Trim):
+            place = self._known(payload.partition)
+            place.start = max(place.start, payload.start)
+
+    def _send_completed(self, op: Op, send: Send) -> None:
+        rows = self._known(send.partition).rows
+        for number, value in enumerate(send.values):
+            row = rows.get(value)
+            if row is None:
+                raise InvalidArgument(f"value {value!r} completes a send that did not offer it: {op}")
+            self._outcome[row] = _OUTCOMES[op.type]
+            if op.type == OK:
+                offset = self._acknowledged[row] = send.offsets[number]
+                if self._polled_at[row] not in (_NOWHERE, offset):
+                    self._is_twice[row] = 1
+
+    def _polled(self, fetched: Fetched) -> None:
+        place = self._known(fetched.partition)
+        polled_at, acknowledged = self._polled_at, self._acknowledged
+        for offset, row in zip(fetched.offsets, map(place.rows.get, fetched.values), strict=True):
+            if row is None or polled_at[row] == offset:  # a phantom belongs to no record
+                continue
+            if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
+                self._is_twice[row] = 1
+            if polled_at[row] == _NOWHERE:
+                polled_at[row] = offset
+        if fetched.offsets:
+            place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
+
+    def fates(self) -> Fates:
+        """As far as the history goes by now."""
+        offset = array(
+            "q", (a if a != _NOWHERE else p for a, p in zip(self._acknowledged, self._polled_at, strict=True))
+        )
+        fate = array("B", bytes(len(offset)))
+        for place in self._partitions.values():
+            newest = _newest(place, offset)
+            for value, row in place.rows.items():
+                fate[row] = _CODES[self._fate(place, value, row, newest)]
+        return Fates(tuple(self._partitions), self._invoked_ns, self._partition, offset, fate)
+
+    def _fate(self, place: _Partition, value: Value, row: int, newest: dict[str, int]) -> Fate:
+        is_polled = self._polled_at[row] != _NOWHERE
+        if self._is_twice[row]:
+            return "duplicate"
+        if self._outcome[row] == _OUTCOMES[INFO]:
+            return "stored" if is_polled else "absent"
+        if self._outcome[row] == _OUTCOMES[FAIL]:
+            return "aborted" if is_polled else "refused"
+        if is_polled:
+            return "ok"
+        offset = self._acknowledged[row]
+        if offset < place.start or value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset):
+            return "excused"
+        return "lost" if offset < place.polled_end else "unseen"
+
+
+def _newest(place: _Partition, offsets: "array[int]") -> dict[str, int]:
+    """The greatest known offset of each key of a compacted partition."""
+    newest: dict[str, int] = {}
+    for value, key in place.keys.items():
+        offset = offsets[place.rows[value]]
+        if offset != _NOWHERE and offset >= newest.get(key, offset):
+            newest[key] = offset
+    return newest

@@ -1,0 +1,78 @@
+"""The fate of each record: by hand, and the same as what the judges find in generated histories."""
+
+from random import Random
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from raftlog.checkers import Op, Send, judge_history, judge_with
+from raftlog.checkers.fates import FATES, Fates, RecordFates
+from tests.checkers.model_log import CLEAN_HISTORIES
+from tests.checkers.mutations import MUTATIONS
+from tests.checkers.story import SECOND, T0, Story
+
+
+def fates_of(ops: list[Op]) -> Fates:
+    judge = RecordFates()
+    judge_with(judge, ops)
+    return judge.fates()
+
+
+def test_each_record_has_one_fate() -> None:
+    story = Story()
+    story.send(1, 70, 0)
+    story.send(1, 71, 1)  # lost
+    story.send(1, 72, 2)
+    refused = story.begin_send(1, 73, 74)
+    story.recorder.fail(refused)
+    unknown = story.begin_send(1, 75, 76)
+    story.recorder.info(unknown)
+    open_ = story.begin_send(2, 77)
+    story.poll(3, (0, 70), (2, 72), (3, 74), (4, 75), (5, 72))
+    story.send(1, 78, 6)
+    found = fates_of(story.ops)
+    rows = zip(found.invoked_ns, found.offset, [FATES[code] for code in found.fate], strict=True)
+    assert list(rows) == [
+        (0, 0, "ok"),
+        (2 * SECOND, 1, "lost"),
+        (4 * SECOND, 2, "duplicate"),
+        (6 * SECOND, -1, "refused"),
+        (6 * SECOND, 3, "aborted"),
+        (8 * SECOND, 4, "stored"),
+        (8 * SECOND, -1, "absent"),
+        (open_.time_ns, -1, "absent"),
+        (story.ops[-2].time_ns, 6, "unseen"),
+    ]
+    assert found.partitions == (T0,)
+    assert found.counts()["absent"] == 2
+
+
+def test_what_retention_or_a_newer_record_took_is_excused() -> None:
+    story = Story()
+    story.send(1, 70, 0)
+    story.list_offsets(2, 1, 1)
+    for offset, (value, key) in enumerate([(71, "a"), (72, "b"), (73, "a"), (74, "c")], 1):
+        send = Send(T0, (value,), keys=(key,), tombstones=(74,) if value == 74 else ())
+        story.end_send(story.recorder.invoke(1, "send", send), offset)
+    story.poll(2, (2, 72), (3, 73), (5, 0))
+    assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    history=CLEAN_HISTORIES,
+    name=st.sampled_from(["", *MUTATIONS]),
+    seed=st.integers(0, 2**32),
+    share=st.floats(0, 1),
+)
+def test_the_fates_are_what_the_judges_find(history: list[Op], name: str, seed: int, share: float) -> None:
+    planted = MUTATIONS[name].plant(history, Random(seed)) if name else history
+    assume(planted is not None)
+    planted = planted[: round(len(planted) * share)] if share < 0.5 else planted
+    verdict, found = judge_history(planted), fates_of(planted)
+    counts = found.counts()
+    assert counts.get("lost", 0) == verdict.counts.get("lost-write", 0)
+    assert counts.get("unseen", 0) == verdict.counts.get("unseen", 0)
+    assert ("duplicate" in counts) == ("duplicate" in verdict.counts)
+    assert counts.get("aborted", 0) <= verdict.counts.get("aborted-read", 0), "one that stands twice is a duplicate"
+    assert len(found.fate) == sum(len(op.payload.values) for op in planted if op.type == "invoke" and op.kind == "send")
