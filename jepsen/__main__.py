@@ -3,6 +3,7 @@
 import click
 
 from jepsen.runner.command import test
+from jepsen.runner.suite import suite
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -11,6 +12,7 @@ def main() -> None:
 
 
 main.add_command(test)
+main.add_command(suite)
 
 if __name__ == "__main__":
     main()

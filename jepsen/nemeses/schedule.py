@@ -3,19 +3,19 @@
     warm-up │ window │ window │ …            a window is quiet (a quarter of them), or holds one fault, or two at once
     0 < begin < end ≤ length − QUIET_END_S   every fault ends by itself
 
-A kill ends with the start of the process; a roll is a rolling restart, one node after another, as far as it comes until
-its end; members are orders of an operator, each of a moment. Kinds come in turn from a shuffled bag, so each comes
-early and none is left out for long. Node ids are those that were drawn; where `of_leader` names a partition, its leader
-at that moment changes places with the first of them.
+A kill, a loss of power and damaged files end with the start of the process; a roll is a rolling restart, one node after
+another, as far as it comes until its end; members are orders of an operator, each of a moment; files are damaged on one
+node at a time. Kinds come in turn from a shuffled bag, so each comes early and none is left out for long. Node ids are
+those that were drawn; where `of_leader` names a partition, its leader at that moment changes places with the first of
+them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final
 
-FaultKind = Literal["kill", "pause", "cut", "roll", "members"]
-KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-Way = tuple[int, int]
+from jepsen.nemeses.fault import Fault, FaultKind, Plane
+from jepsen.nemeses.ways import SHAPES, SHAPES_NODES_MIN, WEATHERS, all_ways
 
 WARM_UP_S: Final = 1.0
 QUIET_END_S: Final = 1.0
@@ -31,38 +31,14 @@ FAULT_S_MIN: Final = 0.3
 ORDERS: Final = ("join", "leave", "move", "lead", "move")
 ORDERS_MAX: Final = 4
 """In one window."""
-
-
-class Fault(NamedTuple):
-    """One fault, in seconds from the beginning of the load."""
-
-    kind: FaultKind
-    begin_s: float
-    end_s: float
-    nodes: tuple[int, ...]
-    """The killed, paused or restarted, in this order; of a cut those that suffer most, the first of all."""
-    shape: str = ""
-    """Of a cut: what it looks like; of an order: which one."""
-    ways: tuple[Way, ...] = ()
-    """Of a cut: sender and receiver of what is lost."""
-    of_leader: int | None = None
-    """Number of the partition whose leader is meant; of an order: of the partition itself."""
-
-    def aimed_at(self, leader: int) -> "Fault":
-        """The same fault, with that node in the place of the first one."""
-        first = self.nodes[0]
-        swapped = {first: leader, leader: first}
-        nodes = tuple(swapped.get(node, node) for node in self.nodes)
-        ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
-        return self._replace(nodes=nodes, ways=ways)
-
-    def __str__(self) -> str:
-        names = ", ".join(map(str, self.nodes))
-        if self.kind == "cut":
-            return f"cut, {self.shape}: " + ", ".join(f"{a}→{b}" for a, b in self.ways)
-        if self.kind == "members":
-            return f"order to {self.shape}, node {names}, partition {self.of_leader}"
-        return f"{self.kind} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
+ONE_PLANE_SHARE: Final = 0.3
+"""Of cuts: those of gossip alone, or of everything else alone."""
+SHAPES_OF: Final[dict[FaultKind, tuple[str, ...]]] = {
+    "clock": ("jump", "strobe", "drift"),
+    "damage": ("flip", "truncate", "delete", "stale", "wipe"),
+    "sync": ("slow", "one fails", "all fail"),
+    "weather": tuple(WEATHERS),
+}
 
 
 def draw_schedule(
@@ -99,15 +75,17 @@ class _Drawing:
             until = self._random.uniform(since + FAULT_S_MIN, end)
             if kind == "cut":
                 yield from self._cuts(since, until)
+            elif kind == "weather":
+                yield self._weather(since, until)
             elif kind == "members":
                 yield from self._orders(since, end)
             elif kind == "roll" and free:
                 yield Fault(kind, since, end, tuple(free))
                 free.clear()
             elif free:
-                nodes = tuple(free[: self._victims()])
+                nodes = tuple(free[: 1 if kind == "damage" else self._victims()])
                 del free[: len(nodes)]
-                yield Fault(kind, since, until, nodes, of_leader=self._aim())
+                yield Fault(kind, since, until, nodes, self._shape(kind), of_leader=self._aim(), seed=self._seed())
             else:
                 self._bag.insert(0, kind)  # no node is left for it in this window
 
@@ -135,6 +113,21 @@ class _Drawing:
     def _aim(self) -> int | None:
         return self._random.randrange(self._partitions) if self._random.random() < LEADER_SHARE else None
 
+    def _shape(self, kind: FaultKind) -> str:
+        return self._random.choice(SHAPES_OF[kind]) if kind in SHAPES_OF else ""
+
+    def _seed(self) -> int:
+        return self._random.randrange(1 << 30)
+
+    def _plane(self) -> Plane:
+        return self._random.choice(("rpc", "gossip")) if self._random.random() < ONE_PLANE_SHARE else ""
+
+    def _weather(self, since: float, until: float) -> Fault:
+        """Everywhere, or around one node."""
+        nodes = self._random.sample(self._nodes, len(self._nodes))
+        ways = all_ways(nodes) if self._random.random() < 0.5 else SHAPES["isolated"](nodes)
+        return Fault("weather", since, until, (nodes[0],), self._shape("weather"), ways, self._aim())
+
     def _orders(self, since: float, until: float) -> Iterator[Fault]:
         """Some, that may overtake each other."""
         for _ in range(self._random.randint(2, ORDERS_MAX)):
@@ -147,7 +140,7 @@ class _Drawing:
         shape = self._random.choice([shape for shape, least in SHAPES_NODES_MIN.items() if len(self._nodes) >= least])
         nodes = self._random.sample(self._nodes, len(self._nodes))
         aim = self._aim()
-        fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim)
+        fault = Fault("cut", since, until, (nodes[0],), shape, SHAPES[shape](nodes), aim, self._plane())
         if shape != "isolated" or self._random.random() < 0.7:
             yield fault
             return
@@ -155,34 +148,3 @@ class _Drawing:
             end = min(until, since + self._random.uniform(FAULT_S_MIN, 1.0))
             yield fault._replace(shape="flapping", begin_s=since, end_s=end)
             since = end + self._random.uniform(0.2, 0.8)
-
-
-def _both(some: Sequence[int], others: Sequence[int]) -> tuple[Way, ...]:
-    return tuple(way for a in some for b in others for way in ((a, b), (b, a)))
-
-
-def _ring(nodes: Sequence[int]) -> tuple[Way, ...]:
-    """Every node hears a majority, and no two the same one."""
-    count = len(nodes)
-    near = {(i, (i + step) % count) for i in range(count) for step in (1, count - 1)}
-    return tuple((nodes[i], nodes[j]) for i in range(count) for j in range(count) if i != j and (i, j) not in near)
-
-
-def _bridge(nodes: Sequence[int]) -> tuple[Way, ...]:
-    """Two halves that only one node connects."""
-    half = (len(nodes) - 1) // 2
-    return _both(nodes[:half], nodes[half + 1 :])
-
-
-SHAPES: Final[dict[str, Callable[[Sequence[int]], tuple[Way, ...]]]] = {
-    "isolated": lambda nodes: _both(nodes[:1], nodes[1:]),
-    "halves": lambda nodes: _both(nodes[: len(nodes) // 2], nodes[len(nodes) // 2 :]),
-    "not heard": lambda nodes: tuple((nodes[0], other) for other in nodes[1:]),
-    "deaf": lambda nodes: tuple((other, nodes[0]) for other in nodes[1:]),
-    "bridge": _bridge,
-    "ring of majorities": _ring,
-    "all alone": lambda nodes: tuple((a, b) for a in nodes for b in nodes if a != b),
-}
-"""Which ways are lost, for nodes in a drawn order."""
-SHAPES_NODES_MIN: Final = dict.fromkeys(SHAPES, 2) | {"bridge": 3, "all alone": 3, "ring of majorities": 5}
-"""With fewer nodes a shape is another one's, or none."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from jepsen.nemeses.nemesis import Happened
+from jepsen.nemeses.fault import Happened
 from raftlog.types import TopicPartition
 
 SETTLED_S: Final = 2.0

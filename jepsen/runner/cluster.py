@@ -1,14 +1,21 @@
-"""The system as it ships: brokers of `raftlog.testing`, in processes of their own."""
+"""The system as it ships: brokers of `raftlog.testing`, in processes of their own.
+
+Faults that need something beneath the brokers get it: disks under a shim where power is lost or disks misbehave, and
+clocks of their own where those go wrong.
+"""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from jepsen.nemeses.schedule import Way
+from jepsen.clocks import NodeClock
+from jepsen.disk import NodeDisk
+from jepsen.nemeses.fault import FaultKind, Way
 from jepsen.runner.members import Members
 from jepsen.runner.system import SystemFailed
-from raftlog.testing import BrokerFailed, Cluster, ClusterNode
+from raftlog.testing import BrokerFailed, Cluster, ClusterNode, WaySeen, Weather
+from raftlog.testing.environment import joined
 from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
 
@@ -19,13 +26,39 @@ _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
 """How often a node that ends by itself is started again at the end."""
+OF_DISKS: Final[frozenset[FaultKind]] = frozenset(("power", "stall", "full", "sync"))
+PROGRAM: Final = ("-P", "-m", "raftlog.cli")
+"""What the interpreter is given before `serve`."""
 
 
 class RealCluster:
-    """A `System`. `directory` gets the brokers' data and logs, and is kept."""
+    """A `System`. `directory` gets the brokers' data and logs, and is kept. `faults` are those that may be asked for;
+    `program` is what the interpreter is given before `serve`."""
 
-    def __init__(self, nodes: int, directory: Path, serve_flags: Sequence[str] = ()) -> None:
-        self._cluster = Cluster(nodes, data_dir=directory, serve_flags=serve_flags)
+    def __init__(
+        self,
+        nodes: int,
+        directory: Path,
+        serve_flags: Sequence[str] = (),
+        faults: Collection[FaultKind] = (),
+        program: Sequence[str] = PROGRAM,
+        *,
+        client_cuts: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._has_disks = bool(OF_DISKS & set(faults))
+        self._has_clocks = "clock" in faults
+        self._disks: dict[int, NodeDisk] = {}
+        self._clocks: dict[int, NodeClock] = {}
+        self._seen: dict[Way, WaySeen] = {}
+        self._cluster = Cluster(
+            nodes,
+            data_dir=directory,
+            serve_flags=serve_flags,
+            environment=self._environment,
+            program=program,
+            client_cuts=client_cuts,
+        )
         self._expected_up: dict[int, bool] = {}
         self._members: Members | None = None
         self._told_to_end: set[int] = set()
@@ -42,10 +75,26 @@ class RealCluster:
     def close(self) -> None:
         self._cluster.close()
 
+    def _environment(self, node: int) -> Mapping[str, str]:
+        """Of a node that is about to start: what lies beneath it."""
+        beneath = self._directory / "beneath" / str(node)
+        parts: list[Mapping[str, str]] = []
+        if self._has_disks:
+            disk = self._disks.setdefault(node, NodeDisk(self._directory / str(node), beneath / "disk"))
+            parts.append(disk.environment())
+        if self._has_clocks:
+            clock = self._clocks.setdefault(node, NodeClock(beneath / "clock"))
+            parts.append(clock.environment())
+        return joined(*parts)
+
     @property
     def addresses(self) -> Mapping[int, str]:
         """Of those that belong to the cluster."""
         return {number: self._cluster.nodes[number].http for number in self._staying()}
+
+    @property
+    def client_addresses(self) -> Mapping[int, str]:
+        return {number: self._cluster.nodes[number].http_public for number in self._staying()}
 
     def _staying(self) -> list[int]:
         return list(self._cluster.nodes) if self._members is None else self._members.staying()
@@ -74,6 +123,14 @@ class RealCluster:
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
     def is_whole(self) -> bool:
+        health = self._health()
+        return health is not None and not health["nodes_down"] and not health["leaderless_count"]
+
+    def is_healthy(self) -> bool:
+        health = self._health()
+        return health is not None and health["is_healthy"] and not health.get("reconfigurations_count")
+
+    def _health(self) -> dict[str, Any] | None:
         """As the first node says that serves. Quickly: other faults wait for it."""
         for node in self._cluster.nodes.values():
             if node.is_running and not node.is_paused:
@@ -81,8 +138,8 @@ class RealCluster:
                     told = ask(node.http, "/v1/cluster/health_overview", timeout_s=_WHOLE_S_MAX)
                 except BrokerFailed:
                     continue
-                return told[0] == 200 and not told[1]["nodes_down"] and not told[1]["leaderless_count"]
-        return False
+                return dict(told[1]) if told[0] == 200 else None
+        return None
 
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
@@ -112,10 +169,37 @@ class RealCluster:
     def resume(self, node: int) -> None:
         self._cluster.nodes[node].resume()
 
-    def cut(self, ways: Sequence[Way]) -> None:
-        self._cluster.heal()
-        for sender, receiver in ways:
-            self._cluster.cut([sender], [receiver], one_way=True)
+    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+        self._cluster.set_cuts(rpc, gossip)
+
+    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
+        self._cluster.set_weather(ways, weather)
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        now = self._cluster.seen()
+        before, self._seen = self._seen, now
+        said = [(way, now[way] - before[way] if way in before else now[way]) for way in ways if way in now]
+        return "; ".join(f"{a}→{b}: {more}" for (a, b), more in said if more)
+
+    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool = False) -> None:
+        """What clients send to exactly these nodes is lost, or what these answer."""
+        self._cluster.cut_clients(nodes, answers_only=answers_only)
+
+    @property
+    def cluster(self) -> Cluster:
+        """For scripts that need more of it than faults."""
+        return self._cluster
+
+    @property
+    def disks(self) -> Mapping[int, NodeDisk]:
+        return self._disks
+
+    @property
+    def clocks(self) -> Mapping[int, NodeClock]:
+        return self._clocks
+
+    def time_told(self, node: int) -> float | None:
+        return self._clocks[node].seen(self._cluster.nodes[node].http)
 
     def leader(self, place: TopicPartition) -> int | None:
         """As the first node says that can be asked. Quickly: a fault waits for it."""

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from jepsen.nemeses.schedule import FaultKind
+from jepsen.nemeses.fault import FaultKind
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.plan import Plan
 
@@ -19,6 +19,10 @@ class RunOptions(NamedTuple):
     clients: int
     rate: float
     seed: int
+    scenario: str = ""
+    """Number of a scenario, whose script makes the faults happen; without one they are drawn from the seed."""
+    serve_flags: tuple[str, ...] = ()
+    """For the brokers, beside those that the workload asks for."""
     recovery_s: float = 60.0
     """How long the log may take to serve everything again, once all is healed, and again to hand everything out."""
 
@@ -27,8 +31,15 @@ class RunOptions(NamedTuple):
         return WORKLOADS[self.workload].plan
 
     @property
+    def all_flags(self) -> tuple[str, ...]:
+        """Of every broker."""
+        return (*self.plan.serve_flags, *self.serve_flags)
+
+    @property
     def command(self) -> str:
         """What runs the same test again."""
+        if self.scenario:
+            return f"python -m jepsen suite --only {self.scenario} --seed {self.seed}"
         faults = ",".join(self.faults) or "none"
         return (
             f"python -m jepsen test --workload {self.workload} --faults {faults} --time {self.seconds:g} "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from jepsen.nemeses.nemesis import Victims
+from jepsen.nemeses.victims import Victims
 
 
 class SystemFailed(Exception):
@@ -23,6 +23,10 @@ class System(Victims, Protocol):
     @property
     def addresses(self) -> Mapping[int, str]:
         """HTTP addresses by node id, known from the start on; they stay the same."""
+
+    @property
+    def client_addresses(self) -> Mapping[int, str]:
+        """The same as clients have them, who may be cut off from nodes."""
 
     def deaths(self) -> list[str]:
         """Nodes that ended by themselves since the last call, with what they said at the end."""

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from jepsen.nemeses.nemesis import Happened, Nemesis
-from jepsen.nemeses.schedule import Fault, draw_schedule
+from jepsen.nemeses.fault import Fault, Happened
 from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
 from jepsen.runner.replicas import judge_replicas
+from jepsen.runner.stage import Script, Stage, drawn
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
 from jepsen.workloads.client.access import Access
@@ -47,15 +47,17 @@ class Outcome(NamedTuple):
 
 
 class Trial:
-    """`run` once."""
+    """`run` once. `script` makes the faults happen; without one they are drawn from the options' seed."""
 
-    def __init__(self, options: RunOptions, system: System, store: Store, progress: Progress) -> None:
+    def __init__(
+        self, options: RunOptions, system: System, store: Store, progress: Progress, script: Script = drawn
+    ) -> None:
         self._options, self._system, self._store, self._progress = options, system, store, progress
+        self._script = script
         self._epoch_ns = MERGED_CLOCK()
         self._findings: list[Finding] = []
         self._figures: dict[str, int] = {}
-        self._nemesis: Nemesis | None = None
-        self._schedule: tuple[Fault, ...] = ()
+        self._stage: Stage | None = None
         self._begin_ns = 0
         self._recovered_s: float | None = None
         self._drained: Drained | None = None
@@ -78,8 +80,8 @@ class Trial:
             (self._store.logs / f"node-{node}.log").write_text(text)
         self._store.merge_history()
         return Outcome(
-            schedule=self._schedule,
-            happened=tuple(self._nemesis.happened) if self._nemesis is not None else (),
+            schedule=self._stage.schedule if self._stage is not None else (),
+            happened=tuple(self._stage.nemesis.happened) if self._stage is not None else (),
             begin_ns=self._begin_ns,
             figures=self._figures,
             recovered_s=self._recovered_s,
@@ -92,7 +94,7 @@ class Trial:
         self._tell("starting the brokers", 0)
         self._system.start()
         asyncio.run(self._create_topics())
-        load = Load(self._options, self._system.addresses, self._store, self._epoch_ns)
+        load = Load(self._options, self._system.client_addresses, self._store, self._epoch_ns)
         try:
             self._tell("starting the clients", 0)
             load.wait_ready()
@@ -116,22 +118,21 @@ class Trial:
         options = self._options
         begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
         self._begin_ns = begin_ns - self._epoch_ns
-        nodes = sorted(self._system.addresses)
-        places = options.plan.places()
-        self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(places))
 
         def now_s() -> float:
             return (MERGED_CLOCK() - begin_ns) / 1e9
 
-        nemesis = self._nemesis = Nemesis(self._system, self._schedule, places, self._note, now_s)
-        load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
-        while now_s() < options.seconds:
-            nemesis.step()
+        def follow(under_way: list[str]) -> None:
             self._note_deaths()
             self._figures = load.listen()
-            self._tell("load", now_s() / options.seconds, nemesis.under_way)
-            time.sleep(LOOK_S)
-        nemesis.finish()
+            self._tell("load", min(1.0, now_s() / options.seconds), under_way)
+
+        load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
+        stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
+        self._script(stage)
+        stage.play_to_the_end()
+        stage.nemesis.finish()
+        self._findings += stage.findings
         self._tell("last answers", 1)
         self._figures = load.wait()
 

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from jepsen.nemeses.nemesis import Happened
-from jepsen.nemeses.schedule import FaultKind
+from jepsen.nemeses.fault import FaultKind, Happened
 from jepsen.runner.availability import Availability
 from jepsen.runner.finding import Finding, Findings
 from jepsen.runner.strict import StrictJudge

@@ -12,9 +12,12 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from jepsen.clocks import NodeClock
+from jepsen.disk import NodeDisk
 
-from jepsen.nemeses.schedule import Way
+from jepsen.nemeses.fault import Way
 from raftlog.records import build_batch, read_records, split_batches, stamp
+from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
 BATCHES = "application/vnd.raftlog.batches"
@@ -54,6 +57,10 @@ class FakeLog:
     def addresses(self) -> Mapping[int, str]:
         return self._addresses
 
+    @property
+    def client_addresses(self) -> Mapping[int, str]:
+        return self._addresses
+
     def is_up(self, node: int) -> bool:
         return self._up[node]
 
@@ -86,8 +93,28 @@ class FakeLog:
     def resume(self, node: int) -> None:
         pass
 
-    def cut(self, ways: Sequence[Way]) -> None:
+    def is_healthy(self) -> bool:
+        return self.is_whole()
+
+    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
         pass
+
+    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
+        pass
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        return ""
+
+    @property
+    def disks(self) -> Mapping[int, NodeDisk]:
+        return {}
+
+    @property
+    def clocks(self) -> Mapping[int, NodeClock]:
+        return {}
+
+    def time_told(self, node: int) -> float | None:
+        return None
 
     def leader(self, place: TopicPartition) -> int | None:
         return 1

@@ -1,6 +1,6 @@
 """Times without writes."""
 
-from jepsen.nemeses.nemesis import Happened
+from jepsen.nemeses.fault import Happened
 from jepsen.runner.availability import Availability, longest_gap, quiet_spans
 from raftlog.types import TopicPartition
 

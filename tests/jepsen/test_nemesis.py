@@ -1,26 +1,81 @@
 """The nemesis: what is done is undone, and nothing is done to nodes that are down."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from jepsen.disk import DiskCounters
 
+from jepsen.nemeses.fault import KINDS, Fault, Way
 from jepsen.nemeses.nemesis import Nemesis
-from jepsen.nemeses.schedule import KINDS, Fault, Way, draw_schedule
+from jepsen.nemeses.schedule import draw_schedule
+from jepsen.nemeses.ways import WEATHERS
+from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
 PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
+class Disk:
+    """Of one node; what was asked of it is in `done`."""
+
+    def __init__(self, node: int, done: list[str]) -> None:
+        self._node, self._done = node, done
+        self.is_slow = self.is_failing = self.is_full = False
+        self.stalls = 0
+
+    def lose_power(self, random: Random) -> str:
+        self._done.append(f"lose {self._node}")
+        return "dropped 2 pages"
+
+    def slow_syncs(self, seconds: float) -> None:
+        self.is_slow = seconds > 0
+
+    def fail_syncs(self, count: int) -> None:
+        self.is_failing = count != 0
+
+    def fill(self) -> None:
+        self.is_full = True
+
+    def free(self) -> None:
+        self.is_full = False
+
+    def stall_loop(self, seconds: float) -> None:
+        self.stalls += 1
+
+    def seen(self) -> DiskCounters:
+        return DiskCounters(1, 1, 1, 1, self.stalls, 300 * self.stalls)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.offset_s, self.factor = 0.0, 1.0
+
+    def jump(self, seconds: float) -> None:
+        self.offset_s = seconds
+
+    def drift(self, factor: float) -> None:
+        self.factor = factor
+
+    def reset(self) -> None:
+        self.offset_s, self.factor = 0.0, 1.0
+
+
 class Victims:
     def __init__(self, leader: int | None = None) -> None:
         self.up = dict.fromkeys((1, 2, 3), True)
+        self.weather: dict[Way, Weather] = {}
+        self.gossip_lost: tuple[Way, ...] = ()
         self.paused: set[int] = set()
         self.starting: set[int] = set()
         self.ending: set[int] = set()
         self.lost: tuple[Way, ...] = ()
         self.done: list[str] = []
         self._leader = leader
+        self.disks = {node: Disk(node, self.done) for node in self.up}
+        self.clocks = {node: Clock() for node in self.up}
 
     def is_up(self, node: int) -> bool:
         return self.up[node]
@@ -66,8 +121,23 @@ class Victims:
     def resume(self, node: int) -> None:
         self.paused.discard(node)
 
-    def cut(self, ways: Sequence[Way]) -> None:
-        self.lost = tuple(ways)
+    def is_healthy(self) -> bool:
+        return self.is_whole()
+
+    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+        self.lost, self.gossip_lost = tuple(rpc), tuple(gossip)
+
+    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
+        self.weather |= dict.fromkeys(ways, weather)
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        return "7 bytes swallowed"
+
+    def time_told(self, node: int) -> float | None:
+        return self.clocks[node].offset_s
+
+    def data_dirs(self) -> dict[int, Path]:
+        return {}
 
     def leader(self, place: TopicPartition) -> int | None:
         return self._leader
@@ -230,7 +300,8 @@ def test_orders_are_given_and_not_waited_for() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_after_finish_nothing_is_wrong(seed: int) -> None:
     victims = Victims(leader=seed % 3 + 1)
-    work, _ = nemesis(victims, *draw_schedule(seed, KINDS, (1, 2, 3), 60, 2))
+    kinds = [kind for kind in KINDS if kind != "damage"]  # which wants files, as tests with real brokers have
+    work, _ = nemesis(victims, *draw_schedule(seed, kinds, (1, 2, 3), 60, 2))
     for tenth in range(100 + 20 * seed):
         work.step_at(tenth / 10)
         for node in list(victims.ending - victims.paused):
@@ -238,5 +309,55 @@ def test_after_finish_nothing_is_wrong(seed: int) -> None:
     work.finish()
     assert all(victims.up.values())
     assert not victims.paused
-    assert victims.lost == ()
+    assert victims.lost == victims.gossip_lost == ()
+    assert not any(victims.weather.values()), "the weather is fine everywhere"
+    assert not any(disk.is_slow or disk.is_failing or disk.is_full for disk in victims.disks.values())
+    assert all((clock.offset_s, clock.factor) == (0.0, 1.0) for clock in victims.clocks.values())
     assert work.under_way == []
+
+
+def test_all_lose_power_before_any_of_them_starts() -> None:
+    victims = Victims()
+    work, notes = nemesis(victims, Fault("power", 1, 2, (3, 1), seed=4))
+    work.step_at(1)
+    assert victims.done == ["kill 3", "kill 1", "lose 3", "lose 1"]
+    assert "dropped 2 pages" in notes[0]
+    work.step_at(2)
+    assert victims.done[4:] == ["launch 3", "launch 1"]
+
+
+def test_who_saw_a_sync_fail_is_started_anew_and_who_only_waited_is_not() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("sync", 1, 2, (1,), "slow"), Fault("sync", 1, 2, (2,), "one fails"))
+    for second in (1, 2, 3):
+        work.step_at(second)
+    assert victims.done == ["kill 2", "launch 2"]
+    assert sorted(each.what for each in work.happened) == ["sync, one fails: node 2", "sync, slow: node 1"]
+
+
+def test_a_fault_of_which_nothing_was_seen_did_not_happen() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)))
+    work.step_at(1)
+    victims.disks[1].stalls = 0
+    work.step_at(2)
+    assert work.happened == []
+
+
+def test_a_cut_of_gossip_alone_leaves_the_rest_open() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("cut", 1, 2, (1,), "not heard", ((1, 2),), plane="gossip"))
+    work.step_at(1)
+    assert (victims.lost, victims.gossip_lost) == ((), ((1, 2),))
+
+
+def test_the_end_of_a_bad_day_leaves_another_one() -> None:
+    victims = Victims()
+    work, _ = nemesis(
+        victims,
+        Fault("weather", 1, 3, (1,), "slow", ((1, 2), (1, 3))),
+        Fault("weather", 2, 4, (2,), "loss", ((1, 2),)),
+    )
+    for second in (1, 2, 3):
+        work.step_at(second)
+    assert victims.weather == {(1, 2): WEATHERS["loss"], (1, 3): Weather()}

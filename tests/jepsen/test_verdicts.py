@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from jepsen.runner.command import exit_code, run
 from jepsen.runner.options import RunOptions
+from jepsen.runner.running import exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
 from raftlog.checkers import read_lines

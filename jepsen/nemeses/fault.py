@@ -1,0 +1,64 @@
+"""What a fault is: as it was drawn or scripted (`Fault`), and as it was in the end (`Happened`)."""
+
+from typing import Final, Literal, NamedTuple, get_args
+
+FaultKind = Literal[
+    "kill", "power", "pause", "stall", "cut", "weather", "clock", "damage", "full", "sync", "roll", "members"
+]
+KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+Way = tuple[int, int]
+"""Sender and receiver."""
+Plane = Literal["", "rpc", "gossip"]
+
+
+class Fault(NamedTuple):
+    """One fault, in seconds from the beginning of the load."""
+
+    kind: FaultKind
+    begin_s: float
+    end_s: float
+    nodes: tuple[int, ...]
+    """The victims, in this order; of a cut those that suffer most, the first of all."""
+    shape: str = ""
+    """Which one of its kind: of a cut what it looks like, of a clock how it goes, of an order which one."""
+    ways: tuple[Way, ...] = ()
+    """Of cuts and weather: the ways that suffer."""
+    of_leader: int | None = None
+    """Number of the partition whose leader is meant; of an order: of the partition itself."""
+    plane: Plane = ""
+    """Of cuts and weather: what goes these ways; empty: everything."""
+    seed: int = 0
+    """Draws what happens inside of it: which pages are lost, which bits flip, how far a clock jumps."""
+
+    def aimed_at(self, leader: int) -> "Fault":
+        """The same fault, with that node in the place of the first one."""
+        first = self.nodes[0]
+        swapped = {first: leader, leader: first}
+        nodes = tuple(swapped.get(node, node) for node in self.nodes)
+        ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
+        return self._replace(nodes=nodes, ways=ways)
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.nodes))
+        if self.kind == "members":
+            return f"order to {self.shape}, node {names}, partition {self.of_leader}"
+        if self.ways:
+            only = f" of {self.plane} only" if self.plane else ""
+            return f"{self.kind}, {self.shape}{only}: " + ", ".join(f"{a}→{b}" for a, b in self.ways)
+        how = f", {self.shape}:" if self.shape else ""
+        return f"{self.kind}{how} {'nodes' if len(self.nodes) > 1 else 'node'} {names}"
+
+
+class Happened(NamedTuple):
+    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it.
+
+    `served_s`: when every process that was started at its end served, or was killed again; where nobody was killed, its
+    end.
+    """
+
+    kind: str
+    what: str
+    begin_s: float
+    end_s: float
+    proof: str
+    served_s: float

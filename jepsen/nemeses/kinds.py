@@ -1,0 +1,220 @@
+"""What each kind of fault does to its victims, and how it is undone. Called by `nemesis` from one thread.
+
+`begin` and `end` return what was seen of the fault, in words; a fault of which nothing was seen did not happen. Neither
+waits for a broker to serve. Cuts, weather, rolling restarts and orders to members are `nemesis`'s own business: they
+concern more than single nodes.
+"""
+
+from random import Random
+from typing import Final
+
+from jepsen import damage
+from jepsen.nemeses.fault import Fault, FaultKind
+from jepsen.nemeses.victims import Victims
+
+SLOW_SYNC_S: Final = (0.05, 0.5, 2.0)
+JUMPS_S: Final = (-60.0, -5.0, 5.0, 60.0)
+DRIFTS: Final = (0.7, 0.95, 1.05, 1.5)
+STROBE_S: Final = 0.2
+
+
+class Kind:
+    """Base of all kinds. `hit` are the nodes that were up when the fault began."""
+
+    def starts_nodes(self, fault: Fault) -> bool:
+        """At its end they are started, and do not serve at once."""
+        return False
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        raise NotImplementedError
+
+    def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
+        """Called often while it lasts."""
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        raise NotImplementedError
+
+
+class Kill(Kind):
+    """SIGKILL: what was written stays in the page cache."""
+
+    def starts_nodes(self, fault: Fault) -> bool:
+        return True
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        return "; ".join(victims.kill(node) for node in hit)
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        for node in hit:
+            victims.launch(node)
+        return ""
+
+
+class Power(Kill):
+    """SIGKILL of all of them, and then what was not synced is forgotten."""
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
+        said = [victims.kill(node) for node in hit]
+        return "; ".join(
+            f"{words}, {victims.disks[node].lose_power(random)}" for node, words in zip(hit, said, strict=True)
+        )
+
+
+class Pause(Kind):
+    """SIGSTOP."""
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        return "; ".join(victims.pause(node) for node in hit)
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        for node in hit:
+            victims.resume(node)
+        return ""
+
+
+class Stall(Kind):
+    """Something blocks the event loop, while the other threads of the process go on."""
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        for node in hit:
+            victims.disks[node].stall_loop(fault.end_s - fault.begin_s)
+        return ""
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        seen = {node: victims.disks[node].seen() for node in hit}
+        return "; ".join(
+            f"node {node} stood still for {each.stalled_ms} ms" for node, each in seen.items() if each.stalls
+        )
+
+
+class Clock(Kind):
+    """The time of day jumps, jumps to and fro, or goes at another pace; the monotonic clock does not."""
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
+        for node in hit:
+            if fault.shape == "drift":
+                victims.clocks[node].drift(random.choice(DRIFTS))
+            else:
+                victims.clocks[node].jump(random.choice(JUMPS_S))
+        told = {node: victims.time_told(node) for node in hit}
+        return "; ".join(f"node {node} says it is {by:+.1f} s" for node, by in told.items() if by is not None)
+
+    def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
+        if fault.shape == "strobe":
+            far = JUMPS_S[fault.seed % len(JUMPS_S)]
+            for node in hit:
+                victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        told = {node: victims.time_told(node) for node in hit} if fault.shape == "drift" else {}
+        for node in hit:
+            victims.clocks[node].reset()
+        return "; ".join(
+            f"node {node} says it is {by:+.2f} s in the end" for node, by in told.items() if by is not None
+        )
+
+
+class Full(Kind):
+    """Nothing that needs room can be written."""
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        for node in hit:
+            victims.disks[node].fill()
+        return ""
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        for node in hit:
+            victims.disks[node].free()
+        seen = {node: victims.disks[node].seen() for node in hit}
+        return "; ".join(
+            f"node {node} was refused room {each.refused} times" for node, each in seen.items() if each.refused
+        )
+
+
+class Sync(Kind):
+    """Syncs are slow, or fail. Who saw one fail is started again at the end: a log does not trust its disk any more."""
+
+    def starts_nodes(self, fault: Fault) -> bool:
+        return fault.shape != "slow"
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
+        for node in hit:
+            if fault.shape == "slow":
+                victims.disks[node].slow_syncs(random.choice(SLOW_SYNC_S))
+            else:
+                victims.disks[node].fail_syncs(1 if fault.shape == "one fails" else -1)
+        return ""
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        said = []
+        for node in hit:
+            seen = victims.disks[node].seen()
+            if seen.delayed or seen.failed:
+                said.append(f"node {node}: {seen.delayed} syncs were slow, {seen.failed} failed")
+            victims.disks[node].slow_syncs(0)
+            victims.disks[node].fail_syncs(0)
+            if self.starts_nodes(fault):
+                if victims.is_up(node):
+                    victims.kill(node)
+                victims.launch(node)
+        return "; ".join(said)
+
+
+class Damage(Kind):
+    """Files of a minority are damaged, lost, or as they were before, while their broker is down."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, damage.Snapshot] = {}
+
+    def starts_nodes(self, fault: Fault) -> bool:
+        return True
+
+    def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        if not victims.is_healthy():
+            return ""
+        return "; ".join(f"{victims.kill(node)}, {self._hurt(victims, fault, node)}" for node in hit)
+
+    def _hurt(self, victims: Victims, fault: Fault, node: int) -> str:
+        random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
+        directory = victims.data_dirs()[node]
+        if fault.shape == "flip":
+            return damage.flip_bits(directory, random, 3)
+        if fault.shape == "truncate":
+            return damage.truncate(directory, random)
+        if fault.shape == "delete":
+            return damage.delete(directory, random)
+        if fault.shape == "wipe":
+            return damage.wipe(directory)
+        assert fault.shape == "stale", fault
+        self._copies[node] = damage.Snapshot(directory, directory.with_name(f"{directory.name}-copy"))
+        self._copies[node].take()
+        victims.launch(node)
+        return "its directory was copied, and it was started again"
+
+    def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        said = []
+        for node in hit:
+            if node in self._copies:
+                if victims.is_up(node):
+                    victims.kill(node)
+                said.append(f"node {node}: {self._copies.pop(node).restore()}")
+            if not victims.is_up(node):
+                victims.launch(node)
+        return "; ".join(said)
+
+
+def kinds() -> dict[FaultKind, Kind]:
+    """Of those that concern nodes one by one; made anew for each nemesis."""
+    return {
+        "kill": Kill(),
+        "power": Power(),
+        "pause": Pause(),
+        "stall": Stall(),
+        "clock": Clock(),
+        "full": Full(),
+        "sync": Sync(),
+        "damage": Damage(),
+    }

@@ -1,0 +1,57 @@
+"""A rolling restart that is under way: one node after another, each when everything is whole.
+
+`nemesis` steps it; nothing here waits.
+"""
+
+from collections.abc import Sequence
+
+from jepsen.nemeses.fault import Fault
+from jepsen.nemeses.victims import Victims
+
+
+class Rolling:
+    """Who is being restarted, who is left, and what was seen of it."""
+
+    def __init__(self, fault: Fault, begin_s: float, until_s: float, victims: Victims) -> None:
+        self.fault, self.begin_s, self.until_s = fault, begin_s, until_s
+        self._victims = victims
+        self._left = list(fault.nodes)
+        self._node: int | None = None
+        self._is_launched = False
+        self.proofs: list[str] = []
+
+    @property
+    def is_between(self) -> bool:
+        """Nobody is down because of it."""
+        return self._node is None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_between and not self._left
+
+    def stop(self) -> None:
+        """Begin with nobody any more."""
+        self._left.clear()
+
+    def forget(self, nodes: Sequence[int]) -> None:
+        """They were killed: who starts them again is another fault's business."""
+        if self._node in nodes:
+            self._node = None
+
+    def step(self) -> None:
+        """The next node only when everything is whole, as whoever restarts brokers does it."""
+        node = self._node
+        if node is None:
+            if self._left and self._victims.is_whole():
+                self._terminate(self._left.pop(0))
+        elif not self._is_launched:
+            if not self._victims.is_up(node):
+                self._victims.launch(node)
+                self._is_launched = True
+        elif self._victims.is_serving(node):
+            self._node = None
+
+    def _terminate(self, node: int) -> None:
+        if self._victims.is_up(node):
+            self._node, self._is_launched = node, False
+            self.proofs.append(self._victims.terminate(node))

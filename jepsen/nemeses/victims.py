@@ -1,0 +1,48 @@
+"""What can be done to the nodes of a system. What a fault did is told in a few words, as seen from outside."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from jepsen.clocks import NodeClock
+from jepsen.disk import NodeDisk
+from jepsen.nemeses.fault import Way
+from raftlog.testing import Weather
+from raftlog.types import TopicPartition
+
+
+class Victims(Protocol):
+    """All calls come from one thread. A system without disks, clocks or links of this kind has none to be hurt."""
+
+    def is_up(self, node: int) -> bool: ...
+    def is_serving(self, node: int) -> bool: ...
+    def is_whole(self) -> bool:
+        """Nobody is down, and every partition is led."""
+
+    def is_healthy(self) -> bool:
+        """Whole, and no replica is behind, damaged or on the move: another one may be damaged."""
+
+    def kill(self, node: int) -> str: ...
+    def terminate(self, node: int) -> str: ...
+    def launch(self, node: int) -> None: ...
+    def pause(self, node: int) -> str: ...
+    def resume(self, node: int) -> None: ...
+    def change(self, shape: str, node: int, place: TopicPartition) -> str: ...
+    def leader(self, place: TopicPartition) -> int | None: ...
+
+    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+        """Exactly these ways."""
+
+    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
+        """Of these ways; a `Weather()` is a fine day."""
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        """What the ways swallowed, delayed and dropped since the last time that this was asked; empty for nothing."""
+
+    @property
+    def disks(self) -> Mapping[int, NodeDisk]: ...
+    @property
+    def clocks(self) -> Mapping[int, NodeClock]: ...
+    def data_dirs(self) -> Mapping[int, Path]: ...
+    def time_told(self, node: int) -> float | None:
+        """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""

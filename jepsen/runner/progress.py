@@ -1,0 +1,59 @@
+"""Progress of tests on stderr, and their end by a signal."""
+
+import signal
+from contextlib import AbstractContextManager
+from types import FrameType, TracebackType
+from typing import Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+
+class Bar:
+    """Progress on stderr: a bar on a terminal, elsewhere a line for each stage and each change of faults."""
+
+    def __init__(self, title: str = "") -> None:
+        self._title = f"{title} " if title else ""
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[told]}"))
+        console = Console(stderr=True)
+        self._is_terminal = console.is_terminal
+        self._progress = Progress(*columns, console=console, transient=True, disable=not self._is_terminal)
+        self._task = self._progress.add_task("", total=1.0, told="")
+        self._said = ""
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def tell(self, stage: str, share: float, figures: dict[str, int], under_way: list[str]) -> None:
+        faults = "; ".join(under_way)
+        told = "  ".join(f"{figures.get(name, 0):,} {name}" for name in ("ok", "fail", "info"))
+        self._progress.update(
+            self._task, description=f"{self._title}{stage}", completed=share, told=f"{told}  {faults}"
+        )
+        line = f"{stage}: {faults}" if faults else stage
+        if not self._is_terminal and line != self._said:
+            self._said = line
+            click.echo(f"{self._title}{line}", err=True)
+
+
+class ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function
+    """SIGTERM ends a test as Ctrl-C does."""
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt

@@ -1,0 +1,43 @@
+"""Runs one test and leaves everything about it in its folder; `command` and `suite` call it."""
+
+from typing import Any, Final
+
+from jepsen.runner.options import RunOptions
+from jepsen.runner.results import report_text, results_of
+from jepsen.runner.stage import Script, drawn
+from jepsen.runner.store import Store
+from jepsen.runner.system import System
+from jepsen.runner.trial import Outcome, Progress, Trial
+from jepsen.runner.verdict import judge
+
+EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
+COULD_NOT_RUN: Final = 2
+INTERRUPTED: Final = 130
+
+
+def run(
+    options: RunOptions, system: System, store: Store, progress: Progress, script: Script = drawn
+) -> dict[str, Any]:
+    """The content of `results.json`. Without a script the faults are drawn."""
+    outcome: Outcome = Trial(options, system, store, progress, script).run()
+    progress("judging", 0, outcome.figures, [])
+    judged = judge(store.history, drained=outcome.drained is not None and not outcome.drained.unread)
+    logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
+    results = results_of(options, outcome, judged, logs)
+    store.write_json("results.json", results)
+    store.write_json("timeline.json", _timeline(outcome))
+    store.write_text("report.txt", report_text(results, store.path))
+    return results
+
+
+def _timeline(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "drawn": [fault._asdict() for fault in outcome.schedule],
+        "happened": [happened._asdict() for happened in outcome.happened],
+    }
+
+
+def exit_code(results: dict[str, Any]) -> int:
+    if results["broken"] is not None and results["verdict"] != "invalid":
+        return INTERRUPTED if results["broken"] == "interrupted" else COULD_NOT_RUN
+    return EXIT_CODES[results["verdict"]]

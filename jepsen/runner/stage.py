@@ -1,0 +1,196 @@
+"""What a script of faults works with while the load goes on: it strikes, waits, asks, and says what it expects.
+
+    def play(stage: Stage) -> None:
+        leader = stage.leader()
+        with stage.fault("pause", leader):
+            stage.wait(3)
+        stage.expect(stage.leader() != leader, "somebody else leads now")
+
+A script runs in the thread that follows the load, so it waits through the stage alone. What it begins and does not end
+is ended with the load. A script that drew its faults from a seed is `drawn`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from jepsen.nemeses.fault import Fault, FaultKind, Plane, Way
+from jepsen.nemeses.nemesis import Nemesis, Running
+from jepsen.nemeses.schedule import draw_schedule
+from jepsen.runner.finding import Finding
+from jepsen.runner.options import RunOptions
+from jepsen.runner.system import System
+from raftlog.testing import BrokerFailed
+from raftlog.testing.http import ask
+from raftlog.types import TopicPartition
+
+LOOK_S: Final = 0.02
+LEADER_S_MAX: Final = 15.0
+ASK_S_MAX: Final = 2.0
+FOREVER_S: Final = 1e9
+
+
+class Stage:
+    """Made by a trial, for one script. `follow` looks after the load once; it may raise `SystemFailed`."""
+
+    def __init__(
+        self,
+        system: System,
+        options: RunOptions,
+        note: Callable[[str, dict[str, Any]], None],
+        now_s: Callable[[], float],
+        follow: Callable[[list[str]], None],
+    ) -> None:
+        self.system, self.options = system, options
+        self.places: tuple[TopicPartition, ...] = options.plan.places()
+        self.nodes = sorted(system.addresses)
+        """Those that there were at the beginning."""
+        self.findings: list[Finding] = []
+        """Expectations that did not come true."""
+        self._note, self.now_s, self._follow = note, now_s, follow
+        self._schedule: tuple[Fault, ...] = ()
+        self._nemesis = Nemesis(system, (), self.places, note, now_s)
+
+    @property
+    def schedule(self) -> tuple[Fault, ...]:
+        """What was drawn; empty for a script of its own."""
+        return self._schedule
+
+    @property
+    def nemesis(self) -> Nemesis:
+        return self._nemesis
+
+    def draw(self) -> None:
+        """Faults that follow from the options' seed, for the whole load."""
+        options = self.options
+        self._schedule = draw_schedule(options.seed, options.faults, self.nodes, options.seconds, len(self.places))
+        self._nemesis = Nemesis(self.system, self._schedule, self.places, self._note, self.now_s)
+
+    # time
+
+    def wait(self, seconds: float) -> None:
+        """Go on for so long."""
+        self._go_on_until(self.now_s() + seconds)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> bool:
+        """Until it holds. When it does not in time that is a finding, and the script goes on."""
+        until = self.now_s() + timeout_s
+        while not holds():
+            if self.now_s() >= until:
+                self.findings.append(Finding("expectation", f"not within {timeout_s:g} s: {what}"))
+                return False
+            self.wait(5 * LOOK_S)
+        return True
+
+    def play_to_the_end(self) -> None:
+        """Go on until the load is over."""
+        self._go_on_until(self.options.seconds)
+
+    def _go_on_until(self, until_s: float) -> None:
+        while True:
+            self._nemesis.step()
+            self._follow(self._nemesis.under_way)
+            left_s = until_s - self.now_s()
+            if left_s <= 0:
+                return
+            time.sleep(min(LOOK_S, left_s))
+
+    # faults
+
+    def begin(
+        self,
+        kind: FaultKind,
+        *nodes: int,
+        shape: str = "",
+        ways: Sequence[Way] = (),
+        plane: Plane = "",
+        seconds: float | None = None,
+        seed: int | None = None,
+    ) -> Running:
+        """A fault that goes on until `end`, or for `seconds`. Not for rolls and orders: see `roll` and `order`."""
+        now_s = self.now_s()
+        until_s = FOREVER_S if seconds is None else now_s + seconds
+        drawn = self.options.seed + len(self._nemesis.happened) if seed is None else seed
+        fault = Fault(kind, now_s, until_s, nodes, shape, tuple(ways), plane=plane, seed=drawn)
+        running = self._nemesis.begin(fault)
+        assert running is not None, f"{kind} has no end of its own"
+        return running
+
+    def end(self, running: Running) -> None:
+        """Undo it. A fault of which nothing was seen is a finding: the scenario showed nothing."""
+        if self._nemesis.end(running) is None:
+            self.findings.append(Finding("expectation", f"nothing was seen of: {running.fault}"))
+
+    @contextmanager
+    def fault(
+        self, kind: FaultKind, *nodes: int, shape: str = "", ways: Sequence[Way] = (), plane: Plane = ""
+    ) -> Iterator[Running]:
+        running = self.begin(kind, *nodes, shape=shape, ways=ways, plane=plane)
+        yield running
+        self.end(running)
+
+    def roll(self, nodes: Sequence[int], seconds: float) -> None:
+        """A rolling restart of these, which `wait` carries on; nobody begins any more after `seconds`."""
+        now_s = self.now_s()
+        self._nemesis.begin(Fault("roll", now_s, now_s + seconds, tuple(nodes)))
+
+    def order(self, shape: str, node: int, place: int = 0) -> None:
+        """An operator's order: join, leave, move, lead (see `members`), about the partition of that number."""
+        now_s = self.now_s()
+        self._nemesis.begin(Fault("members", now_s, now_s, (node,), shape, of_leader=place))
+
+    # questions
+
+    def leader(self, place: TopicPartition | None = None, *, other_than: Sequence[int] = ()) -> int:
+        """Of the first partition, or of that one; waits for one. A finding, and any node, when there is none."""
+        wanted = self.places[0] if place is None else place
+        found: list[int] = []
+
+        def is_known() -> bool:
+            node = self.system.leader(wanted)
+            if node is None or node in other_than:
+                return False
+            found.append(node)
+            return True
+
+        if self.wait_until(is_known, f"{wanted} has a leader", LEADER_S_MAX):
+            return found[-1]
+        return next(node for node in self.nodes if node not in other_than)
+
+    def others(self, *nodes: int) -> list[int]:
+        """All other ones of the beginning."""
+        return [node for node in self.nodes if node not in nodes]
+
+    def ask(self, node: int, path: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
+        """Status and JSON of a node's answer; status 0 when there is none."""
+        try:
+            return ask(self.system.addresses[node], path, method=method, body=body, timeout_s=ASK_S_MAX)
+        except BrokerFailed as error:
+            return 0, {"message": str(error)}
+
+    def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
+        """Until these serve (all, without any)."""
+        wanted = nodes or tuple(self.nodes)
+        self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)
+
+    def wait_healthy(self, timeout_s: float = 60.0) -> None:
+        """Until nobody is down, behind, damaged, or on the move."""
+        self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
+
+    def expect(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.findings.append(Finding("expectation", f"does not hold: {what}"))
+        self.say(f"{what}: {'yes' if holds else 'NO'}")
+
+    def say(self, what: str) -> None:
+        """Into the history."""
+        self._note(what, {})
+
+
+def drawn(stage: Stage) -> None:
+    """The script of a test whose faults are drawn."""
+    stage.draw()
+
+
+Script = Callable[[Stage], None]

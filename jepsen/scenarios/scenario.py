@@ -1,0 +1,39 @@
+"""What a scenario is."""
+
+from typing import NamedTuple
+
+from jepsen.nemeses.fault import FaultKind
+from jepsen.runner.options import RunOptions
+from jepsen.runner.stage import Script
+
+
+class Scenario(NamedTuple):
+    """`play` is called when the load begins, and may take `seconds` at most; the load goes on to their end."""
+
+    number: str
+    """F1 … F56."""
+    title: str
+    play: Script
+    faults: tuple[FaultKind, ...]
+    """Kinds that the script makes happen; each has to be seen, or the run proves nothing."""
+    workload: str = "log"
+    nodes: int = 3
+    seconds: float = 15.0
+    rate: float = 500.0
+    clients: int = 4
+    serve_flags: tuple[str, ...] = ()
+    client_cuts: bool = False
+    """Clients go through a proxy that can cut them off: see `Stage.system.cut_clients`."""
+
+    def options(self, seed: int) -> RunOptions:
+        return RunOptions(
+            self.workload,
+            self.faults,
+            self.seconds,
+            self.nodes,
+            self.clients,
+            self.rate,
+            seed,
+            scenario=self.number,
+            serve_flags=self.serve_flags,
+        )
