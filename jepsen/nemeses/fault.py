@@ -29,6 +29,10 @@ class Fault(NamedTuple):
     """Of cuts and weather: what goes these ways; empty: everything."""
     seed: int = 0
     """Draws what happens inside of it: which pages are lost, which bits flip, how far a clock jumps."""
+    amount: float | None = None
+    """Seconds of a clock's jump or of a sync, factor of a clock's drift; drawn without it."""
+    files: tuple[str, ...] = ()
+    """Kinds of files that are damaged, as `jepsen.damage` names them; any without."""
 
     def aimed_at(self, leader: int) -> "Fault":
         """The same fault, with that node in the place of the first one."""

@@ -5,6 +5,7 @@ waits for a broker to serve. Cuts, weather, rolling restarts and orders to membe
 concern more than single nodes.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -95,15 +96,15 @@ class Clock(Kind):
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         for node in hit:
             if fault.shape == "drift":
-                victims.clocks[node].drift(random.choice(DRIFTS))
+                victims.clocks[node].drift(_amount(fault, random, DRIFTS))
             else:
-                victims.clocks[node].jump(random.choice(JUMPS_S))
+                victims.clocks[node].jump(_amount(fault, random, JUMPS_S))
         told = {node: victims.time_told(node) for node in hit}
         return "; ".join(f"node {node} says it is {by:+.1f} s" for node, by in told.items() if by is not None)
 
     def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
         if fault.shape == "strobe":
-            far = JUMPS_S[fault.seed % len(JUMPS_S)]
+            far = _amount(fault, Random(fault.seed), JUMPS_S)  # noqa: S311 - repeatable, not secret
             for node in hit:
                 victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
 
@@ -143,8 +144,9 @@ class Sync(Kind):
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         for node in hit:
             if fault.shape == "slow":
-                victims.disks[node].slow_syncs(random.choice(SLOW_SYNC_S))
+                victims.disks[node].slow_syncs(_amount(fault, random, SLOW_SYNC_S))
             else:
+                victims.expect_end(node)
                 victims.disks[node].fail_syncs(1 if fault.shape == "one fails" else -1)
         return ""
 
@@ -181,11 +183,11 @@ class Damage(Kind):
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         directory = victims.data_dirs()[node]
         if fault.shape == "flip":
-            return damage.flip_bits(directory, random, 3)
+            return damage.flip_bits(directory, random, 3, only=fault.files)
         if fault.shape == "truncate":
-            return damage.truncate(directory, random)
+            return damage.truncate(directory, random, only=fault.files)
         if fault.shape == "delete":
-            return damage.delete(directory, random)
+            return damage.delete(directory, random, only=fault.files)
         if fault.shape == "wipe":
             return damage.wipe(directory)
         assert fault.shape == "stale", fault
@@ -204,6 +206,10 @@ class Damage(Kind):
             if not victims.is_up(node):
                 victims.launch(node)
         return "; ".join(said)
+
+
+def _amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:
+    return random.choice(drawn_from) if fault.amount is None else fault.amount
 
 
 def kinds() -> dict[FaultKind, Kind]:

@@ -154,6 +154,9 @@ class RealCluster:
             self._cluster.nodes[node].launch()
         self._expected_up[node] = node in self._staying()  # who left the cluster may end by itself
 
+    def expect_end(self, node: int) -> None:
+        self._expected_up[node] = False
+
     def _note_end(self, node: int) -> None:
         """A broker that was told to end, and that nobody killed meanwhile, ends with 0."""
         ended = self._cluster.nodes[node]

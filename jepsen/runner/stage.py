@@ -107,12 +107,16 @@ class Stage:
         plane: Plane = "",
         seconds: float | None = None,
         seed: int | None = None,
+        amount: float | None = None,
+        files: Sequence[str] = (),
     ) -> Running:
         """A fault that goes on until `end`, or for `seconds`. Not for rolls and orders: see `roll` and `order`."""
         now_s = self.now_s()
         until_s = FOREVER_S if seconds is None else now_s + seconds
         drawn = self.options.seed + len(self._nemesis.happened) if seed is None else seed
-        fault = Fault(kind, now_s, until_s, nodes, shape, tuple(ways), plane=plane, seed=drawn)
+        fault = Fault(
+            kind, now_s, until_s, nodes, shape, tuple(ways), plane=plane, seed=drawn, amount=amount, files=tuple(files)
+        )
         running = self._nemesis.begin(fault)
         assert running is not None, f"{kind} has no end of its own"
         return running
@@ -124,9 +128,16 @@ class Stage:
 
     @contextmanager
     def fault(
-        self, kind: FaultKind, *nodes: int, shape: str = "", ways: Sequence[Way] = (), plane: Plane = ""
+        self,
+        kind: FaultKind,
+        *nodes: int,
+        shape: str = "",
+        ways: Sequence[Way] = (),
+        plane: Plane = "",
+        amount: float | None = None,
+        files: Sequence[str] = (),
     ) -> Iterator[Running]:
-        running = self.begin(kind, *nodes, shape=shape, ways=ways, plane=plane)
+        running = self.begin(kind, *nodes, shape=shape, ways=ways, plane=plane, amount=amount, files=files)
         yield running
         self.end(running)
 
