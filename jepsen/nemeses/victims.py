@@ -39,6 +39,13 @@ class Victims(Protocol):
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         """Of these ways; a `Weather()` is a fine day."""
 
+    def reset_connections(self, ways: Sequence[Way]) -> None:
+        """A box in the middle resets them; what is in flight is lost."""
+
+    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        """Exactly these nodes and their clients do not hear each other, or clients do not hear them; what was swallowed
+        since the last time, in words."""
+
     def suffered(self, ways: Sequence[Way]) -> str:
         """What the ways swallowed, delayed and dropped since the last time that this was asked; empty for nothing."""
 

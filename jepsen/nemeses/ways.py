@@ -46,6 +46,7 @@ WEATHERS: Final[dict[str, Weather]] = {
     "slow": Weather(delay_ms=300, jitter_ms=50),
     "loss": Weather(loss=0.05),
     "storm": Weather(delay_ms=40, jitter_ms=40, loss=0.2, duplicate=0.1, reorder=0.2),
+    "dreadful": Weather(delay_ms=300, jitter_ms=50, loss=0.2),
     "narrow": Weather(rate_bytes_s=200_000),
 }
 """What goes wrong on a way that still leads somewhere."""

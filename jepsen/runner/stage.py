@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from jepsen.nemeses.fault import Fault, FaultKind, Plane, Way
+from jepsen.nemeses.fault import Fault, FaultKind, Happened, Plane, Way
 from jepsen.nemeses.nemesis import Nemesis, Running
 from jepsen.nemeses.schedule import draw_schedule
 from jepsen.runner.finding import Finding
@@ -141,6 +141,22 @@ class Stage:
         yield running
         self.end(running)
 
+    @contextmanager
+    def clients_cut(self, nodes: Sequence[int], *, answers_only: bool) -> Iterator[None]:
+        """Clients and these nodes do not hear each other; or the nodes hear them, and their answers are lost."""
+        what = f"{'answers' if answers_only else 'all'} of nodes {', '.join(map(str, nodes))} to clients are lost"
+        begin_s = self.now_s()
+        self.system.cut_clients(nodes, answers_only=answers_only)
+        self.say(f"{what}: begins")
+        yield
+        proof = self.system.cut_clients((), answers_only=False)
+        end_s = self.now_s()
+        self.say(f"{what}: ends ({proof})")
+        if proof:
+            self._nemesis.happened.append(Happened("cut", what, begin_s, end_s, proof, end_s))
+        else:
+            self.findings.append(Finding("expectation", f"nothing was seen of: {what}"))
+
     def roll(self, nodes: Sequence[int], seconds: float) -> None:
         """A rolling restart of these, which `wait` carries on; nobody begins any more after `seconds`."""
         now_s = self.now_s()
@@ -173,10 +189,26 @@ class Stage:
         """All other ones of the beginning."""
         return [node for node in self.nodes if node not in nodes]
 
-    def ask(self, node: int, path: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
+    def leader_of_metadata(self) -> int:
+        """The controller's leader, as the first node says that answers; waits for one."""
+        found: list[int] = []
+
+        def is_known() -> bool:
+            for node in self.nodes:
+                status, told = self.ask(node, "/v1/cluster/health_overview")
+                if status == 200 and told.get("controller_id") in self.nodes:
+                    found.append(int(told["controller_id"]))
+                    return True
+            return False
+
+        return found[-1] if self.wait_until(is_known, "the controller has a leader", LEADER_S_MAX) else self.nodes[0]
+
+    def ask(
+        self, node: int, path: str, method: str = "GET", body: object = None, timeout_s: float = ASK_S_MAX
+    ) -> tuple[int, Any]:
         """Status and JSON of a node's answer; status 0 when there is none."""
         try:
-            return ask(self.system.addresses[node], path, method=method, body=body, timeout_s=ASK_S_MAX)
+            return ask(self.system.addresses[node], path, method=method, body=body, timeout_s=timeout_s)
         except BrokerFailed as error:
             return 0, {"message": str(error)}
 

@@ -2,7 +2,20 @@
 
 from typing import Final
 
-from jepsen.scenarios import crash
+from jepsen.scenarios import crash, groups, membership, network, operations, semantics
 from jepsen.scenarios.scenario import Scenario
 
-SCENARIOS: Final[dict[str, Scenario]] = {each.number: each for each in (*crash.SCENARIOS,)}
+SCENARIOS: Final[dict[str, Scenario]] = {
+    each.number: each
+    for each in sorted(
+        (
+            *crash.SCENARIOS,
+            *network.SCENARIOS,
+            *membership.SCENARIOS,
+            *semantics.SCENARIOS,
+            *groups.SCENARIOS,
+            *operations.SCENARIOS,
+        ),
+        key=lambda each: int(each.number[1:]),
+    )
+}

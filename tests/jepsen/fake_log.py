@@ -102,6 +102,12 @@ class FakeLog:
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         pass
 
+    def reset_connections(self, ways: Sequence[Way]) -> None:
+        pass
+
+    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        return ""
+
     def suffered(self, ways: Sequence[Way]) -> str:
         return ""
 

@@ -1,0 +1,141 @@
+"""Ways between nodes that are lost, slow or one-way: F20 to F23 and F26 to F28.
+
+F24 and F25 (single messages that come twice or late) need more than TCP lets anybody do between real processes: the
+simulated cluster has them. A storm with connections that are reset in the middle is the nearest real thing.
+"""
+
+from typing import Any, Final
+
+from jepsen.nemeses.ways import SHAPES, all_ways
+from jepsen.runner.stage import Stage
+from jepsen.scenarios.scenario import Scenario
+from raftlog.types import TopicPartition
+
+STEP_DOWN_S_MAX: Final = 10.0
+
+
+def described(stage: Stage, place: TopicPartition | None = None) -> dict[str, Any]:
+    """What the first node that answers says of a partition; empty when nobody does."""
+    wanted = place or stage.places[0]
+    for node in stage.nodes:
+        status, told = stage.ask(node, f"/v1/partitions/kafka/{wanted.topic}/{wanted.partition}")
+        if status == 200:
+            return dict(told)
+    return {}
+
+
+def leader_is_alone(stage: Stage) -> None:
+    for _ in range(2):
+        leader = stage.leader()
+        with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+            stage.wait(4)
+        stage.wait(1.5)
+
+
+def leader_hears_nobody(stage: Stage) -> None:
+    leader = stage.leader()
+    others = stage.others(leader)
+    with stage.fault("cut", leader, shape="deaf", ways=SHAPES["deaf"]([leader, *others])):
+
+        def is_replaced() -> bool:
+            told = stage.ask(others[0], f"/topics/{stage.places[0].topic}/partitions/{stage.places[0].partition}")
+            return told[0] == 200 and told[1].get("leader") in others
+
+        stage.wait_until(is_replaced, "the others have a leader that hears them", STEP_DOWN_S_MAX)
+        stage.wait(1)
+
+
+def follower_flaps(stage: Stage) -> None:
+    leader = stage.leader()
+    follower = stage.others(leader)[0]
+    before = described(stage).get("leader_epoch")
+    for _ in range(5):
+        with stage.fault(
+            "cut", follower, shape="isolated", ways=SHAPES["isolated"]([follower, *stage.others(follower)])
+        ):
+            stage.wait(1.2)
+        stage.wait(0.8)
+    told = described(stage)
+    stage.expect(
+        (told.get("leader_id"), told.get("leader_epoch")) == (leader, before),
+        f"leader and term stayed as they were: {leader} in {before}, now {told.get('leader_id')} in "
+        f"{told.get('leader_epoch')}",
+    )
+
+
+def bridge_and_ring(stage: Stage) -> None:
+    for shape in ("bridge", "ring of majorities"):
+        leader = stage.leader()
+        nodes = [leader, *stage.others(leader)]
+        with stage.fault("cut", leader, shape=shape, ways=SHAPES[shape](nodes)):
+            stage.wait(4)
+        stage.wait(1.5)
+
+
+def storms_and_resets(stage: Stage) -> None:
+    ways = all_ways(stage.nodes)
+    for _ in range(3):
+        with stage.fault("weather", *stage.nodes, shape="storm", ways=ways):
+            stage.wait(1.5)
+            stage.system.reset_connections(ways)
+            stage.wait(1.5)
+        stage.wait(0.5)
+
+
+def slow_and_lossy(stage: Stage) -> None:
+    """A slow follower, a slow leader, and at last everybody."""
+    leader = stage.leader()
+    follower = stage.others(leader)[0]
+    for victim in (follower, leader):
+        ways = SHAPES["isolated"]([victim, *stage.others(victim)])
+        with stage.fault("weather", victim, shape="dreadful", ways=ways):
+            stage.wait(6)
+    with stage.fault("weather", *stage.nodes, shape="dreadful", ways=all_ways(stage.nodes)):
+        stage.wait(8)
+    stage.wait(3)
+
+
+def answers_are_lost(stage: Stage) -> None:
+    for _ in range(4):
+        with stage.clients_cut(stage.nodes, answers_only=True):
+            stage.wait(0.7)
+        stage.wait(1.3)
+
+
+def gossip_alone_and_all_but_gossip(stage: Stage) -> None:
+    def voters() -> list[list[int]]:
+        return [sorted(row["node_id"] for row in described(stage, place).get("replicas", ())) for place in stage.places]
+
+    before = voters()
+    victim = stage.leader()
+    ways = SHAPES["isolated"]([victim, *stage.others(victim)])
+    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="gossip"):
+        stage.wait(6)
+        stage.expect(voters() == before, "gossip alone moved nobody's vote")
+    stage.wait(1)
+    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="rpc"):
+        stage.wait(4)
+    stage.wait(1)
+    stage.expect(voters() == before, "the voters are those of the beginning")
+
+
+SCENARIOS: Final = (
+    Scenario("F20", "the leader is alone, clients are on both sides", leader_is_alone, ("cut",)),
+    Scenario("F21", "the leader can send and hears nobody", leader_hears_nobody, ("cut",)),
+    Scenario("F22", "a follower is cut off again and again", follower_flaps, ("cut",)),
+    Scenario("F23", "a bridge between halves, and a ring of majorities", bridge_and_ring, ("cut",), nodes=5),
+    Scenario("F24", "delay, loss and reset connections make leaders send again", storms_and_resets, ("weather",)),
+    Scenario("F26", "300 ms of delay and 20 % of loss", slow_and_lossy, ("weather",), seconds=26.0),
+    Scenario(
+        "F27",
+        "answers to clients are lost, requests are not",
+        answers_are_lost,
+        ("cut",),
+        "idempotent",
+        seconds=12.0,
+        client_cuts=True,
+    ),
+    Scenario(
+        "F28", "gossip is cut and the rest is not, and the other way round", gossip_alone_and_all_but_gossip, ("cut",)
+    ),
+)

@@ -1,0 +1,44 @@
+"""What operators do: F55. (F54, two releases in one cluster, is played in `tests/upgrade`.)"""
+
+import time
+from typing import Any, Final
+
+from jepsen.runner.stage import Stage
+from jepsen.scenarios.scenario import Scenario
+
+MANY: Final = 1_000
+MADE_S_MAX: Final = 60.0
+LED_S_MAX: Final = 30.0
+
+
+def one_of_many_leaders_dies(stage: Stage) -> None:
+    """The leaders of a third of 1,000 partitions die with one broker."""
+    body = {"topic_name": "many", "partitions_count": MANY, "replication_factor": 3}
+    status, told = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body, timeout_s=MADE_S_MAX)
+    stage.expect(status in (200, 201), f"{MANY} partitions are made: {status} {told.get('message', '')}")
+    stage.wait_until(lambda: leaderless(stage, stage.nodes) == 0, "all partitions are led", MADE_S_MAX)
+    victim = stage.leader()
+    others = stage.others(victim)
+    with stage.fault("kill", victim):
+        began = time.monotonic()
+        stage.wait_until(lambda: leaderless(stage, others) == 0, "the others lead all partitions", LED_S_MAX)
+        stage.say(f"all {MANY} partitions were led again after {time.monotonic() - began:.1f} s")
+        stage.wait(3)
+    stage.wait_served()
+
+
+def leaderless(stage: Stage, nodes: list[int]) -> int | None:
+    """As the first of these says that answers."""
+    for node in nodes:
+        status, told = stage.ask(node, "/v1/cluster/health_overview")
+        if status == 200:
+            overview: dict[str, Any] = told
+            return int(overview["leaderless_count"])
+    return None
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "F55", "one broker of a thousand partitions dies", one_of_many_leaders_dies, ("kill",), seconds=45.0, rate=500.0
+    ),
+)
