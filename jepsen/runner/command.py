@@ -84,7 +84,7 @@ def test(
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn)
     folder = Store(store, options)
     try:
-        with _ending_on_sigterm(), _Bar() as bar:
+        with ending_on_sigterm(), Bar() as bar:
             results = run(options, RealCluster(nodes, folder.data, options.plan.serve_flags), folder, bar.tell)
     except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the log
         traceback.print_exc()
@@ -121,7 +121,7 @@ def exit_code(results: dict[str, Any]) -> int:
     return EXIT_CODES[results["verdict"]]
 
 
-class _Bar:
+class Bar:
     """Progress on stderr: a bar on a terminal, elsewhere a line for each stage and each change of faults."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _Bar:
             click.echo(line, err=True)
 
 
-class _ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function
+class ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like a function
     """SIGTERM ends a test as Ctrl-C does."""
 
     def __enter__(self) -> None:

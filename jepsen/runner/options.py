@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from jepsen.nemeses.schedule import FaultKind
+from jepsen.nemeses.schedule import Fault, FaultKind, draw_schedule
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.plan import Plan
 
@@ -25,6 +25,21 @@ class RunOptions(NamedTuple):
     @property
     def plan(self) -> Plan:
         return WORKLOADS[self.workload].plan
+
+    @property
+    def name(self) -> str:
+        """Of the run's folder, behind the time."""
+        return f"{self.workload}-{'+'.join(self.faults) or 'none'}-seed{self.seed}"
+
+    @property
+    def explanation(self) -> str | None:
+        """What people should know who read what was found."""
+        return None
+
+    def schedule(self) -> tuple[Fault, ...]:
+        """The faults, drawn from the seed."""
+        nodes = range(1, self.nodes + 1)
+        return draw_schedule(self.seed, self.faults, nodes, self.seconds, len(self.plan.places()))
 
     @property
     def command(self) -> str:

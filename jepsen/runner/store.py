@@ -1,6 +1,6 @@
 """The folder of one run, and the files in it.
 
-STORE/{time}-{workload}-{faults}-seed{N}/
+STORE/{time}-{name}/
   history.jsonl     all operations of all processes, in the order of time (format: raftlog.checkers.json_lines)
   results.json      the verdict and all figures
   report.txt        the same for people
@@ -27,10 +27,8 @@ class Store:
     """Made with its directories."""
 
     def __init__(self, parent: Path, options: RunOptions) -> None:
-        faults = "+".join(options.faults) or "none"
         stamp = time.strftime("%Y%m%dT%H%M%S")
-        name = f"{stamp}-{options.workload}-{faults}-seed{options.seed}"
-        self.path = _new_directory(parent.absolute(), name)
+        self.path = _new_directory(parent.absolute(), f"{stamp}-{options.name}")
         self.data = self.path / "data"
         self.parts = self.path / "parts"
         self.logs = self.path / "logs"

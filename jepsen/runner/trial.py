@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from jepsen.nemeses.nemesis import Happened, Nemesis
-from jepsen.nemeses.schedule import Fault, draw_schedule
+from jepsen.nemeses.schedule import Fault
 from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
@@ -116,9 +116,8 @@ class Trial:
         options = self._options
         begin_ns = MERGED_CLOCK() + round(BEGIN_IN_S * 1e9)
         self._begin_ns = begin_ns - self._epoch_ns
-        nodes = sorted(self._system.addresses)
         places = options.plan.places()
-        self._schedule = draw_schedule(options.seed, options.faults, nodes, options.seconds, len(places))
+        self._schedule = options.schedule()
 
         def now_s() -> float:
             return (MERGED_CLOCK() - begin_ns) / 1e9
