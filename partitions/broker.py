@@ -276,7 +276,8 @@ class Broker:
         Raises `InvalidBatch`, `RecordTooLarge`, and what a produce of records has in its results.
         """
         target = (await self._writable(topic, deadline)).partition(partition)
-        return await target.produce_batches(body, acks, deadline)
+        produced = await target.produce_batches(body, acks, deadline)
+        return produced._replace(topic_id=target.topic_id)
 
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """For records that come without end. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""

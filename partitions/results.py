@@ -23,7 +23,9 @@ class RecordResult(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """Where the batches of one request stand; `base_offset` is -1 with `acks=0`."""
+    """Where the batches of one request stand; `base_offset` is -1 with `acks=0`.
+
+    `topic_id` is told by the broker that was asked, as in `Fetched`."""
 
     base_offset: Offset
     next_offset: Offset
@@ -31,6 +33,7 @@ class Produced(NamedTuple):
     high_watermark: Offset
     is_duplicate: bool = False
     """All of it was appended before, and the answer is that of then: an idempotent producer asked again."""
+    topic_id: UUID | None = None
 
 
 class ProducerSequence(NamedTuple):

@@ -8,7 +8,7 @@ from raftlog.api.http.answers import answer_with, json_answer
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_format
-from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
+from raftlog.api.http.records_produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
 from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
 from raftlog.api.http.tail import Tails
 from raftlog.partitions.broker import Broker
@@ -97,5 +97,5 @@ def _bounds(fetched: Fetched) -> dict[str, str]:
         "X-Raftlog-High-Watermark": str(fetched.high_watermark),
         "X-Raftlog-Log-Start": str(fetched.log_start_offset),
         "X-Raftlog-Leader-Epoch": str(fetched.leader_epoch),
-        "X-Raftlog-Topic-Id": str(fetched.topic_id),
+        TOPIC_ID_HEADER: str(fetched.topic_id),
     }

@@ -23,6 +23,7 @@ TIMEOUT_MS_DEFAULT = 10_000
 TIMEOUT_MS_MAX = 600_000
 LEADER_HEADER = "X-Raftlog-Leader"
 """HOST:PORT of the broker that leads the partition, where it is not the one that answered."""
+TOPIC_ID_HEADER = "X-Raftlog-Topic-Id"
 _ACKS: dict[str, Acks] = {"all": ALL, "-1": ALL, "1": 1, "0": 0}
 _DUPLICATE: dict[str, int | str | None] = {"duplicate": True}
 """Of records that an idempotent producer had sent before; their offsets are those of then."""
@@ -117,7 +118,7 @@ class ProduceHandlers:
             "error": None,
             **(_DUPLICATE if done.is_duplicate else {}),
         }
-        return json_answer(
+        response = json_answer(
             {
                 "offsets": [offset],
                 "key_schema_id": None,
@@ -127,6 +128,8 @@ class ProduceHandlers:
                 "high_watermark": done.high_watermark,
             }
         )
+        response.headers[TOPIC_ID_HEADER] = str(done.topic_id)
+        return response
 
 
 def _many_answer(results: list[RecordResult]) -> web.Response:

@@ -182,6 +182,7 @@ class Damage(Kind):
     def _hurt(self, victims: Victims, fault: Fault, node: int) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
         directory = victims.data_dirs()[node]
+        _take_as_it_is(victims, node)
         if fault.shape == "flip":
             return damage.flip_bits(directory, random, 3, only=fault.files)
         if fault.shape == "truncate":
@@ -203,9 +204,16 @@ class Damage(Kind):
                 if victims.is_up(node):
                     victims.kill(node)
                 said.append(f"node {node}: {self._copies.pop(node).restore()}")
+                _take_as_it_is(victims, node)
             if not victims.is_up(node):
                 victims.launch(node)
         return "; ".join(said)
+
+
+def _take_as_it_is(victims: Victims, node: int) -> None:
+    """What a dead node's files hold now is there to stay: they change under a disk that remembers what they were."""
+    if node in victims.disks:
+        victims.disks[node].forget()
 
 
 def _amount(fault: Fault, random: Random, drawn_from: Sequence[float]) -> float:

@@ -56,3 +56,30 @@ class Victims(Protocol):
     def data_dirs(self) -> Mapping[int, Path]: ...
     def time_told(self, node: int) -> float | None:
         """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
+
+
+class Unhurt:
+    """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
+
+    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
+        raise NotImplementedError("the weather between these nodes cannot be changed")
+
+    def reset_connections(self, ways: Sequence[Way]) -> None:
+        raise NotImplementedError("connections between these nodes cannot be reset")
+
+    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        raise NotImplementedError("clients cannot be cut off from these nodes")
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        return ""
+
+    @property
+    def disks(self) -> Mapping[int, NodeDisk]:
+        return {}
+
+    @property
+    def clocks(self) -> Mapping[int, NodeClock]:
+        return {}
+
+    def time_told(self, node: int) -> float | None:
+        return None

@@ -17,6 +17,7 @@ from jepsen.runner.system import SystemFailed
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode, WaySeen, Weather
 from raftlog.testing.environment import joined
 from raftlog.testing.http import ask
+from raftlog.testing.weather import CLIENTS
 from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 0.3
@@ -178,15 +179,22 @@ class RealCluster:
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         self._cluster.set_weather(ways, weather)
 
+    def reset_connections(self, ways: Sequence[Way]) -> None:
+        self._cluster.reset_connections(ways)
+
+    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
+        every = [way for node in self._cluster.nodes for way in ((CLIENTS, node), (node, CLIENTS))]
+        words = self.suffered(every)
+        self._cluster.heal_clients()
+        if nodes:
+            self._cluster.cut_clients(nodes, answers_only=answers_only)
+        return words
+
     def suffered(self, ways: Sequence[Way]) -> str:
         now = self._cluster.seen()
-        before, self._seen = self._seen, now
-        said = [(way, now[way] - before[way] if way in before else now[way]) for way in ways if way in now]
-        return "; ".join(f"{a}→{b}: {more}" for (a, b), more in said if more)
-
-    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool = False) -> None:
-        """What clients send to exactly these nodes is lost, or what these answer."""
-        self._cluster.cut_clients(nodes, answers_only=answers_only)
+        more = {way: now[way] - self._seen.get(way, WaySeen()) for way in ways if way in now}
+        self._seen |= {way: now[way] for way in more}
+        return "; ".join(f"{_name(a)}→{_name(b)}: {each}" for (a, b), each in more.items() if each)
 
     @property
     def cluster(self) -> Cluster:
@@ -267,6 +275,10 @@ class RealCluster:
 
     def logs(self) -> Mapping[int, str]:
         return self._cluster.logs()
+
+
+def _name(node: int) -> str:
+    return "clients" if node == CLIENTS else str(node)
 
 
 def _stop(node: ClusterNode) -> str | None:

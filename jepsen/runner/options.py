@@ -2,7 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from jepsen.nemeses.fault import FaultKind
+from jepsen.nemeses.fault import KINDS, Fault, FaultKind
+from jepsen.nemeses.schedule import draw_schedule
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.plan import Plan
 
@@ -34,6 +35,22 @@ class RunOptions(NamedTuple):
     def all_flags(self) -> tuple[str, ...]:
         """Of every broker."""
         return (*self.plan.serve_flags, *self.serve_flags)
+
+    @property
+    def name(self) -> str:
+        """Of the run's folder, behind the time."""
+        faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
+        return f"{self.scenario or f'{self.workload}-{faults}'}-seed{self.seed}"
+
+    @property
+    def explanation(self) -> str | None:
+        """What people should know who read what was found."""
+        return None
+
+    def schedule(self) -> tuple[Fault, ...]:
+        """The faults, drawn from the seed."""
+        nodes = range(1, self.nodes + 1)
+        return draw_schedule(self.seed, self.faults, nodes, self.seconds, len(self.plan.places()))
 
     @property
     def command(self) -> str:

@@ -36,6 +36,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "valid": {"valid": True, "invalid": False, "unknown": None}[word],
         "doubts": doubted,
         "broken": outcome.broken,
+        "explanation": options.explanation,
         "anomalies": judged.findings.counts,
         "findings": [finding.as_json() for finding in judged.findings.worst_first()],
         "options": options._asdict(),
@@ -82,6 +83,8 @@ def report_text(results: Mapping[str, Any], store: Path) -> str:
     for doubt in results["doubts"]:
         console.print(f"  {doubt}", markup=False)
     _print_findings(console, results)
+    if results["explanation"] is not None:
+        console.print(results["explanation"], "\n", markup=False)
     console.print(_operations(results["outcomes"]))
     console.print(_sentence(results), markup=False)
     if results["faults"]:

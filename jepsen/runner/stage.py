@@ -10,18 +10,20 @@ A script runs in the thread that follows the load, so it waits through the stage
 is ended with the load. A script that drew its faults from a seed is `drawn`.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from jepsen.nemeses.fault import Fault, FaultKind, Happened, Plane, Way
 from jepsen.nemeses.nemesis import Nemesis, Running
-from jepsen.nemeses.schedule import draw_schedule
+from jepsen.runner.cluster import RealCluster
 from jepsen.runner.finding import Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.system import System
-from raftlog.testing import BrokerFailed
+from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
 
@@ -63,8 +65,7 @@ class Stage:
 
     def draw(self) -> None:
         """Faults that follow from the options' seed, for the whole load."""
-        options = self.options
-        self._schedule = draw_schedule(options.seed, options.faults, self.nodes, options.seconds, len(self.places))
+        self._schedule = self.options.schedule()
         self._nemesis = Nemesis(self.system, self._schedule, self.places, self._note, self.now_s)
 
     # time
@@ -211,6 +212,17 @@ class Stage:
             return ask(self.system.addresses[node], path, method=method, body=body, timeout_s=timeout_s)
         except BrokerFailed as error:
             return 0, {"message": str(error)}
+
+    @property
+    def brokers(self) -> Cluster:
+        """The processes themselves, for what is no fault."""
+        assert isinstance(self.system, RealCluster), f"{self.system} has none"
+        return self.system.cluster
+
+    def memory_bytes(self, node: int) -> int:
+        """What a node's process has resident."""
+        pages = int(Path(f"/proc/{self.brokers.nodes[node].pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
         """Until these serve (all, without any)."""

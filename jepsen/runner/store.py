@@ -1,6 +1,6 @@
 """The folder of one run, and the files in it.
 
-STORE/{time}-{workload}-{faults}-seed{N}/, or {time}-{scenario}-seed{N}/
+STORE/{time}-{name}/
   history.jsonl     all operations of all processes, in the order of time (format: raftlog.checkers.json_lines)
   results.json      the verdict and all figures
   report.txt        the same for people
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import orjson
 
-from jepsen.nemeses.fault import KINDS
 from jepsen.runner.options import RunOptions
 
 _INDENT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -28,11 +27,8 @@ class Store:
     """Made with its directories."""
 
     def __init__(self, parent: Path, options: RunOptions) -> None:
-        faults = ("all" if options.faults == KINDS else "+".join(options.faults)) or "none"
         stamp = time.strftime("%Y%m%dT%H%M%S")
-        what = options.scenario or f"{options.workload}-{faults}"
-        name = f"{stamp}-{what}-seed{options.seed}"
-        self.path = _new_directory(parent.absolute(), name)
+        self.path = _new_directory(parent.absolute(), f"{stamp}-{options.name}")
         self.data = self.path / "data"
         self.parts = self.path / "parts"
         self.logs = self.path / "logs"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from jepsen.workloads import compaction, groups, idempotent, log
+from jepsen.workloads import compaction, groups, idempotent, log, register
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -20,4 +20,5 @@ WORKLOADS: Final = {
     "idempotent": Workload(idempotent.PLAN, idempotent.begin),
     "groups": Workload(groups.PLAN, groups.begin),
     "compaction": Workload(compaction.PLAN, compaction.begin),
+    "register": Workload(register.PLAN, register.begin),
 }

@@ -16,11 +16,11 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, values_of
-from jepsen.workloads.roles.asking import GROUPS, Committer, list_offsets
+from jepsen.workloads.roles.asking import GROUPS, Committer, end_in, list_offsets
 from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
-from raftlog.checkers import Send
+from raftlog.checkers.history import OK, Send
 from raftlog.records import NewRecord, build_batch
 from raftlog.types import TopicPartition
 
@@ -93,8 +93,9 @@ class Drain:
             body = build_batch([NewRecord(payload_of(value, 1), key.encode() or None) for key in keys or ("",)])
             send = Send(place, (value,), keys=keys)
             async with self._gate:
-                if await send_batch(self._access, self._history, process, node, send, body, "all", _TIMEOUT_MS):
-                    return True
+                sent = await send_batch(self._access, self._history, process, node, send, body, "all", _TIMEOUT_MS)
+            if sent.type == OK:
+                return True
             await asyncio.sleep(_AGAIN_S)
         return False
 
@@ -102,9 +103,10 @@ class Drain:
         process = next(self._processes)
         while not self._is_late():
             async with self._gate:
-                end = await list_offsets(
+                listed = await list_offsets(
                     self._access, self._history, process, node, place, linearizable=True, timeout_ms=_TIMEOUT_MS
                 )
+            end = end_in(listed)
             if end is not None:
                 self._ends[place] = max(self._ends[place], end)
                 return

@@ -9,6 +9,7 @@ per process and partition (`realtime-lag`), when the bound is first passed; `wor
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import ClassVar
 
 from raftlog.checkers.history import (
@@ -62,14 +63,21 @@ class Reader:
         self.is_subscribed = is_subscribed
 
 
+Observe = Callable[[int, int, int], None]
+"""Shown the time, the process and its greatest lag at each poll that was judged; all times in nanoseconds."""
+
+
 class RealtimeLag(Judge):
-    """`bound_ns=None` only measures."""
+    """`bound_ns=None` only measures; `observe` is for whoever draws it."""
 
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, ASSIGN, SUBSCRIBE))
 
-    def __init__(self, findings: Findings | None = None, *, bound_ns: int | None = None) -> None:
+    def __init__(
+        self, findings: Findings | None = None, *, bound_ns: int | None = None, observe: Observe | None = None
+    ) -> None:
         super().__init__(findings)
         self.worst_ns = 0
+        self._observe = observe
         self._bound_ns = bound_ns
         self._acknowledged: dict[TopicPartition, Acknowledged] = {}
         self._readers: dict[int, Reader] = {}
@@ -117,15 +125,19 @@ class RealtimeLag(Judge):
         for partition, offsets, _ in poll.fetched:
             if offsets:
                 last[partition] = max(offsets)
+        greatest_ns = 0
         for partition, offset in last.items():
             known = self._acknowledged.get(partition)
             missed = None if known is None else known.first_above(offset)
             if missed is None:
                 continue
             lag_ns = invocation.time_ns - max(missed.time_ns, reader.since_ns)
-            self.worst_ns = max(self.worst_ns, lag_ns)
+            greatest_ns = max(greatest_ns, lag_ns)
             if self._bound_ns is not None and lag_ns > self._bound_ns:
                 self._report(partition, lag_ns, offset, (missed, op))
+        self.worst_ns = max(self.worst_ns, greatest_ns)
+        if self._observe is not None:
+            self._observe(invocation.time_ns, op.process, greatest_ns)
 
     def _report(self, partition: TopicPartition, lag_ns: int, offset: Offset, ops: tuple[Op, Op]) -> None:
         process = ops[1].process

@@ -14,6 +14,7 @@ from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets, LogStar
 from raftlog.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
 from raftlog.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
 from raftlog.checkers.lag import RealtimeLag
+from raftlog.checkers.linearizability import Linearizability
 from raftlog.checkers.member_commits import MemberCommits
 from raftlog.checkers.offset_order import OffsetOrder
 from raftlog.checkers.ownership import Ownership
@@ -41,6 +42,8 @@ class Verdict(NamedTuple):
     counts: dict[AnomalyKind, int]
     operations: int
     worst_lag_ns: int
+    undecided: tuple[str, ...] = ()
+    """Registers of which nobody knows whether they are linearizable: the search came to a limit."""
 
     def is_clean(self, tolerated: Iterable[AnomalyKind] = ()) -> bool:
         return not self.counts.keys() - set(tolerated)
@@ -60,6 +63,7 @@ class Panel:
         self.findings = Findings(kept_max)
         self.book = RecordBook(self.findings)
         self.lag = RealtimeLag(self.findings, bound_ns=rules.lag_bound_ns)
+        self.linearizability = Linearizability(self.findings)
         self.judges: tuple[Judge, ...] = (
             self.book,
             Polls(self.findings, book=self.book, dense=rules.dense),
@@ -72,6 +76,7 @@ class Panel:
             Sequences(self.book, self.findings),
             Compaction(self.book, self.findings),
             self.lag,
+            self.linearizability,
             *((Density(self.book, self.findings),) if rules.dense else ()),
         )
         self._pairing = Pairing(self.judges)
@@ -86,7 +91,13 @@ class Panel:
         for judge in self.judges:
             judge.finish()
         findings = self.findings
-        return Verdict(tuple(findings.anomalies), findings.counts, self._pairing.operations, self.lag.worst_ns)
+        return Verdict(
+            tuple(findings.anomalies),
+            findings.counts,
+            self._pairing.operations,
+            self.lag.worst_ns,
+            tuple(self.linearizability.undecided),
+        )
 
 
 class Pairing:

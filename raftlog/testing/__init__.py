@@ -13,5 +13,16 @@ from raftlog.testing.cluster import Cluster
 from raftlog.testing.errors import BrokerFailed, BrokerNotReady
 from raftlog.testing.node import ClusterNode
 from raftlog.testing.process import BrokerProcess
+from raftlog.testing.weather import CLIENTS, LaneSeen, WaySeen, Weather
 
-__all__ = ["BrokerFailed", "BrokerNotReady", "BrokerProcess", "Cluster", "ClusterNode"]
+__all__ = [
+    "CLIENTS",
+    "BrokerFailed",
+    "BrokerNotReady",
+    "BrokerProcess",
+    "Cluster",
+    "ClusterNode",
+    "LaneSeen",
+    "WaySeen",
+    "Weather",
+]

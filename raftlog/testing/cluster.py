@@ -6,21 +6,22 @@
         cluster.heal()
 
 All calls block, and may be made from any one thread at a time. Whatever was started ends with the block, also when the
-program that runs it is killed. A cut is between brokers only: clients reach every broker that runs.
+program that runs it is killed. A cut is between brokers: clients reach every broker that runs, but for those of a
+cluster with `client_cuts` that `cut_clients` keeps away.
 """
 
 import contextlib
-import itertools
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from raftlog.testing.errors import BrokerFailed
+from raftlog.testing.faults import NetworkFaults
 from raftlog.testing.http import ask
 from raftlog.testing.network import Network
 from raftlog.testing.node import ClusterNode
@@ -33,7 +34,7 @@ ASK_SECONDS_MAX: Final = 2.0
 """How long one of those questions may take; a broker in trouble must not keep the others from being asked."""
 
 
-class Cluster:
+class Cluster(NetworkFaults):
     """`nodes` brokers with node ids from 1, each on a host of its own as far as placement is concerned."""
 
     def __init__(
@@ -46,6 +47,7 @@ class Cluster:
         ready_timeout_s: float = READY_SECONDS_MAX,
         python: str = sys.executable,
         with_gossip: bool = True,
+        client_cuts: bool = False,
         environment: Callable[[int], Mapping[str, str]] | None = None,
         program: Sequence[str] = PROGRAM,
     ) -> None:
@@ -55,19 +57,16 @@ class Cluster:
         cluster flag: it has no RPC address, and nobody can join it. `python` is the interpreter that runs them, with
         the raftlog that is installed there, and `program` what it is given before `serve`. `with_gossip=False` switches
         gossip off. `environment(node_id)` is asked at each start of a node for what is added to its environment.
+        `client_cuts=True` gives the nodes public addresses, whose ways can be cut as well.
         """
+        super().__init__(with_cuts and nodes > 1, client_cuts)
         assert nodes >= 1, f"a cluster of {nodes} nodes"
         self.nodes: dict[int, ClusterNode] = {}
         self._count = nodes
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._flags = tuple(serve_flags)
-        self._with_cuts = with_cuts and nodes > 1
         self._ready_timeout_s = ready_timeout_s
         self._python = python
-        self._network: Network | None = None
-        self._cut: set[tuple[int, int]] = set()
-        self._gossip_cut: set[tuple[int, int]] = set()
-        self._gossip_loss = 0.0
         self._with_gossip = with_gossip
         self._environment = environment
         self._program = tuple(program)
@@ -102,7 +101,7 @@ class Cluster:
         assert not self.nodes, "the cluster has been started before"
         self.directory = self._given_dir or Path(tempfile.mkdtemp(prefix="raftlog-cluster-"))
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._network = Network() if self._with_cuts else None
+        self._network = Network() if self._with_cuts or self._client_cuts else None
         for number in range(1, self._count + 1):
             self.nodes[number] = self._new_node(number)
         self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
@@ -134,14 +133,16 @@ class Cluster:
 
     def _new_node(self, number: int) -> ClusterNode:
         network = self._network
+        between = network if self._with_cuts else None
         return ClusterNode(
             number,
             self.directory,
-            network.add if network is not None else None,
+            between.add if between is not None else None,
             self._note_processes,
             self._count > 1,
             self._with_gossip,
-            network.add_gossip if network is not None else None,
+            between.add_gossip if between is not None else None,
+            network.add_clients if network is not None and self._client_cuts else None,
         )
 
     def _configure(self, node: ClusterNode, flags: Sequence[str]) -> None:
@@ -162,8 +163,8 @@ class Cluster:
 
     @property
     def addresses(self) -> list[str]:
-        """HTTP addresses of all nodes, for clients to begin with."""
-        return [node.http for node in self.nodes.values()]
+        """HTTP addresses of all nodes, for clients to begin with; with `client_cuts` the public ones."""
+        return [node.http_public for node in self.nodes.values()]
 
     @property
     def bootstrap(self) -> str:
@@ -253,51 +254,3 @@ class Cluster:
         except BrokerFailed:
             return None
         return described.get("leader") if status == 200 else None
-
-    # faults between nodes
-
-    def cut(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """What `some` send to `others` is lost from now on, and unless `one_way` what these send back; gossip is a part
-        of it. Cuts add up."""
-        some, others = list(some), list(others)
-        self.cut_rpc(some, others, one_way=one_way)
-        self.cut_gossip(some, others, one_way=one_way)
-
-    def cut_rpc(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """The same for everything but gossip."""
-        self._cut |= _ways(some, others, one_way)
-        self._apply_cuts()
-
-    def cut_gossip(self, some: Iterable[int], others: Iterable[int], *, one_way: bool = False) -> None:
-        """The same for gossip alone."""
-        self._gossip_cut |= _ways(some, others, one_way)
-        self._apply_cuts()
-
-    def lose_gossip(self, share: float) -> None:
-        """That share of all datagrams of gossip is lost from now on, wherever they go."""
-        self._gossip_loss = share
-        self._apply_cuts()
-
-    def isolate(self, node: int) -> None:
-        """Cut a node off from all others, both ways."""
-        self.cut([node], [other for other in self.nodes if other != node])
-
-    def heal(self) -> None:
-        """No way is cut any more, and nothing is lost."""
-        self._cut.clear()
-        self._gossip_cut.clear()
-        self._gossip_loss = 0.0
-        self._apply_cuts()
-
-    def _apply_cuts(self) -> None:
-        if self._network is None:
-            raise BrokerFailed("nothing can be cut here: the cluster was started with one node, or without cuts")
-        self._network.cut(self._cut)
-        self._network.set_gossip(self._gossip_cut, self._gossip_loss)
-
-
-def _ways(some: Iterable[int], others: Iterable[int], one_way: bool) -> set[tuple[int, int]]:
-    """From sender to receiver."""
-    forth = set(itertools.product(some, others))
-    assert all(one != other for one, other in forth), "a node cannot be cut off from itself"
-    return forth if one_way else forth | {(other, one) for one, other in forth}

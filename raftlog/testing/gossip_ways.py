@@ -1,57 +1,91 @@
-"""Gossip through the proxy: datagrams and streams of each broker, except where a way is cut or a datagram is lost.
+"""Datagrams of gossip through the proxy, except where a way is cut or a datagram is lost, and as the weather is.
 
 Every broker advertises a port of the proxy. A datagram that comes to it is passed on from the port of its sender, so
 that whoever gets it sees the address that the sender advertises, and answers there. Who sent it is known from the port
-that the broker is bound to; a stream says so in the header of its first frame. Runs in the proxy's process.
+that the broker is bound to; a stream, which is a link like others, says so in the header of its first frame.
 """
 
 import asyncio
-import contextlib
-import random
 import socket
 import struct
+from random import Random
 from typing import Final, cast
+
+from raftlog.testing.lane import Lane, Lanes
+from raftlog.testing.stream import TICK_S
 
 _LENGTH: Final = struct.Struct(">I")
 _NODE_AT: Final = slice(20, 24)
 """Where a sealed frame has its sender's node id (`raftlog.membership.authentication`)."""
 _HEAD_BYTES: Final = _LENGTH.size + _NODE_AT.stop
-_HEAD_SECONDS_MAX: Final = 5.0
-_CHUNK_BYTES: Final = 1 << 16
+
+
+class GossipIntroduction:
+    """Who is on the other side of a stream of gossip."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self.node: int | None = None
+        self.is_over = False
+
+    def feed(self, data: bytes) -> None:
+        self._head += data[: _HEAD_BYTES - len(self._head)]
+        if len(self._head) == _HEAD_BYTES:
+            self.node = int.from_bytes(self._head[_LENGTH.size :][_NODE_AT])
+            self.is_over = True
 
 
 class GossipWays:
-    """All of a cluster. `loss`: the share of datagrams that disappear."""
+    """All of a cluster. `loss`: the share of datagrams that disappear wherever they go."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: Lanes, random: Random) -> None:
+        self._lanes, self._random = lanes, random
+        self.loss = 0.0
         self._ends: dict[int, _End] = {}
         self._nodes: dict[tuple[str, int], int] = {}
-        self._cut: frozenset[tuple[int, int]] = frozenset()
-        self._loss = 0.0
-        self._servers: list[asyncio.Server] = []
 
-    async def add(self, node: int, target: tuple[str, int], udp: socket.socket, tcp: socket.socket) -> None:
-        """Pass on what comes to these sockets to the broker, which is bound to the target."""
+    async def add(self, node: int, target: tuple[str, int], udp: socket.socket) -> None:
+        """Pass on what comes to this socket to the broker, which is bound to the target."""
         self._nodes[target] = node
         end = self._ends[node] = _End(self, node, target)
-        loop = asyncio.get_running_loop()
-        await loop.create_datagram_endpoint(lambda: end, sock=udp)
-        self._servers.append(await asyncio.start_server(end.serve, sock=tcp))
-
-    def set_faults(self, cut: frozenset[tuple[int, int]], loss: float) -> None:
-        self._cut, self._loss = cut, loss
-
-    def is_cut(self, sender: int | None, receiver: int) -> bool:
-        return (sender, receiver) in self._cut
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: end, sock=udp)
 
     def pass_on(self, data: bytes, source: tuple[str, int], receiver: "_End") -> None:
         """A datagram for one broker, from another one or from a stranger."""
         sender = self._nodes.get(source)
-        is_lost = random.random() < self._loss  # noqa: S311 - no secret
-        if is_lost or sender == receiver.node or self.is_cut(sender, receiver.node):
+        if sender == receiver.node:
             return
-        via = receiver if sender is None else self._ends[sender]
-        via.send(data, receiver.target)
+        lane = self._lanes.lane(sender, receiver.node)
+        if lane.is_cut:
+            lane.seen.swallowed_datagrams += 1
+        elif self._random.random() < self.loss:
+            lane.seen.lost_datagrams += 1
+        else:
+            via = receiver if sender is None else self._ends[sender]
+            self._send(data, lane, via, receiver.target)
+
+    def _send(self, data: bytes, lane: Lane, via: "_End", target: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        number = lane.number()
+
+        def arrive(was_held: bool) -> None:
+            if was_held:
+                lane.release(len(data))
+                lane.seen.longest_ms = max(lane.seen.longest_ms, round((loop.time() - now) * 1000))
+            if lane.is_cut:
+                lane.seen.swallowed_datagrams += 1
+            else:
+                lane.note_arrival(number)
+                via.send(data, target)
+
+        for due in lane.arrivals(now, len(data)):
+            if due <= now + TICK_S:
+                arrive(was_held=False)
+            else:
+                lane.held_bytes += len(data)
+                lane.seen.delayed_datagrams += 1
+                loop.call_at(due, arrive, True)
 
 
 class _End(asyncio.DatagramProtocol):
@@ -71,29 +105,3 @@ class _End(asyncio.DatagramProtocol):
     def send(self, data: bytes, address: tuple[str, int]) -> None:
         if self._transport is not None:
             self._transport.sendto(data, address)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A stream to this broker."""
-        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError), contextlib.closing(writer):
-            async with asyncio.timeout(_HEAD_SECONDS_MAX):
-                head = await reader.readexactly(_HEAD_BYTES)
-            sender = int.from_bytes(head[_LENGTH.size :][_NODE_AT])
-            if self._ways.is_cut(sender, self.node):
-                await reader.read()  # it goes nowhere, and whoever called finds out by silence
-                return
-            there_reader, there = await asyncio.open_connection(*self.target)
-            with contextlib.closing(there):
-                there.write(head)
-                await asyncio.wait(
-                    [
-                        asyncio.ensure_future(self._relay(reader, there, sender, self.node)),
-                        asyncio.ensure_future(self._relay(there_reader, writer, self.node, sender)),
-                    ],
-                )
-
-    async def _relay(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, sender: int, receiver: int) -> None:
-        with contextlib.suppress(OSError), contextlib.closing(to):
-            while data := await source.read(_CHUNK_BYTES):
-                if not self._ways.is_cut(sender, receiver):
-                    to.write(data)
-                    await to.drain()

@@ -1,4 +1,4 @@
-"""One connection through the proxy: bytes both ways, except where the way is cut.
+"""One connection through the proxy: bytes both ways, except where the way is cut, and as its weather is.
 
     caller --forth--> node        caller <--back-- node
 
@@ -9,99 +9,77 @@ sides then connect anew. Nobody is connected over a way that is cut: the caller'
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from raftlog.testing.introduction import Introduction
+from raftlog.testing.lane import Lane, Lanes, Way
+from raftlog.testing.side import Side
+from raftlog.testing.stream import END, Stream
 
 INTRODUCTION_SECONDS_MAX: Final = 5.0
 """A caller that says nothing for so long is let go, as the broker behind would do."""
-BUFFER_BYTES_MAX: Final = 1 << 20
-"""What may wait on one way; then its sender waits."""
 
 
-class Cuts(Protocol):
-    """Which ways are cut, by node id of sender and receiver."""
+class Introducing(Protocol):
+    """Finds out who calls. Is fed the first bytes of a connection."""
 
-    def is_cut(self, sender: int | None, receiver: int) -> bool: ...
+    node: int | None
+    """The node that speaks; None as long as it is not known, and for good with a stranger."""
+    is_over: bool
+    """Whether it is known who speaks, or that it is nobody who introduces himself."""
 
-
-class _Way:
-    """One direction of a link."""
-
-    def __init__(self) -> None:
-        self.lost = False
-        """Something was swallowed."""
-        self.is_cut = False
-
-
-class Side(asyncio.Protocol):
-    """One of the two sockets of a link."""
-
-    def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.other: Side | None = None
-        self._received, self._ended = received, ended
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by type
-        self.transport.set_write_buffer_limits(BUFFER_BYTES_MAX)
-
-    def data_received(self, data: bytes) -> None:
-        self._received(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.transport = None
-        self._ended()
-
-    def pause_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.resume_reading()
-
-    def write(self, data: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
-
-    def close(self) -> None:
-        """After what waits was written."""
-        if self.transport is not None:
-            self.transport.close()
-
-    def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+    def feed(self, data: bytes) -> None: ...
 
 
 class Link:
     """`front` is the socket of whoever called, `back` the one to the node behind."""
 
-    def __init__(self, cuts: Cuts, node: int, target: tuple[str, int], gone: Callable[["Link"], None]) -> None:
-        self._cuts, self._node, self._target, self._gone = cuts, node, target, gone
-        self._introduction = Introduction()
-        self._head: list[bytes] = []
-        """What came before the way to the node stood."""
-        self._forth, self._back = _Way(), _Way()
+    def __init__(
+        self,
+        lanes: Lanes,
+        introduction: Introducing,
+        node: int,
+        target: tuple[str, int],
+        gone: Callable[["Link"], None],
+    ) -> None:
+        self._lanes, self._introduction = lanes, introduction
+        self._node, self._target, self._gone = node, target, gone
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None
+        self._head: list[bytes] = []
+        """What came before the way to the node stood."""
         self._timer = self._loop.call_later(INTRODUCTION_SECONDS_MAX, self._too_late)
-        self.front = Side(self._from_caller, lambda: self._ended(self._forth, self.back))
-        self.back = Side(self._from_node, lambda: self._ended(self._back, self.front))
-        self.front.other, self.back.other = self.back, self.front
+        self.front = Side(self._from_caller, self._caller_ended, self._called)
+        self.back = Side(self._from_node, self._node_ended)
+        unknown = lanes.lane(None, node)
+        self._forth, self._back = Stream(unknown, self.front, self.back), Stream(unknown, self.back, self.front)
+        for sender, receiver, stream in ((self.front, self.back, self._forth), (self.back, self.front, self._back)):
+            _couple(sender, receiver, stream)
 
-    def renew(self) -> None:
-        """The cuts have changed."""
-        if not self._introduction.is_over:
-            return
-        caller = self._introduction.node
-        self._forth.is_cut = self._cuts.is_cut(caller, self._node)
-        self._back.is_cut = caller is not None and self._cuts.is_cut(self._node, caller)
-        if any(way.lost and not way.is_cut for way in (self._forth, self._back)):
+    def renew(self, changed: set[Lane]) -> None:
+        """The cuts have changed, and the weather of some."""
+        for stream in (self._forth, self._back):
+            if stream.lane in changed:
+                stream.flush()
+        if any(stream.has_lost and not stream.lane.is_cut for stream in (self._forth, self._back)):
             self.front.abort()
             self.back.abort()
-            self._gone(self)
+            self._go()
+
+    def reset(self, ways: set[Way]) -> bool:
+        """As a box in the middle does it that has forgotten the connection; whether it is over one of these ways."""
+        caller = self._introduction.node
+        if caller is None or not {(caller, self._node), (self._node, caller)} & ways:
+            return False
+        self._forth.lane.seen.resets += 1
+        self._back.lane.seen.resets += 1
+        self.front.reset()
+        self.back.reset()
+        self._go()
+        return True
+
+    def _called(self) -> None:
+        if self._introduction.is_over:
+            self._introduced()
 
     def _from_caller(self, data: bytes) -> None:
         if self._introduction.is_over:
@@ -110,31 +88,27 @@ class Link:
         self._head.append(data)
         self._introduction.feed(data)
         if self._introduction.is_over:
-            self._timer.cancel()
-            self.renew()
-            self._connect()
+            self._introduced()
+
+    def _introduced(self) -> None:
+        self._timer.cancel()
+        caller = self._introduction.node
+        self._forth.lane = self._lanes.lane(caller, self._node)
+        self._back.lane = self._lanes.lane(self._node, caller)
+        if self._forth.lane.is_cut:
+            self._forth.feed(b"".join(self._head))  # it has lost something, were it only the call itself
+            return
+        self.front.hold_up("connecting")
+        self._connecting = self._loop.create_task(self._reach_node(), name=f"the way to node {self._node}")
 
     def _to_node(self, data: bytes) -> None:
-        if self._forth.is_cut:
-            self._forth.lost = True
-        elif self._connecting is not None:
+        if self._connecting is not None:
             self._head.append(data)
         else:
-            self.back.write(data)
+            self._forth.feed(data)
 
     def _from_node(self, data: bytes) -> None:
-        if self._back.is_cut:
-            self._back.lost = True
-        else:
-            self.front.write(data)
-
-    def _connect(self) -> None:
-        if self._forth.is_cut:
-            self._forth.lost = True
-            return
-        assert self.front.transport is not None, "somebody without a connection introduced himself"
-        self.front.transport.pause_reading()
-        self._connecting = self._loop.create_task(self._reach_node(), name=f"the way to node {self._node}")
+        self._back.feed(data)
 
     async def _reach_node(self) -> None:
         try:
@@ -147,19 +121,40 @@ class Link:
         if self.front.transport is None:
             self.back.abort()
             return
-        self._to_node(b"".join(self._head))
-        self._head.clear()
-        self.front.transport.resume_reading()
+        if self._head:
+            self._forth.feed(b"".join(self._head))
+            self._head.clear()
+        self.front.let_go("connecting")
 
-    def _ended(self, way: _Way, receiver: Side) -> None:
-        """The sender of a way has closed, or its process is gone."""
+    def _caller_ended(self) -> None:
+        """It has closed, or its process is gone."""
         self._timer.cancel()
-        if way.is_cut:
-            way.lost = True
-        else:
-            receiver.close()
+        self._ended(self._forth)
+
+    def _node_ended(self) -> None:
+        self._ended(self._back)
+
+    def _ended(self, stream: Stream) -> None:
+        stream.feed(END)
         if self.front.transport is None and self.back.transport is None and self._connecting is None:
-            self._gone(self)
+            self._go()
+
+    def _go(self) -> None:
+        self._forth.drop()
+        self._back.drop()
+        self._gone(self)
 
     def _too_late(self) -> None:
         self.front.abort()
+
+
+def _couple(sender: Side, receiver: Side, stream: Stream) -> None:
+    """A receiver that takes no more holds up its sender, until what has arrived meanwhile was taken too."""
+
+    def drained() -> None:
+        stream.release()
+        if not receiver.is_full:
+            sender.let_go("full")
+
+    receiver.filled = lambda: sender.hold_up("full")
+    receiver.drained = drained

@@ -1,20 +1,36 @@
-"""The test's side of the proxy: starts it, tells it what is cut, and ends it."""
+"""The test's side of the proxy: starts it, tells it what is to happen to which way, and ends it."""
 
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from raftlog.testing import starting
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.ports import HOST, address_of, hold_gossip_port, listen
+from raftlog.testing.weather import LaneSeen, WaySeen, Weather
 
 _ANSWER_SECONDS_MAX: Final = 15.0
 _END_SECONDS_MAX: Final = 5.0
+_ANSWER_BYTES_MAX: Final = 1 << 17
+
+Way = tuple[int, int]
+"""From sender to receiver."""
+
+
+class Faults(NamedTuple):
+    """All that is wrong with the ways between nodes: which are cut, which have weather; the same for gossip, and the
+    share of its datagrams that is lost wherever they go."""
+
+    cut: Iterable[Way] = ()
+    gossip_cut: Iterable[Way] = ()
+    weather: Mapping[Way, Weather] = {}
+    gossip_weather: Mapping[Way, Weather] = {}
+    gossip_loss: float = 0.0
 
 
 class Network:
@@ -45,24 +61,53 @@ class Network:
             self._tell({"gossip": node, "target": [HOST, port]}, held.udp, held.tcp)
             return held.address
 
-    def cut(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Exactly these ways (sender, receiver) are cut when this returns."""
-        self._order({"cut": sorted(pairs)})
+    def add_clients(self, node: int, port: int) -> str:
+        """A new address for clients, which leads to the node, which serves on a port of loopback."""
+        with listen() as listening:
+            self._tell({"clients": node, "target": [HOST, port]}, listening)
+            return address_of(listening)
 
-    def set_gossip(self, pairs: Iterable[tuple[int, int]], loss: float) -> None:
-        """Exactly these ways of gossip are cut when this returns, and that share of its datagrams is lost."""
-        self._order({"gossip_cut": sorted(pairs), "loss": loss})
+    def set_faults(self, faults: Faults) -> None:
+        """Exactly that is wrong when this returns."""
+        self._order(
+            {
+                "cut": sorted(faults.cut),
+                "gossip_cut": sorted(faults.gossip_cut),
+                "weather": _by_weather(faults.weather),
+                "gossip_weather": _by_weather(faults.gossip_weather),
+                "gossip_loss": faults.gossip_loss,
+            }
+        )
 
-    def _order(self, order: dict[str, Any]) -> None:
-        """Tell it, and wait until it was done."""
+    def cut(self, pairs: Iterable[Way]) -> None:
+        """Exactly these ways are cut when this returns, and nothing else is wrong."""
+        self.set_faults(Faults(cut=pairs))
+
+    def reset(self, ways: Iterable[Way]) -> int:
+        """Reset all connections over these ways; how many those were."""
+        return int(self._order({"reset": sorted(ways)})["reset"])
+
+    def seen(self) -> dict[Way, WaySeen]:
+        """What became of what was sent, of each way over which something was."""
+        told = self._order({"seen": True})
+        rpc, gossip = (
+            {(sender, receiver): LaneSeen(**seen) for sender, receiver, seen in told[kind]}
+            for kind in ("rpc", "gossip")
+        )
+        return {way: WaySeen(rpc.get(way, LaneSeen()), gossip.get(way, LaneSeen())) for way in sorted({*rpc, *gossip})}
+
+    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Tell it, and wait until it was done; what it answers."""
         with self._lock:
             self._tell(order)
             try:
-                answer = self._control.recv(16)
+                answer = self._control.recv(_ANSWER_BYTES_MAX)
             except TimeoutError:
                 answer = b""
             if not answer:
                 raise BrokerFailed("the proxy between the brokers does not answer")
+            told: dict[str, Any] = orjson.loads(answer)
+            return told
 
     def guard(self, pids: Iterable[int]) -> None:
         """Exactly these processes, with their groups, are killed should this one end without `close`."""
@@ -82,3 +127,10 @@ class Network:
             socket.send_fds(self._control, [orjson.dumps(order)], [each.fileno() for each in sockets])
         except OSError as error:
             raise BrokerFailed(f"the proxy between the brokers is gone: {error}") from error
+
+
+def _by_weather(ways: Mapping[Way, Weather]) -> list[tuple[tuple[float, ...], list[Way]]]:
+    kinds: dict[tuple[float, ...], list[Way]] = {}
+    for way, weather in ways.items():
+        kinds.setdefault(tuple(weather), []).append(way)
+    return list(kinds.items())

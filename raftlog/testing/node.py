@@ -22,9 +22,10 @@ class ClusterNode:
         is_clustered: bool,
         gossips: bool = False,
         advertise_gossip: Callable[[int, int], str] | None = None,
+        advertise_http: Callable[[int, int], str] | None = None,
     ) -> None:
         """`advertise(node_id, port)` gives the address at which others reach the RPC port, when it is another one;
-        `advertise_gossip` the same for gossip."""
+        `advertise_gossip` the same for gossip, `advertise_http` for clients."""
         self.node_id = node_id
         self.data_dir = directory / str(node_id)
         self.rpc: str | None = None
@@ -35,6 +36,11 @@ class ClusterNode:
         self._launched = launched
         self._held = [hold_port()]
         self.http = address_of(self._held[0])
+        """Where it listens for clients, which no cut is in front of."""
+        self.http_public = self.http
+        """Where clients are told to find it."""
+        if advertise_http is not None:
+            self.http_public = advertise_http(node_id, self._held[0].getsockname()[1])
         if is_clustered:
             held = hold_port()
             self._held.append(held)
@@ -71,7 +77,7 @@ class ClusterNode:
     ) -> None:
         """What it is started with; called once, before the first start. `at_launch`: what is added to its environment
         at each start."""
-        flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds), *flags)
+        flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds), *self._http_flags(), *flags)
         self._process = BrokerProcess(
             str(self.data_dir),
             *flags,
@@ -90,6 +96,9 @@ class ClusterNode:
         listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc, "--seeds", ",".join(seeds))
         # Replicas of a partition never share a host, and here each broker stands for one.
         return (*listening, "--host-label", f"host-{self.node_id}")
+
+    def _http_flags(self) -> tuple[str, ...]:
+        return ("--advertise-http", self.http_public) if self.http_public != self.http else ()
 
     def __repr__(self) -> str:
         return f"<node {self.node_id} http {self.http} {'running' if self.is_running else 'down'}>"

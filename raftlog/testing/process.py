@@ -56,7 +56,7 @@ class BrokerProcess:
         """The interpreter of its next start, which brings the raftlog that is installed there."""
         self.data_dir = data_dir
         self.address = http
-        """Where it serves HTTP; from the first ready line on the address that it said."""
+        """Where it serves HTTP; of a port 0 from the first ready line on the address that it said."""
         self.ready: dict[str, Any] = {}
         """The ready line of its last start."""
         self._flags = flags
@@ -205,7 +205,8 @@ class BrokerProcess:
 
     def _take_ready(self, line: bytes) -> None:
         self.ready = orjson.loads(line)
-        self.address = self.ready["http"]
+        if self.address.endswith(":0"):
+            self.address = self.ready["http"]
 
     def _not_ready(self, why: str) -> BrokerNotReady:
         self.kill()

@@ -2,13 +2,19 @@
 
 Every broker advertises an address of this process, which passes bytes on to it, unless the way is cut. It is a process
 of its own so that the test, which holds Python's lock much of the time, does not slow the brokers down, and neither the
-other way round. The descriptor is a Unix socket with one JSON object a message:
+other way round. The descriptor is a Unix socket with one JSON object a message; ways are [sender, receiver]:
 
-    {"listen": node, "target": [host, port]}  with a listening socket   connections to it go to that node
-    {"cut": [[sender, receiver], …]}          these ways are cut, all others open; answered with {}
-    {"gossip": node, "target": [host, port]}  with a UDP and a listening socket: the same for gossip
-    {"gossip_cut": […], "loss": share}        these ways of gossip are cut, that share of datagrams is lost; answered
-    {"guard": [pid, …]}                       these processes are killed, each with its group, when the test is gone
+    {"listen": node, "target": [host, port]}   with a listening socket   connections to it go to that node
+    {"clients": node, "target": [host, port]}  the same for those of clients
+    {"gossip": node, "target": [host, port]}   with a UDP and a listening socket: the same for gossip
+    {"cut": ways, "gossip_cut": ways,          exactly these ways are cut, exactly these have weather (the fields of
+     "weather": [[fields, ways], …],           `Weather` in their order), and that share of gossip's datagrams is lost
+     "gossip_weather": …, "gossip_loss": share}
+    {"reset": ways}                            connections over these ways are reset
+    {"seen": true}                             what happened on each way
+    {"guard": [pid, …]}                        these processes are killed, each with its group, when the test is gone
+
+All but those that hand a socket over, and the last, are answered with an object once they are done.
 """
 
 import asyncio
@@ -17,31 +23,35 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
 
 import orjson
 import uvloop
 
-from raftlog.testing.gossip_ways import GossipWays
-from raftlog.testing.link import Link, Side
+from raftlog.testing.gossip_ways import GossipIntroduction, GossipWays
+from raftlog.testing.introduction import Introduction, KnownCaller
+from raftlog.testing.lane import Lanes, Way
+from raftlog.testing.link import Introducing, Link
+from raftlog.testing.side import Side
+from raftlog.testing.weather import CLIENTS, Weather
 
-_MESSAGE_BYTES_MAX = 1 << 16
+MESSAGE_BYTES_MAX: Final = 1 << 17
 
 
 class Proxy:
-    """All links of a cluster, and what is cut."""
+    """All links of a cluster, and what happens to them."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._cut: frozenset[tuple[int, int]] = frozenset()
+        random = Random()  # noqa: S311 - no secret
+        self._rpc, self._gossip = Lanes(random), Lanes(random)
+        self._datagrams = GossipWays(self._gossip, random)
         self._links: dict[Link, None] = {}
         self._servers: list[asyncio.Server] = []
-        self._gossip = GossipWays()
         self._guarded: list[int] = []
         self._orders: asyncio.Queue[tuple[dict[str, Any], list[int]]] = asyncio.Queue()
-
-    def is_cut(self, sender: int | None, receiver: int) -> bool:
-        return (sender, receiver) in self._cut
 
     async def run(self) -> None:
         """Until the other end of the control socket is closed."""
@@ -52,37 +62,58 @@ class Proxy:
             if not order:
                 self._kill_guarded()
                 return
-            await self._obey(order, descriptors)
+            await self._obey(order, [socket.socket(fileno=descriptor) for descriptor in descriptors])
 
     def _read(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES_MAX, 2)
+        message, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 2)
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
         self._orders.put_nowait((orjson.loads(message) if message else {}, descriptors))
 
-    async def _obey(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        if "listen" in order:
-            host, port = order["target"]
-            await self._listen(socket.socket(fileno=descriptors[0]), order["listen"], (host, port))
-        elif "gossip" in order:
-            host, port = order["target"]
-            udp, tcp = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-            await self._gossip.add(order["gossip"], (host, port), udp, tcp)
-        elif "gossip_cut" in order:
-            cut = frozenset((sender, receiver) for sender, receiver in order["gossip_cut"])
-            self._gossip.set_faults(cut, order["loss"])
-            self._control.send(b"{}")
+    async def _obey(self, order: dict[str, Any], sockets: list[socket.socket]) -> None:
+        if "target" in order:
+            await self._open(order, (order["target"][0], order["target"][1]), sockets)
         elif "cut" in order:
-            self._cut = frozenset((sender, receiver) for sender, receiver in order["cut"])
-            for link in list(self._links):
-                link.renew()
-            self._control.send(b"{}")
+            self._change(order)
+            self._answer({})
+        elif "reset" in order:
+            ways = _ways(order["reset"])
+            self._answer({"reset": sum(link.reset(ways) for link in list(self._links))})
+        elif "seen" in order:
+            self._answer({"rpc": self._rpc.seen(), "gossip": self._gossip.seen()})
         else:
             self._guarded = order["guard"]
 
-    async def _listen(self, listening: socket.socket, node: int, target: tuple[str, int]) -> None:
+    def _answer(self, answer: dict[str, Any]) -> None:
+        self._control.send(orjson.dumps(answer))
+
+    async def _open(self, order: dict[str, Any], target: tuple[str, int], sockets: list[socket.socket]) -> None:
+        if "listen" in order:
+            await self._listen(sockets[0], order["listen"], target, self._rpc, Introduction)
+        elif "clients" in order:
+            await self._listen(sockets[0], order["clients"], target, self._rpc, lambda: KnownCaller(CLIENTS))
+        else:
+            udp, tcp = sockets
+            await self._datagrams.add(order["gossip"], target, udp)
+            await self._listen(tcp, order["gossip"], target, self._gossip, GossipIntroduction)
+
+    def _change(self, order: dict[str, Any]) -> None:
+        changed = self._rpc.change(_ways(order["cut"]), _weather(order["weather"]))
+        changed |= self._gossip.change(_ways(order["gossip_cut"]), _weather(order["gossip_weather"]))
+        self._datagrams.loss = order["gossip_loss"]
+        for link in list(self._links):
+            link.renew(changed)
+
+    async def _listen(
+        self,
+        listening: socket.socket,
+        node: int,
+        target: tuple[str, int],
+        lanes: Lanes,
+        introduce: Callable[[], Introducing],
+    ) -> None:
         def accept() -> Side:
-            link = Link(self, node, target, lambda link: self._links.pop(link, None))
+            link = Link(lanes, introduce(), node, target, lambda link: self._links.pop(link, None))
             self._links[link] = None
             return link.front
 
@@ -92,6 +123,14 @@ class Proxy:
         for pid in self._guarded:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+
+
+def _ways(given: list[list[int]]) -> set[Way]:
+    return {(sender, receiver) for sender, receiver in given}
+
+
+def _weather(given: list[list[Any]]) -> dict[Way, Weather]:
+    return {way: Weather(*fields) for fields, ways in given for way in _ways(ways)}
 
 
 async def _main(descriptor: int) -> None:

@@ -129,8 +129,14 @@ async def test_acks(api, acks):
 async def test_batches_go_in_and_out_as_they_are(api, codec):
     await api.topic()
     sent = build_batch([b'"%d"' % number for number in range(100)], codec)
-    status, body = await api.post("/topics/t/partitions/0", data=bytes(sent) * 2, headers={"Content-Type": BATCHES})
-    assert status == 200
+    described = await api.get("/v3/clusters/-/topics/t")
+    posting = api.session.post(
+        f"{api.url}/topics/t/partitions/0", data=bytes(sent) * 2, headers={"Content-Type": BATCHES}
+    )
+    async with posting as response:
+        assert response.status == 200
+        assert response.headers["X-Raftlog-Topic-Id"] == described[1]["topic_id"]
+        body = await response.json()
     assert body["offsets"] == [done(0, 0)]
     assert (body["next_offset"], body["high_watermark"]) == (200, 200)
     headers = {"Accept": BATCHES}
@@ -139,7 +145,6 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
         assert response.headers["Content-Type"] == BATCHES
         assert response.headers["X-Raftlog-High-Watermark"] == "200"
         assert response.headers["X-Raftlog-Log-Start"] == "0"
-        described = await api.get("/v3/clusters/-/topics/t")
         assert response.headers["X-Raftlog-Topic-Id"] == described[1]["topic_id"]
     ((header, batch),) = split_batches(raw)
     assert header.base_offset == 100

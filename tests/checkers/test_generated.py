@@ -158,10 +158,13 @@ def naive_lag_ns(history: list[Op], invoked: int, completed: int) -> int:
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 150))
 def test_the_worst_lag_is_the_worst_of_all_polls(seed: int, steps: int) -> None:
     history = clean_history(seed, steps)
-    judge = RealtimeLag()
+    observed: list[tuple[int, int, int]] = []
+    judge = RealtimeLag(observe=lambda *seen: observed.append(seen))
     assert not judge_with(judge, history).counts
     answered = [(i, at) for i, at in pairs(history, "poll") if at is not None and history[at].type == "ok"]
-    assert judge.worst_ns == max((naive_lag_ns(history, *poll) for poll in answered), default=0)
+    lags = [(history[i].time_ns, history[i].process, naive_lag_ns(history, i, at)) for i, at in answered]
+    assert sorted(observed) == sorted(lags)
+    assert judge.worst_ns == max((lag_ns for _, _, lag_ns in lags), default=0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,6 +3,7 @@
 Processes, sockets and disks are real (`raftlog.testing`); cuts are made by the proxy between the brokers.
 """
 
+import itertools
 import random
 import socket
 import time
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from raftlog.testing import Cluster
+from raftlog.testing import Cluster, WaySeen, Weather
 from raftlog.testing.http import ask
 from tests.integration.cluster_load import Ledger, Load, check, create_topic, delete_topic, readable, stored
 
@@ -19,6 +20,8 @@ ENOUGH = 50
 DEADLINE_MS = 1_000
 PAUSE_S_MAX = 5.0
 """Time without a successful write around the death of a leader, on a busy machine."""
+WEATHER_S_MAX = 60.0
+"""Until each way has had its share of it."""
 
 
 def others(cluster: Cluster, node: int) -> list[int]:
@@ -58,6 +61,33 @@ def test_all_killed_at_once(cluster: Cluster, topic: str) -> None:
             node.wait_ready()
         ledger.wait_for_more(ENOUGH)
     settled(cluster, ledger)
+
+
+def test_bad_weather_and_resets(cluster: Cluster, topic: str) -> None:
+    create_topic(cluster.addresses[0], topic)
+    ways = list(itertools.permutations(cluster.nodes, 2))
+    before = cluster.seen()
+    cluster.set_weather(ways, Weather(delay_ms=5, jitter_ms=5, loss=0.01, duplicate=0.5, reorder=0.2))
+    with Load(cluster, topic) as ledger:
+        ledger.wait_for_more(ENOUGH)
+        for _ in range(3):
+            assert cluster.reset_connections(ways)
+            ledger.wait_for_more(ENOUGH)
+        until = time.monotonic() + WEATHER_S_MAX
+        while missing := {way: seen for way in ways if (seen := unseen(cluster, before, way))}:
+            assert time.monotonic() < until, missing
+            ledger.wait_for_more(1)
+        cluster.heal()
+        ledger.wait_for_more(ENOUGH)
+    settled(cluster, ledger)
+
+
+def unseen(cluster: Cluster, before: dict[tuple[int, int], WaySeen], way: tuple[int, int]) -> str:
+    """What did not happen yet on a way."""
+    seen = cluster.seen()[way].since(before[way])
+    rpc, gossip = seen
+    happened = rpc.delayed_bytes and rpc.resets and gossip.delayed_datagrams and gossip.duplicated_datagrams
+    return "" if happened else str(seen)
 
 
 @pytest.mark.parametrize("pause_s", [2.0, pytest.param(30.0, marks=pytest.mark.slow)])

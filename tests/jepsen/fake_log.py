@@ -12,12 +12,10 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from jepsen.clocks import NodeClock
-from jepsen.disk import NodeDisk
 
 from jepsen.nemeses.fault import Way
+from jepsen.nemeses.victims import Unhurt
 from raftlog.records import build_batch, read_records, split_batches, stamp
-from raftlog.testing import Weather
 from raftlog.types import TopicPartition
 
 BATCHES = "application/vnd.raftlog.batches"
@@ -25,7 +23,7 @@ EPOCH = 3
 FORGOTTEN = 5
 
 
-class FakeLog:
+class FakeLog(Unhurt):
     """A `System`. `bug` is None, or what it does wrong: see the methods."""
 
     def __init__(self, bug: str | None = None, nodes: int = 2) -> None:
@@ -98,29 +96,6 @@ class FakeLog:
 
     def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
         pass
-
-    def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        pass
-
-    def reset_connections(self, ways: Sequence[Way]) -> None:
-        pass
-
-    def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        return ""
-
-    def suffered(self, ways: Sequence[Way]) -> str:
-        return ""
-
-    @property
-    def disks(self) -> Mapping[int, NodeDisk]:
-        return {}
-
-    @property
-    def clocks(self) -> Mapping[int, NodeClock]:
-        return {}
-
-    def time_told(self, node: int) -> float | None:
-        return None
 
     def leader(self, place: TopicPartition) -> int | None:
         return 1

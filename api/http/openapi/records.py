@@ -20,11 +20,12 @@ from raftlog.api.http.openapi.parts import (
 
 _TAG = "records"
 _LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads, where it is another one.")}
+_TOPIC_ID = {"X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_view`.")}
 _BOUNDS = {
     "X-Raftlog-High-Watermark": integer(),
     "X-Raftlog-Log-Start": integer(),
     "X-Raftlog-Leader-Epoch": integer(),
-    "X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_view`."),
+    **_TOPIC_ID,
 }
 _ACKS = in_query(
     "acks",
@@ -68,7 +69,7 @@ def _produce(summary: str, name: str, where: list[Json], body: Json) -> Json:
         _TAG,
         name,
         {
-            "200": answer("What is stored; an entry with an error was not.", done, headers=_LEADER)
+            "200": answer("What is stored; an entry with an error was not.", done, headers=_LEADER | _TOPIC_ID)
             | {"content": {JSON_TYPE: {"schema": done}, Format.NDJSON.value: {"schema": _PROGRESS}}},
             **errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507, schema="ProduceError"),
         },

@@ -43,22 +43,22 @@ class HistoryWriter:
         self._more = more
         return self._recorder.invoke(process, kind, payload)
 
-    def ok(self, invocation: Op, payload: Payload = None, **more: Any) -> None:
+    def ok(self, invocation: Op, payload: Payload = None, **more: Any) -> Op:
         self._more = more
-        self._count(self._recorder.ok(invocation, payload))
+        return self._count(self._recorder.ok(invocation, payload))
 
-    def fail(self, invocation: Op, error: str, **more: Any) -> None:
+    def fail(self, invocation: Op, error: str, **more: Any) -> Op:
         self._more = more
-        self._count(self._recorder.fail(invocation, error))
+        return self._count(self._recorder.fail(invocation, error))
 
-    def info(self, invocation: Op, why: str, **more: Any) -> None:
+    def info(self, invocation: Op, why: str, **more: Any) -> Op:
         self._more = more
-        self._count(self._recorder.info(invocation, why))
+        return self._count(self._recorder.info(invocation, why))
 
-    def refused(self, invocation: Op, error: RaftlogError, **more: Any) -> None:
+    def refused(self, invocation: Op, error: RaftlogError, **more: Any) -> Op:
         """Fail or info, as the error's outcome says."""
         complete = self.fail if error.outcome == "failed" else self.info
-        complete(invocation, f"{type(error).__name__}: {error}", **more)
+        return complete(invocation, f"{type(error).__name__}: {error}", **more)
 
     def crash(self, process: int) -> None:
         self._more = {}
@@ -68,9 +68,10 @@ class HistoryWriter:
         self._more = more
         self._recorder.nemesis(what)
 
-    def _count(self, op: Op) -> None:
+    def _count(self, op: Op) -> Op:
         if op.kind == "send":
             self.counts[op.type] += 1
+        return op
 
     def _write(self, op: Op) -> None:
         line = encode(op)

@@ -13,7 +13,7 @@ import orjson
 
 from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
-from raftlog.checkers.history import COMMIT, COMMITTED, LIST, GroupOffsets, ListOffsets, OffsetRange
+from raftlog.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, ListOffsets, OffsetRange, Op
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 
@@ -30,16 +30,22 @@ async def list_offsets(
     place: TopicPartition,
     linearizable: bool,
     timeout_ms: int = TIMEOUT_MS,
-) -> int | None:
-    """The end of a partition; None when it was not told."""
+) -> Op:
+    """Where a partition begins and ends; the completion, whose range `end_in` has."""
     invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)
     except RaftlogError as error:
-        history.refused(invocation, error, partition=str(place))
+        return history.refused(invocation, error, partition=str(place))
+    return history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
+
+
+def end_in(listed: Op) -> int | None:
+    """None when it was not told."""
+    if listed.type != OK:
         return None
-    history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
-    return end
+    assert isinstance(listed.payload, ListOffsets), listed
+    return listed.payload.ranges[0].end
 
 
 class Committer:

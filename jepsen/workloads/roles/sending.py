@@ -111,8 +111,8 @@ async def send_batch(
     body: bytes | bytearray,
     acks: str,
     timeout_ms: int,
-) -> bool:
-    """One stored batch, all or nothing; whether it was acknowledged."""
+) -> Op:
+    """One stored batch, all or nothing; its completion."""
     place = send.partition
     invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:
@@ -120,23 +120,19 @@ async def send_batch(
         fields = fields_of(answer)
         row = fields["offsets"][0]
     except RaftlogError as error:
-        history.refused(invocation, error, acks=acks)
-        return False
+        return history.refused(invocation, error, acks=acks)
     if row["error_code"] is not None:
         complete = history.fail if row.get("outcome") == "failed" else history.info
-        complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
-        return False
+        return complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
     more = {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
-    _acknowledged(history, invocation, row["offset"], acks, more)
-    return True
+    return _acknowledged(history, invocation, row["offset"], acks, more)
 
 
 def _acknowledged(
     history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, int | None]
-) -> None:
+) -> Op:
     assert isinstance(invocation.payload, Send), invocation
     if acks != "all" or base is None:
-        history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)
-        return
+        return history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)
     offsets = tuple(map(Offset, range(base, base + len(invocation.payload.values))))
-    history.ok(invocation, invocation.payload._replace(offsets=offsets), acks=acks, **more)
+    return history.ok(invocation, invocation.payload._replace(offsets=offsets), acks=acks, **more)

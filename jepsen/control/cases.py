@@ -1,0 +1,88 @@
+"""The cases: what is done to the library, what it loses by that, and why.
+
+Each is the smallest run in which a known loss shows every time; `repaired` names the build without its cause.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from jepsen.nemeses.fault import Fault
+
+
+class Case(NamedTuple):
+    """`down_s`: how long the victims stay down. Times are seconds from the beginning of the load."""
+
+    repaired: str
+    """The build that lacks the cause."""
+    why: str
+    """What happens, for the report."""
+    cure: str
+    """What the repaired build does instead."""
+    hits: tuple[float, ...]
+    """When."""
+    down_s: float
+    takes_all: bool
+    """All machines at once, or the leader's."""
+    loses_power: bool
+    delay_ms: float
+    """One way, between nodes."""
+    seconds: float
+    """Of load."""
+    rate: float
+
+    def schedule(self, nodes: tuple[int, ...], seconds: float) -> tuple[Fault, ...]:
+        """Those that fit into so many seconds of load."""
+        victims = nodes if self.takes_all else nodes[:1]
+        of_leader = None if self.takes_all else 0
+        return tuple(
+            Fault("kill", at, at + self.down_s, victims, of_leader=of_leader)
+            for at in self.hits
+            if at + self.down_s < seconds
+        )
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "power": Case(
+        repaired="synced",
+        why=(
+            "The library writes its journal, term and vote and never syncs them, so an acknowledged write is in the "
+            "page caches of a majority and nowhere else. When all machines lose power at once, every write since the "
+            "last sync is gone on all of them, whoever was told that it is there. The journals come back empty, and "
+            "new writes get the offsets of the lost ones."
+        ),
+        cure=(
+            "Repaired: journal, term and vote are synced before a message leaves a node, so before an answer of a "
+            "follower can count."
+        ),
+        hits=(2.5,),
+        down_s=0.5,
+        takes_all=True,
+        loses_power=True,
+        delay_ms=0,
+        seconds=7,
+        rate=150,
+    ),
+    "heartbeat": Case(
+        repaired="cut-on-conflict",
+        why=(
+            "A follower that gets an AppendEntries cuts off all that it holds behind the message's previous index, "
+            "also what matches and what it has applied, before it adds what the message brings. A leader that gets an "
+            "answer for less than it has sent by then begins again behind the answer, in pieces of 64 KiB. Between "
+            "the first of these pieces and the last one a follower lacks entries that it had acknowledged and that "
+            "count as committed. When the leader's machine dies in that moment, the other pieces die with it; the "
+            "followers elect one of themselves, and acknowledged writes are in no log any more, while some state "
+            "machines have applied them: replicas differ for good."
+        ),
+        cure=(
+            "Repaired: a follower cuts only where an entry of another term stands in the place of one that the "
+            "message brings, and commits no further than the message vouches for."
+        ),
+        hits=(4.0, 10.0, 16.0),
+        down_s=3.0,
+        takes_all=False,
+        loses_power=False,
+        delay_ms=60,
+        seconds=22,
+        rate=300,
+    ),
+}

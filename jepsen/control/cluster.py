@@ -1,0 +1,200 @@
+"""Nodes of the library as a system that can be tested: processes, the wires between them, and machines that die.
+
+A node that is killed dies with its machine: what it has sent and nobody has got is lost. Whether its files keep what
+was never synced is the case's choice.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jepsen.control.durable import lose_power
+from jepsen.control.peer import JOURNAL
+from jepsen.control.relay import Relay
+from jepsen.nemeses.fault import Way
+from jepsen.nemeses.victims import Unhurt
+from jepsen.runner.system import SystemFailed
+from raftlog.testing import BrokerFailed
+from raftlog.testing.http import ask
+from raftlog.testing.ports import address_of, hold_port
+from raftlog.testing.process import BrokerProcess, wait_ready
+from raftlog.types import TopicPartition
+
+PROGRAM: Final = ("-m", "jepsen.control.node")
+_START_S_MAX: Final = 30.0
+_ANSWER_S_MAX: Final = 0.3
+_LOOK_S: Final = 0.05
+
+
+class SyncObjCluster(Unhurt):
+    """A `System`. `loses_power`: with a machine goes what was not synced."""
+
+    def __init__(
+        self, nodes: int, directory: Path, *, lists: int, build: str, delay_ms: float, loses_power: bool
+    ) -> None:
+        self._directory, self._loses_power, self._delay_ms = directory, loses_power, delay_ms
+        numbers = range(1, nodes + 1)
+        self._held = {kind: {number: hold_port() for number in numbers} for kind in ("own", "http")}
+        names = {number: address_of(held) for number, held in self._held["own"].items()}
+        self._addresses = {number: address_of(held) for number, held in self._held["http"].items()}
+        self._relay = Relay(names)
+        self._paused: set[int] = set()
+        self._processes = {
+            number: BrokerProcess(
+                str(self._data_dir(number)),
+                *("--own", names[number], "--lists", str(lists), "--build", build),
+                *(f"--other={names[other]}={self._relay.ports[number, other]}" for other in numbers if other != number),
+                http=self._addresses[number],
+                log_path=directory / f"node-{number}.log",
+                name=f"node {number}",
+                program=PROGRAM,
+            )
+            for number in numbers
+        }
+        self._expected_up = dict.fromkeys(numbers, False)
+
+    def _data_dir(self, node: int) -> Path:
+        return self._directory / f"node-{node}"
+
+    # a system
+
+    def start(self) -> None:
+        self._relay.set_delays(
+            {(a, b): self._delay_ms / 1000 for a in self._processes for b in self._processes if a != b}
+        )
+        for node in self._processes:
+            self.launch(node)
+        try:
+            wait_ready(list(self._processes.values()), _START_S_MAX)
+        except BrokerFailed as error:
+            raise SystemFailed(str(error)) from error
+        late = self._wait_serving(time.monotonic() + _START_S_MAX)
+        if late:
+            raise SystemFailed("; ".join(late))
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.close()
+        self._relay.close()
+        for held in (*self._held["own"].values(), *self._held["http"].values()):
+            held.close()
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        return self._addresses
+
+    @property
+    def client_addresses(self) -> Mapping[int, str]:
+        return self._addresses
+
+    def deaths(self) -> list[str]:
+        dead = [node for node, is_expected in self._expected_up.items() if is_expected and not self.is_up(node)]
+        for node in dead:
+            self._expected_up[node] = False
+        return [
+            f"node {node} ended by itself with {self._processes[node].exit_code}{self._processes[node].last_words()}"
+            for node in dead
+        ]
+
+    def recover(self, timeout_s: float) -> list[str]:
+        until = time.monotonic() + timeout_s
+        for node in self._processes:
+            self.launch(node)
+        return self._wait_serving(until)
+
+    def _wait_serving(self, until: float) -> list[str]:
+        while time.monotonic() < until:
+            if all(self.is_serving(node) for node in self._processes):
+                return []
+            time.sleep(_LOOK_S)
+        return [f"node {node} did not serve" for node in self._processes if not self.is_serving(node)]
+
+    def stop(self) -> list[str]:
+        problems = []
+        for node, process in self._processes.items():
+            self._expected_up[node] = False
+            try:
+                code = process.stop()
+            except BrokerFailed as error:
+                problems.append(str(error))
+            else:
+                if code:
+                    problems.append(f"node {node} stopped with exit code {code}{process.last_words()}")
+        return problems
+
+    def data_dirs(self) -> Mapping[int, Path]:
+        """None that anybody here could read."""
+        return {}
+
+    def logs(self) -> Mapping[int, str]:
+        return {node: process.log_text() for node, process in self._processes.items()}
+
+    # victims
+
+    def is_up(self, node: int) -> bool:
+        return self._processes[node].is_running
+
+    def is_serving(self, node: int) -> bool:
+        return bool((self._status(node) or {}).get("ready"))
+
+    def is_whole(self) -> bool:
+        return all(self.is_serving(node) for node in self._processes)
+
+    def kill(self, node: int) -> str:
+        process = self._processes[node]
+        self._expected_up[node] = False
+        self._paused.discard(node)
+        lost = self._relay.die(node)
+        process.kill()
+        words = (
+            f"node {node}, process {process.pid}, ended with {process.exit_code}, "
+            f"{lost:,} bytes of its own were lost on the wires"
+        )
+        if self._loses_power:
+            directory = self._data_dir(node)
+            words += f"; power: {lose_power(directory, directory / JOURNAL)}"
+        return words
+
+    def is_healthy(self) -> bool:
+        return self.is_whole()
+
+    def terminate(self, node: int) -> str:
+        self._expected_up[node] = False
+        self._processes[node].ask_to_end()
+        return f"node {node}, process {self._processes[node].pid}, was told to end"
+
+    def launch(self, node: int) -> None:
+        if not self.is_up(node):
+            self._processes[node].launch()
+        self._expected_up[node] = True
+
+    def pause(self, node: int) -> str:
+        self._processes[node].pause()
+        self._paused.add(node)
+        return f"node {node}, process {self._processes[node].pid}, was stopped"
+
+    def resume(self, node: int) -> None:
+        self._processes[node].resume()
+        self._paused.discard(node)
+
+    def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
+        self._relay.cut(rpc)
+
+    def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        return ""
+
+    def leader(self, place: TopicPartition) -> int | None:
+        """Of those who say that they lead, the one in the greatest term."""
+        told = {node: status for node in self._processes if (status := self._status(node)) is not None}
+        leaders = [(status["term"], node) for node, status in told.items() if status["leads"]]
+        return max(leaders)[1] if leaders else None
+
+    def _status(self, node: int) -> dict[str, Any] | None:
+        if not self.is_up(node) or node in self._paused:
+            return None
+        try:
+            told: dict[str, Any] = ask(self._addresses[node], "/status", timeout_s=_ANSWER_S_MAX)[1]
+        except BrokerFailed:
+            return None
+        return told

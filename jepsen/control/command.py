@@ -1,0 +1,70 @@
+"""`python -m jepsen.control`: runs cases, and says what was found in each."""
+
+import secrets
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from jepsen.control.cases import CASES
+from jepsen.control.cluster import SyncObjCluster
+from jepsen.control.options import LISTS, ControlOptions
+from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.running import COULD_NOT_RUN, exit_code, run
+from jepsen.runner.store import Store
+from jepsen.runner.trial import Progress
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--case", "name", type=click.Choice([*CASES, "all"]), default="all", help="What is done to the library.")
+@click.option("--repaired", is_flag=True, help="With the cause of the loss removed; then nothing may be found.")
+@click.option(
+    "--time", "seconds", type=click.FloatRange(min=1), help="Seconds of load and faults. [default: the case's]"
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("jepsen-store"),
+    help="Where runs are kept, each in a folder of its own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results of each case as a line of JSON.")
+def control(name: str, repaired: bool, seconds: float | None, seed: int | None, store: Path, as_json: bool) -> None:
+    """The negative control: pysyncobj's replicated list under the same faults, clients and judges.
+
+    Exit code 1 when a case was condemned, 0 when nothing was found, 2 when a case could not be run.
+    """
+    drawn = secrets.randbelow(1 << 31) if seed is None else seed
+    codes = []
+    for case in CASES if name == "all" else [name]:
+        options = ControlOptions.of(case, is_repaired=repaired, seconds=seconds, seed=drawn)
+        folder = Store(store, options)
+        try:
+            with ending_on_sigterm(), Bar() as bar:
+                results = run_case(options, folder, bar.tell)
+        except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the library
+            traceback.print_exc()
+            sys.exit(COULD_NOT_RUN)
+        click.echo(orjson.dumps(results) if as_json else (folder.path / "report.txt").read_text(), nl=as_json)
+        codes.append(exit_code(results))
+    sys.exit(max(codes))
+
+
+def run_case(options: ControlOptions, folder: Store, progress: Progress) -> dict[str, Any]:
+    """One case, with everything that it leaves in its folder; the content of `results.json`."""
+    case = options.case
+    cluster = SyncObjCluster(
+        options.nodes,
+        folder.data,
+        lists=LISTS,
+        build=options.build,
+        delay_ms=case.delay_ms,
+        loses_power=case.loses_power,
+    )
+    results = run(options, cluster, folder, progress)
+    if results["verdict"] == "valid":
+        folder.drop_data()
+    return results

@@ -1,0 +1,218 @@
+"""One node as a process: `python -m jepsen.control.node serve FLAGS`, which answers HTTP as far as clients need it.
+
+Started as a broker is (`raftlog.testing.process`), with the same first line on stdout. Until it has once heard from a
+majority that it knows everything, it answers that it is not ready; after that its reads of records are local, and its
+lists and commits are agreed on.
+"""
+
+import argparse
+import asyncio
+import base64
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from jepsen.control.durable import watch
+from jepsen.control.peer import BUILDS, Marks, Peer, Refused, Relayed
+from raftlog.records import build_batch, read_records, split_batches, stamp
+from raftlog.types import Offset, Term
+
+TOPIC: Final = "list"
+_BATCHES: Final = "application/vnd.raftlog.batches"
+_RECORDS_MAX: Final = 100
+"""In one answer; a hundred of the greatest are a megabyte."""
+_WAIT_S: Final = 0.02
+_READY_ATTEMPT_S: Final = 1.0
+_BODY_BYTES_MAX: Final = 1 << 22
+
+
+class Node:
+    """Handlers of one node."""
+
+    def __init__(self, peer: Peer, lists: int) -> None:
+        self._peer, self._lists = peer, lists
+        self._is_ready = False
+
+    def routes(self, app: web.Application) -> None:
+        app.router.add_get("/status", self._status)
+        app.router.add_post("/v3/clusters/-/topics", self._answering(self._create))
+        app.router.add_post(f"/topics/{TOPIC}", self._answering(self._append_json))
+        app.router.add_post(f"/topics/{TOPIC}/partitions/{{partition}}", self._answering(self._append_batches))
+        app.router.add_get(f"/topics/{TOPIC}/partitions/{{partition}}/records", self._answering(self._fetch))
+        app.router.add_get(f"/topics/{TOPIC}/partitions/{{partition}}/offsets", self._answering(self._offsets))
+        app.router.add_post("/groups/{group}/offsets", self._answering(self._commit))
+        app.router.add_get("/groups/{group}/offsets", self._answering(self._committed))
+
+    async def become_ready(self) -> None:
+        """Until this node has applied what was agreed on before it was asked."""
+        while not self._is_ready:
+            try:
+                await self._peer.agreed_end(0, _READY_ATTEMPT_S)
+            except (Refused, TimeoutError):
+                continue
+            self._is_ready = True
+
+    def _answering(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Any:
+        """With the errors of the API for what can go wrong."""
+
+        async def answer(request: web.Request) -> web.Response:
+            if not self._is_ready:
+                return _error(503, 50302, "not ready yet", "failed")
+            try:
+                return await handler(request)
+            except Refused as error:
+                outcome = "failed" if error.is_definite else "unknown"
+                return _error(503 if error.is_definite else 504, 50302 if error.is_definite else 50401, error, outcome)
+            except TimeoutError:
+                return _error(504, 50401, "the library has not called back in time", "unknown")
+
+        return answer
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        peer = self._peer
+        return web.json_response({"ready": self._is_ready, "leads": peer.is_leader, "term": peer.term})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        """The lists are there from the start."""
+        fields = await request.json()
+        if (fields["topic_name"], fields["partitions_count"]) != (TOPIC, self._lists):
+            return _error(400, 400, f"there are {self._lists} lists, and they are called {TOPIC}", "failed")
+        return web.json_response({}, status=201)
+
+    async def _append_batches(self, request: web.Request) -> web.Response:
+        partition = _partition(request)
+        payloads = [
+            record.value or b"" for _, batch in split_batches(await request.read()) for record in read_records(batch)
+        ]
+        row, after = await self._append(partition, payloads, _timeout_s(request))
+        return web.json_response({"offsets": [row], "next_offset": after, "high_watermark": after})
+
+    async def _append_json(self, request: web.Request) -> web.Response:
+        """Each record is an append of its own."""
+        records = orjson.loads(await request.read())["records"]
+        rows = await asyncio.gather(
+            *(
+                self._append_one(int(record["partition"]), base64.b64decode(record["value"]), _timeout_s(request))
+                for record in records
+            )
+        )
+        return web.json_response({"offsets": rows})
+
+    async def _append_one(self, partition: int, payload: bytes, timeout_s: float) -> dict[str, Any]:
+        """A record that fails fails alone."""
+        failed: dict[str, Any] = {"partition": partition, "offset": None}
+        try:
+            return (await self._append(partition, [payload], timeout_s))[0]
+        except Refused as error:
+            outcome = "failed" if error.is_definite else "unknown"
+            return {
+                **failed,
+                "error_code": 50302 if error.is_definite else 50401,
+                "error": str(error),
+                "outcome": outcome,
+            }
+        except TimeoutError:
+            return {**failed, "error_code": 50401, "error": "not called back in time", "outcome": "unknown"}
+
+    async def _append(self, partition: int, payloads: list[bytes], timeout_s: float) -> tuple[dict[str, Any], int]:
+        base = await self._peer.append(partition, payloads, timeout_s)
+        row = {"partition": partition, "offset": base, "error_code": None, "error": None}
+        return row, base + len(payloads)
+
+    async def _fetch(self, request: web.Request) -> web.Response:
+        offset = int(request.query["offset"])
+        found = self._peer.records(_partition(request), offset, _RECORDS_MAX)
+        body = b""
+        if found:
+            batch = build_batch(found)
+            stamp(batch, Offset(offset), Term(0))  # the library does not say which term a record is of
+            body = bytes(batch)
+        else:
+            await asyncio.sleep(min(_timeout_s(request), _WAIT_S))
+        return web.Response(body=body, content_type=_BATCHES)
+
+    async def _offsets(self, request: web.Request) -> web.Response:
+        partition = _partition(request)
+        if request.query.get("linearizable") == "true":
+            end = await self._peer.agreed_end(partition, _timeout_s(request))
+        else:
+            end = self._peer.end(partition)
+        return web.json_response({"beginning_offset": 0, "end_offset": end})
+
+    async def _commit(self, request: web.Request) -> web.Response:
+        rows = orjson.loads(await request.read())["offsets"]
+        return await self._marks(request, {(row["topic"], row["partition"]): row["offset"] for row in rows})
+
+    async def _committed(self, request: web.Request) -> web.Response:
+        return await self._marks(request, {})
+
+    async def _marks(self, request: web.Request, marks: Marks) -> web.Response:
+        agreed = await self._peer.commit(request.match_info["group"], marks, _timeout_s(request))
+        rows = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in agreed.items()]
+        return web.json_response({"offsets": rows})
+
+
+def _partition(request: web.Request) -> int:
+    return int(request.match_info["partition"])
+
+
+def _timeout_s(request: web.Request) -> float:
+    return int(request.query["timeout"]) / 1000
+
+
+def _error(status: int, code: int, message: object, outcome: str) -> web.Response:
+    body = {"error_code": code, "message": str(message), "outcome": outcome}
+    return web.json_response(body, status=status)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=["serve"])
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--http", required=True)
+    parser.add_argument("--log-format")  # said to every broker
+    parser.add_argument("--own", required=True, help="where the library listens: the node's name")
+    parser.add_argument("--other", action="append", default=[], help="NAME=PORT: another node, and where it is called")
+    parser.add_argument("--lists", type=int, required=True)
+    parser.add_argument("--build", choices=list(BUILDS), default="unmodified")
+    return parser.parse_args()
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    others = [Relayed(name, int(port)) for name, _, port in (each.partition("=") for each in arguments.other)]
+    peer = Peer(arguments.own, others, arguments.data_dir, arguments.lists, arguments.build)
+    node = Node(peer, arguments.lists)
+    app = web.Application(client_max_size=_BODY_BYTES_MAX)
+    node.routes(app)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    host, _, port = arguments.http.rpartition(":")
+    site = web.TCPSite(runner, host, int(port), reuse_address=True)
+    await site.start()
+    told_to_end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told_to_end.set)
+    sys.stdout.buffer.write(orjson.dumps({"http": arguments.http}) + b"\n")
+    sys.stdout.buffer.flush()
+    getting_ready = asyncio.create_task(node.become_ready())
+    await told_to_end.wait()
+    getting_ready.cancel()
+    await runner.cleanup()
+    peer.close()
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    arguments = _arguments()
+    arguments.data_dir.mkdir(parents=True, exist_ok=True)
+    watch(arguments.data_dir)
+    asyncio.run(_serve(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The library as a log: a list for each partition, and a dictionary of what groups have committed.
+
+An append is one `extend` of a list, so it is all or nothing; it is acknowledged when the library's callback says that
+it succeeded, and its offset is where it then stands in the list. The library's thread calls back; whoever asks is on an
+event loop and awaits.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pysyncobj.syncobj
+from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, SyncObjConsumer, replicated
+from pysyncobj.batteries import ReplList
+from pysyncobj.node import TCPNode
+from pysyncobj.transport import TCPTransport
+
+from jepsen.control.repaired import CutsOnConflict, PatientJournal, SyncedJournal, SyncingTransport
+
+JOURNAL: Final = "journal"
+NEVER: Final = 1 << 30
+DEFINITE: Final = frozenset((FAIL_REASON.QUEUE_FULL, FAIL_REASON.MISSING_LEADER, FAIL_REASON.REQUEST_DENIED))
+"""With these nobody has put the command anywhere; with all others it may be in some log, or come there yet."""
+Marks = dict[tuple[str, int], int]
+
+
+class Refused(Exception):
+    """The library says no. `is_definite`: it did not happen, and will not."""
+
+    def __init__(self, why: int) -> None:
+        names = {number: name for name, number in vars(FAIL_REASON).items() if isinstance(number, int)}
+        super().__init__(f"the library says {names.get(why, why)}")
+        self.is_definite = why in DEFINITE
+
+
+class Built(NamedTuple):
+    """What a node is made of."""
+
+    sync_obj: type[SyncObj]
+    transport: type[TCPTransport]
+    journal: Callable[[str], Any] | None
+    """None: the library's own."""
+
+
+BUILDS: Final[Mapping[str, Built]] = {
+    "unmodified": Built(SyncObj, TCPTransport, None),
+    "synced": Built(SyncObj, SyncingTransport, SyncedJournal),
+    "cut-on-conflict": Built(CutsOnConflict, TCPTransport, PatientJournal),
+}
+
+
+class Relayed(TCPNode):  # type: ignore[misc]  # the library has no annotations
+    """Another node: known by its own address, as everybody knows it, and called at the relay's port of this way."""
+
+    def __init__(self, address: str, relay_port: int) -> None:
+        super().__init__(address)
+        self._relay_port = relay_port
+
+    @property
+    def port(self) -> int:
+        return self._relay_port
+
+
+class Commits(SyncObjConsumer):  # type: ignore[misc]  # the library has no annotations
+    """Offsets of groups, which move forward only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marks: dict[str, Marks] = {}
+
+    @replicated  # type: ignore[untyped-decorator]
+    def commit(self, group: str, marks: Marks) -> None:
+        own = self._marks.setdefault(group, {})
+        for place, offset in marks.items():
+            own[place] = max(own.get(place, 0), offset)
+
+    def of(self, group: str) -> Marks:
+        return dict(self._marks.get(group, {}))
+
+
+class Peer:
+    """One node of the library. Made inside a running event loop, by the main thread; `close` it."""
+
+    def __init__(self, own: str, others: Sequence[Relayed], directory: Path, lists: int, build: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lists = [ReplList() for _ in range(lists)]
+        self._commits = Commits()
+        self._own = own
+        built = BUILDS[build]
+        if built.journal is not None:
+            pysyncobj.syncobj.createJournal = built.journal
+        config = SyncObjConf(
+            bindAddress=own,
+            journalFile=str(directory / JOURNAL),
+            fullDumpFile=str(directory / "dump"),
+            connectionRetryTime=0.5,  # by default it calls a node that came back after up to five seconds
+            logCompactionMinEntries=NEVER,  # its compaction loses data too, which is another case
+        )
+        self._node = built.sync_obj(
+            own, others, config, consumers=[*self._lists, self._commits], transportClass=built.transport
+        )
+
+    def close(self) -> None:
+        self._node.destroy_synchronous()
+
+    @property
+    def is_leader(self) -> bool:
+        return bool(self._node._isLeader())
+
+    @property
+    def term(self) -> int:
+        return int(self._node.raftCurrentTerm)
+
+    # log
+
+    async def append(self, partition: int, payloads: Sequence[bytes], timeout_s: float) -> int:
+        """The offset of the first. Raises `Refused` and `TimeoutError`."""
+        target = self._lists[partition]
+        end = await self._done(lambda callback: target.extend(list(payloads), callback=callback), timeout_s, target)
+        return end - len(payloads)
+
+    def records(self, partition: int, first: int, count_max: int) -> list[bytes]:
+        """As this node has them."""
+        return list(self._lists[partition].rawData()[first : first + count_max])
+
+    def end(self, partition: int) -> int:
+        """As this node knows it."""
+        return len(self._lists[partition])
+
+    async def agreed_end(self, partition: int, timeout_s: float) -> int:
+        """When everything that was acknowledged before has been applied here: nothing is appended, and awaited."""
+        target = self._lists[partition]
+        return await self._done(lambda callback: target.extend([], callback=callback), timeout_s, target)
+
+    # groups
+
+    async def commit(self, group: str, marks: Marks, timeout_s: float) -> Marks:
+        """With nothing to commit it is a read of what is agreed on."""
+        await self._done(lambda callback: self._commits.commit(group, marks, callback=callback), timeout_s)
+        return self._commits.of(group)
+
+    async def _done(self, ask: Callable[[Any], None], timeout_s: float, target: ReplList | None = None) -> int:
+        """The end of the list at the moment when the command was applied to it here."""
+        done: asyncio.Future[int] = self._loop.create_future()
+
+        def called_back(_result: object, why: int) -> None:
+            """In the library's thread, before it applies anything else."""
+            end = len(target) if target is not None else 0
+            assert threading.current_thread() is not threading.main_thread() or why != FAIL_REASON.SUCCESS
+            self._loop.call_soon_threadsafe(_settle, done, why, end)
+
+        ask(called_back)
+        async with asyncio.timeout(timeout_s):
+            return await done
+
+
+def _settle(done: "asyncio.Future[int]", why: int, end: int) -> None:
+    if done.done():
+        return  # nobody waits any more
+    if why == FAIL_REASON.SUCCESS:
+        done.set_result(end)
+    else:
+        done.set_exception(Refused(why))

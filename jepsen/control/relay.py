@@ -1,0 +1,254 @@
+"""The wires between the nodes: every node calls every other one at a port of its own, so a connection says who calls.
+
+Bytes take their time on a way, in order; a cut way loses what is under way and what comes, and its connections end when
+it is open again, as real ones would. When a machine dies, what it has sent and nobody has got is lost, and both ends of
+its connections are reset. One thread of its own; the methods may be called from any other.
+"""
+
+import asyncio
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from raftlog.testing.ports import HOST, listen
+
+Way = tuple[int, int]
+_HELD_BYTES_MAX: Final = 8 << 20
+"""On one way of one connection; then its sender waits."""
+_ANSWER_S_MAX: Final = 10.0
+_Result = TypeVar("_Result")
+
+
+class _Lane:
+    """One direction of one connection."""
+
+    def __init__(self, relay: "Relay", way: Way) -> None:
+        self._relay, self.way = relay, way
+        self._held: deque[tuple[float, bytes]] = deque()
+        self._held_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
+        self.source: asyncio.Transport | None = None
+        self.target: asyncio.Transport | None = None
+        self.has_lost = False
+
+    def send(self, data: bytes) -> None:
+        if self.way in self._relay.cut_ways:
+            self._lost(len(data))
+            return
+        due = asyncio.get_running_loop().time() + self._relay.delay_s(self.way)
+        self._held.append((due, data))
+        self._held_bytes += len(data)
+        if self._held_bytes > _HELD_BYTES_MAX and self.source is not None:
+            self.source.pause_reading()
+        self.pass_on()
+
+    def end(self) -> None:
+        """The source says no more; the target hears of it behind what is under way."""
+        self._is_over = True
+        self.pass_on()
+
+    def lose(self) -> int:
+        """What is under way; how many bytes."""
+        lost = self._held_bytes
+        self._held.clear()
+        self._held_bytes = 0
+        self._lost(lost)
+        return lost
+
+    def _lost(self, count: int) -> None:
+        self.has_lost = self.has_lost or count > 0
+        self._relay.note_lost(self.way, count)
+
+    def pass_on(self) -> None:
+        """What is due; the rest later."""
+        if self._timer is not None or self.target is None:
+            return
+        loop = asyncio.get_running_loop()
+        while self._held and self._held[0][0] <= loop.time():
+            _, data = self._held.popleft()
+            self._held_bytes -= len(data)
+            self.target.write(data)
+        if self.source is not None and self._held_bytes <= _HELD_BYTES_MAX:
+            self.source.resume_reading()  # nothing when it reads already
+        if self._held:
+            self._timer = loop.call_at(self._held[0][0], self._due)
+        elif self._is_over and self.way not in self._relay.cut_ways:
+            self.target.close()
+
+    def _due(self) -> None:
+        self._timer = None
+        self.pass_on()
+
+
+class _End(asyncio.Protocol):
+    """One socket of a connection: what it receives goes into one lane, and the other lane leads to it."""
+
+    def __init__(self, out: _Lane, into: _Lane, ended: Callable[[], None]) -> None:
+        self._out, self._into, self._ended = out, into, ended
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a stream"
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._out.source = self._into.target = transport
+        self._into.pass_on()
+
+    def data_received(self, data: bytes) -> None:
+        self._out.send(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._out.source = self._into.target = None
+        self._out.end()
+        self._ended()
+
+
+class _Connection:
+    """One call, from the moment when it is taken on."""
+
+    def __init__(self, relay: "Relay", caller: int, called: int, address: tuple[str, int]) -> None:
+        self._relay, self._address = relay, address
+        self.ways = (caller, called), (called, caller)
+        self._forth, self._back = _Lane(relay, self.ways[0]), _Lane(relay, self.ways[1])
+        self.front = _End(self._forth, self._back, self._ended)
+        self._reaching = asyncio.get_running_loop().create_task(self._reach())
+
+    async def _reach(self) -> None:
+        """A call over a cut way is not answered: whoever made it gives up, or the cut ends."""
+        if any(way in self._relay.cut_ways for way in self.ways):
+            self._forth.has_lost = True
+            return
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: _End(self._back, self._forth, self._ended), *self._address
+            )
+        except OSError:
+            self.reset()
+
+    def _ended(self) -> None:
+        if self._forth.source is None and self._back.source is None:
+            self.reset()
+
+    def lose(self, ways: Iterable[Way]) -> int:
+        wanted = set(ways)
+        return sum(lane.lose() for lane in (self._forth, self._back) if lane.way in wanted)
+
+    @property
+    def has_lost(self) -> bool:
+        return self._forth.has_lost or self._back.has_lost
+
+    def reset(self) -> None:
+        self._reaching.cancel()
+        for lane in (self._forth, self._back):
+            if lane.source is not None:
+                lane.source.abort()
+        self._relay.forget(self)
+
+
+class Relay:
+    """All wires of a cluster. `nodes`: the addresses at which they listen."""
+
+    def __init__(self, nodes: Mapping[int, str]) -> None:
+        self._nodes = nodes
+        self._connections: dict[_Connection, None] = {}
+        self._delays_s: dict[Way, float] = {}
+        self._lost: dict[Way, int] = {}
+        self.cut_ways: frozenset[Way] = frozenset()
+        self.ports: dict[Way, int] = {}
+        """Where the first calls the second."""
+        self._servers: list[asyncio.Server] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="the wires", daemon=True)
+        self._thread.start()
+        self._call(self._listen)
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._call(self._end)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ANSWER_S_MAX)
+        self._loop.close()
+
+    def set_delays(self, delays_s: Mapping[Way, float]) -> None:
+        """Of these ways, from now on; others stay as they are."""
+
+        async def change() -> None:
+            self._delays_s.update(delays_s)
+
+        self._call(change)
+
+    def cut(self, ways: Iterable[Way]) -> None:
+        """Exactly these ways."""
+        wanted = frozenset(ways)
+
+        async def change() -> None:
+            self.cut_ways = wanted
+            for connection in list(self._connections):
+                connection.lose(wanted)
+                if connection.has_lost and not wanted.intersection(connection.ways):
+                    connection.reset()
+
+        self._call(change)
+
+    def die(self, node: int) -> int:
+        """The machine of a node is gone; the bytes of its own that it takes with it."""
+
+        async def change() -> int:
+            lost = 0
+            for connection in list(self._connections):
+                if node in connection.ways[0]:
+                    lost += connection.lose(way for way in connection.ways if way[0] == node)
+                    connection.reset()
+            return lost
+
+        return self._call(change)
+
+    def take_lost(self) -> dict[Way, int]:
+        """Bytes that ways have lost since the last time that this was asked."""
+
+        async def take() -> dict[Way, int]:
+            lost, self._lost = self._lost, {}
+            return lost
+
+        return self._call(take)
+
+    # in the thread of the wires
+
+    def delay_s(self, way: Way) -> float:
+        return self._delays_s.get(way, 0.0)
+
+    def note_lost(self, way: Way, lost: int) -> None:
+        if lost:
+            self._lost[way] = self._lost.get(way, 0) + lost
+
+    def forget(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+
+    async def _listen(self) -> None:
+        for caller in self._nodes:
+            for called, address in self._nodes.items():
+                if caller != called:
+                    listening = listen()
+                    self.ports[caller, called] = listening.getsockname()[1]
+                    host, _, port = address.rpartition(":")
+                    accept = self._accepting(caller, called, (host or HOST, int(port)))
+                    self._servers.append(await self._loop.create_server(accept, sock=listening))
+
+    def _accepting(self, caller: int, called: int, address: tuple[str, int]) -> Callable[[], _End]:
+        def accept() -> _End:
+            connection = _Connection(self, caller, called, address)
+            self._connections[connection] = None
+            return connection.front
+
+        return accept
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.reset()
+
+    def _call(self, ask: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(_ANSWER_S_MAX)

@@ -1,0 +1,102 @@
+"""The library with one cause of its losses removed. Nothing else of it is changed, and nobody gets it unasked.
+
+- `SyncedJournal` with `SyncingTransport`: what a node has written is durable before a message leaves it, so before its
+  vote or its answer counts. (Raft thesis, section 3.8.)
+- `CutsOnConflict`: entries are cut off only where one of another term is offered in their place, and nothing counts as
+  committed that the message did not vouch for. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.)
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pysyncobj import SyncObj
+from pysyncobj.journal import FileJournal
+from pysyncobj.transport import TCPTransport
+
+
+class SyncedJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
+    """`sync` makes everything durable that was written since the last one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._is_dirty = True
+        super().__init__(path)
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        self._is_dirty = True
+        super().add(command, idx, term)
+
+    def clear(self) -> None:
+        self._is_dirty = True
+        super().clear()
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - the library's name
+        self._is_dirty = True
+        super().deleteEntriesFrom(entryFrom)
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803 - the library's name
+        self._is_dirty = True
+        super().setCurrentTerm(term, votedForNodeId)
+
+    def sync(self) -> None:
+        """The log, term and vote, and their names. On Linux a sync of the file covers what was written by mapping."""
+        if self._is_dirty:
+            for path in (self._path, self._path.with_name(f"{self._path.name}.meta"), self._path.parent):
+                if path.exists():
+                    _sync(path)
+            self._is_dirty = False
+
+
+class SyncingTransport(TCPTransport):  # type: ignore[misc]  # the library has no annotations
+    def __init__(self, sync_obj: SyncObj, self_node: Any, other_nodes: Any) -> None:
+        super().__init__(sync_obj, self_node, other_nodes)
+        self._of = sync_obj
+
+    def send(self, node: Any, message: dict[str, Any]) -> bool:
+        self._of._SyncObj__raftLog.sync()
+        return bool(super().send(node, message))
+
+
+class PatientJournal(FileJournal):  # type: ignore[misc]  # the library has no annotations
+    """A cut takes place with the first entry that conflicts. `settle` after each message: then nothing did."""
+
+    def __init__(self, path: str) -> None:
+        self._cut_from: int | None = None
+        super().__init__(path)
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - the library's name
+        self._cut_from = entryFrom
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        at = self._cut_from
+        if at is not None and at < len(self):
+            if self[at][1:] == (idx, term):
+                self._cut_from = at + 1
+                return
+            super().deleteEntriesFrom(at)
+        self._cut_from = None
+        super().add(command, idx, term)
+
+    def settle(self) -> None:
+        self._cut_from = None
+
+
+class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annotations
+    """Its journal is a `PatientJournal`."""
+
+    def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802 - the library's name
+        if message["type"] == "append_entries" and "prevLogIdx" in message:
+            entries = message.get("entries") or ()
+            vouched = entries[-1][1] if entries else message["prevLogIdx"]
+            message = {**message, "commit_index": min(message["commit_index"], vouched)}
+        super()._SyncObj__onMessageReceived(node, message)
+        self._SyncObj__raftLog.settle()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,115 @@
+"""A partition as a register: its newest record is its value.
+
+A write is a stored batch of one record, a read asks for the end (linearizable) and fetches the record below it. Both
+are told twice, as what users of a register see (`write`, `read`) and as what they are made of (`send`, `list`), so that
+the judges of records judge them as well. There is no compare-and-set: the service appends under no condition but that
+of a producer's own numbers.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.roles.asking import end_in, list_offsets
+from jepsen.workloads.roles.sending import send_batch
+from raftlog.checkers.history import FAIL, OK, READ, WRITE, Register, Send, Value
+from raftlog.errors import RaftlogError, Unavailable
+from raftlog.records import build_batch
+from raftlog.types import TopicPartition
+
+TIMEOUT_MS: Final = 1000
+SIZES: Final = (1, 100, 1000)
+_LOOKS: Final = 3
+"""How often a record that is known to be there is asked for."""
+_AGAIN_S: Final = 0.02
+
+
+class Writer:
+    """One for each client; `send` may be called while others of its calls are under way."""
+
+    def __init__(
+        self,
+        access: Access,
+        history: HistoryWriter,
+        partitions: Sequence[TopicPartition],
+        values: Iterator[int],
+        senders: Senders,
+        random: Random,
+    ) -> None:
+        self._access, self._history, self._random = access, history, random
+        self._partitions, self._values, self._senders = partitions, values, senders
+        self.not_offered = 0
+
+    async def send(self) -> None:
+        with self._senders.take(2) as processes:
+            if processes:
+                await self._write(*processes)
+            else:
+                self.not_offered += 1
+
+    async def _write(self, process: int, sender: int) -> None:
+        place, value = self._random.choice(self._partitions), next(self._values)
+        node = self._access.draw(self._random)
+        body = build_batch([payload_of(value, self._random.choice(SIZES))])
+        invocation = self._history.invoke(process, WRITE, Register(str(place), value), node=node)
+        send = Send(place, (value,))
+        done = await send_batch(self._access, self._history, sender, node, send, body, "all", TIMEOUT_MS)
+        if done.type == OK:
+            self._history.ok(invocation)
+        else:
+            complete = self._history.fail if done.type == FAIL else self._history.info
+            complete(invocation, done.error)
+
+
+class RegisterReader:
+    """One for each client, as `Writer`."""
+
+    def __init__(
+        self,
+        access: Access,
+        history: HistoryWriter,
+        partitions: Sequence[TopicPartition],
+        senders: Senders,
+        random: Random,
+    ) -> None:
+        self._access, self._history, self._random = access, history, random
+        self._partitions, self._senders = partitions, senders
+        self.not_offered = 0
+
+    async def send(self) -> None:
+        with self._senders.take(2) as processes:
+            if processes:
+                await self._read(*processes)
+            else:
+                self.not_offered += 1
+
+    async def _read(self, process: int, lister: int) -> None:
+        place, node = self._random.choice(self._partitions), self._access.draw(self._random)
+        invocation = self._history.invoke(process, READ, Register(str(place)), node=node)
+        listed = await list_offsets(
+            self._access, self._history, lister, node, place, linearizable=True, timeout_ms=TIMEOUT_MS
+        )
+        end = end_in(listed)
+        if end is None:
+            self._history.fail(invocation, listed.error)
+            return
+        try:
+            value = await self._newest(node, place, end) if end else None
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+        else:
+            self._history.ok(invocation, Register(str(place), value))
+
+    async def _newest(self, node: int, place: TopicPartition, end: int) -> Value:
+        """The value below the end. Raises `Unavailable` when the node does not show it in time."""
+        for _ in range(_LOOKS):
+            found = await self._access.fetch(node, place, end - 1, TIMEOUT_MS)
+            if found.offsets and found.offsets[0] == end - 1:
+                return found.values[0]
+            await asyncio.sleep(_AGAIN_S)
+        raise Unavailable(f"node {node} does not show offset {end - 1} of {place}")

@@ -1,0 +1,78 @@
+"""Registers are linearizable: one order of all operations agrees with every answer and with real time.
+
+`not-linearizable`, once for a register, with the entries that contradict one another. Each register is judged by
+itself, at the end (Horn and Kroening, Faster linearizability checking via P-compositionality, 2015): by `zones` where
+values say which write they come from, otherwise by a search through possible `orders`, which has limits. Where one
+comes first the register is undecided (`undecided`), which is not the same as sound.
+
+Memory: all operations on registers, and what a search keeps.
+"""
+
+from typing import ClassVar
+
+from raftlog.checkers.history import CAS, FAIL, OK, READ, WRITE, Kind, Op, Register
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.orders import LOOKS_MAX, search
+from raftlog.checkers.registers import Contradiction, Gathered, Operation
+from raftlog.checkers.zones import contradiction_in
+
+
+class Linearizability(Judge):
+    """`looks_max` bounds the searches of all registers together; small registers come first."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((WRITE, CAS))
+    completions: ClassVar[frozenset[Kind]] = frozenset((WRITE, READ, CAS))
+
+    def __init__(self, findings: Findings | None = None, *, looks_max: int = LOOKS_MAX) -> None:
+        super().__init__(findings)
+        self.undecided: list[str] = []
+        self._looks_max = looks_max
+        self._registers: dict[str, Gathered] = {}
+        self._open: dict[int, Operation] = {}
+
+    def invoked(self, op: Op) -> None:
+        self._open[op.process] = operation = Operation(op)
+        self._gathered(op).operations[op.sequence] = operation
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if op.kind == READ:
+            if op.type == OK:
+                read = Operation(invocation)
+                read.complete(op)
+                self._gathered(op).operations[invocation.sequence] = read
+            return
+        operation = self._open.pop(op.process)
+        if op.type == OK:
+            operation.complete(op)
+        elif op.type == FAIL:
+            gathered = self._gathered(invocation)
+            del gathered.operations[invocation.sequence]
+            gathered.refused[operation.value] = op
+
+    def crashed(self, op: Op) -> None:
+        self._open.pop(op.process, None)
+
+    def _gathered(self, op: Op) -> Gathered:
+        assert isinstance(op.payload, Register), op
+        gathered = self._registers.get(op.payload.register)
+        if gathered is None:
+            gathered = self._registers[op.payload.register] = Gathered()
+        return gathered
+
+    def finish(self) -> None:
+        looks_left = self._looks_max
+        by_size = sorted(self._registers.items(), key=lambda item: len(item[1].operations))
+        for number, (register, gathered) in enumerate(by_size):
+            if gathered.is_plain:
+                self._report(register, contradiction_in(gathered))
+                continue
+            searched = search(gathered, looks_left // (len(by_size) - number))
+            looks_left = max(0, looks_left - searched.looks)
+            if searched.is_decided:
+                self._report(register, searched.contradiction)
+            else:
+                self.undecided.append(register)
+
+    def _report(self, register: str, contradiction: Contradiction | None) -> None:
+        if contradiction is not None:
+            self.findings.report("not-linearizable", f"register {register}: {contradiction.what}", contradiction.ops)

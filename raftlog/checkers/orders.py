@@ -1,0 +1,260 @@
+"""Whether any order of a register's operations agrees with their answers and with real time: a search with limits.
+
+After Wing and Gong (1993) with the memory of Lowe (Testing for linearizability, 2017): depth first through
+*configurations*, which are sets of operations that have taken effect and the value after them; each is entered once.
+Operations that must take effect stand by invocation, so the set is all of them below `base`, and a `window` of bits
+from there on that is as wide as operations overlap: a configuration is small however long the history is.
+
+What needs no search:
+
+- a read that fits takes effect at once, for it changes nothing;
+- a value that nobody asks for is as good as any other such value (`_NOBODYS`), and its write may stand directly before
+  any other write;
+- of equal operations the one that ends first, and of those of unknown outcome the one that began first;
+- an operation of unknown outcome takes effect only for somebody who sees its value at once;
+- where one write alone can explain an answer it ended before that answer, and the reader began after it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.checkers.history import CAS, READ, WRITE
+from raftlog.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+
+LOOKS_MAX: Final = 10_000_000
+"""At operations that may be the next one: what the time goes into, a million of them a second."""
+BYTES_MAX: Final = 512 << 20
+_CONFIGURATION_BYTES: Final = 1000
+"""Of one in memory, about, besides its bits."""
+
+
+class _Nobodys(NamedTuple):
+    """The value of a register that holds one nobody asks for."""
+
+
+_NOBODYS: Final = _Nobodys()
+_Held = State | _Nobodys
+
+
+class Searched(NamedTuple):
+    """`is_decided` is false when a limit came first."""
+
+    is_decided: bool
+    contradiction: Contradiction | None
+    looks: int = 0
+
+
+class _Step:
+    """An operation as the search sees it: the interval may be narrower than that of the operation."""
+
+    __slots__ = ("completed", "expects", "invoked", "operation", "writes")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation: Final = operation
+        self.invoked, self.completed = operation.invoked, operation.completed
+        self.expects: _Held = operation.value if operation.kind == READ else operation.expected
+        self.writes: _Held = operation.value
+
+    @property
+    def is_observer(self) -> bool:
+        return self.operation.kind != WRITE
+
+    @property
+    def what(self) -> tuple[str, _Held, _Held]:
+        """The same for steps that do the same."""
+        return self.operation.kind, self.writes, self.expects
+
+    def fits(self, held: _Held) -> bool:
+        """Whether it may change a register that holds this."""
+        return self.operation.kind == WRITE or (self.operation.kind == CAS and self.expects == held)
+
+    @property
+    def is_nobodys(self) -> bool:
+        return self.writes is _NOBODYS and self.operation.kind == WRITE
+
+
+class _Configuration(NamedTuple):
+    base: int
+    window: int
+    used: int
+    """Bits of the operations of unknown outcome that took effect."""
+    held: _Held
+
+
+def search(gathered: Gathered, looks_max: int = LOOKS_MAX) -> Searched:
+    """Time is bounded by `looks_max`, memory by `BYTES_MAX`."""
+    steps = [_Step(operation) for operation in gathered.operations.values()]
+    observed = _observed(steps)
+    for step in steps:
+        if step.operation.kind == READ and step.writes not in observed.written and step.writes is not None:
+            return Searched(True, gathered.nobody_wrote(step.operation))
+    too_early = _narrow(steps, observed)
+    if too_early is not None:
+        return Searched(True, too_early)
+    for step in steps:
+        if step.operation.kind != READ and step.writes not in observed.asked:
+            step.writes = _NOBODYS
+    required = sorted((step for step in steps if step.completed < NEVER), key=lambda step: step.invoked)
+    optional = [step for step in steps if step.completed == NEVER and step.writes is not _NOBODYS]
+    return _Search(required, optional, looks_max).run(None if None in observed.asked else _NOBODYS)
+
+
+class _Observed(NamedTuple):
+    """By value: who writes it, and when those who saw it were told first."""
+
+    written: dict[_Held, list[_Step]]
+    shown: dict[_Held, int]
+    asked: set[_Held]
+    """Values that operations ask for that took effect, or may have."""
+
+
+def _observed(steps: list[_Step]) -> _Observed:
+    found = _Observed({}, {}, set())
+    for step in steps:
+        if step.operation.kind != READ:
+            found.written.setdefault(step.writes, []).append(step)
+        if step.is_observer:
+            found.asked.add(step.expects)
+            found.shown[step.expects] = min(found.shown.get(step.expects, NEVER), step.completed)
+    return found
+
+
+def _narrow(steps: list[_Step], observed: _Observed) -> Contradiction | None:
+    """Where there is one write alone that an answer can come from. `None` may be from the beginning as well."""
+    sources: dict[_Held, _Step] = {
+        value: by[0] for value, by in observed.written.items() if len(by) == 1 and value is not None
+    }
+    for value, source in sources.items():
+        source.completed = min(source.completed, observed.shown.get(value, NEVER))
+    for step in steps:
+        source_of = sources.get(step.expects) if step.is_observer else None
+        if source_of is None:
+            continue
+        if step.completed < source_of.invoked:
+            what = f"{step.operation} ended before the {source_of.operation} began"
+            return Contradiction(what, (*step.operation.proof, source_of.operation.invocation))
+        step.invoked = max(step.invoked, source_of.invoked)
+    return None
+
+
+class _Search:
+    def __init__(self, required: list[_Step], optional: list[_Step], looks_max: int) -> None:
+        self._required, self._optional, self._looks_max = required, optional, looks_max
+        self._entered: set[_Configuration] = set()
+        self._looks = self._bytes = 0
+        self._farthest = -1
+        self._stuck: tuple[_Step | None, _Step] | None = None
+        """Who came last in the longest order, and who does not fit behind it."""
+
+    def run(self, held: _Held) -> Searched:
+        begin = self._settle(0, 0, 0, held)
+        if begin is None:
+            return Searched(True, None, self._looks)
+        stack = [self._enter(begin, None)]
+        while stack:
+            following = next(stack[-1], None)
+            if following is None:
+                stack.pop()
+                continue
+            configuration, step = following
+            if configuration is None:
+                return Searched(True, None, self._looks)
+            if configuration in self._entered:
+                continue
+            if self._looks >= self._looks_max or self._bytes >= BYTES_MAX:
+                return Searched(False, None, self._looks)
+            stack.append(self._enter(configuration, step))
+        return Searched(True, self._contradiction(), self._looks)
+
+    def _enter(
+        self, configuration: _Configuration, by: _Step | None
+    ) -> Iterator[tuple[_Configuration | None, _Step | None]]:
+        self._entered.add(configuration)
+        self._bytes += _CONFIGURATION_BYTES + (configuration.window.bit_length() + configuration.used.bit_length()) // 8
+        self._note(configuration, by)
+        return self._following(configuration)
+
+    def _following(self, here: _Configuration) -> Iterator[tuple[_Configuration | None, _Step]]:
+        """What may come next; `None` when nothing is left to do behind it."""
+        places, until = self._open(here.base, here.window)
+        tried = set()
+        for place in sorted(places, key=lambda place: self._required[place].completed):
+            step = self._required[place]
+            if step.what not in tried and step.fits(here.held):
+                tried.add(step.what)
+                is_write = step.operation.kind == WRITE
+                before = self._with_nobodys(here.base, here.window) if is_write else here.window
+                window = before | 1 << (place - here.base)
+                yield self._settle(here.base, window, here.used, step.writes), step
+        for number, step in enumerate(self._optional):
+            if step.what not in tried and step.fits(here.held) and self._is_free(number, here.used, until):
+                tried.add(step.what)
+                used = here.used | 1 << number
+                if self._is_asked_for(here.base, here.window, used, step.writes):
+                    yield self._settle(here.base, here.window, used, step.writes), step
+
+    def _is_free(self, number: int, used: int, until: int) -> bool:
+        return not used >> number & 1 and self._optional[number].invoked <= until
+
+    def _open(self, base: int, window: int) -> tuple[list[int], int]:
+        """Places of required operations that may be the next one, and until when anything may."""
+        places, until = [], NEVER
+        for place in range(base, len(self._required)):
+            step = self._required[place]
+            if step.invoked > until:
+                break
+            if not window >> (place - base) & 1:
+                places.append(place)
+                until = min(until, step.completed)
+        self._looks += place - base + 1 if self._required else 0
+        return places, until
+
+    def _with_nobodys(self, base: int, window: int) -> int:
+        """With all writes that may stand before the one that is about to be."""
+        while True:
+            places, _ = self._open(base, window)
+            before = window
+            for place in places:
+                if self._required[place].is_nobodys:
+                    window |= 1 << (place - base)
+            if window == before:
+                return window
+
+    def _settle(self, base: int, window: int, used: int, held: _Held) -> _Configuration | None:
+        """The configuration after all that changes nothing; `None` when nothing is left."""
+        while True:
+            before = window
+            for place in self._open(base, window)[0]:
+                step = self._required[place]
+                fits = step.operation.kind == READ and step.expects == held
+                if fits or (held is _NOBODYS and step.is_nobodys):
+                    window |= 1 << (place - base)
+            if window == before:
+                break
+        while window & 1:
+            base, window = base + 1, window >> 1
+        return None if base == len(self._required) else _Configuration(base, window, used, held)
+
+    def _is_asked_for(self, base: int, window: int, used: int, held: _Held) -> bool:
+        """Whether somebody can see the value at once."""
+        places, until = self._open(base, window)
+        if any(self._required[place].is_observer and self._required[place].expects == held for place in places):
+            return True
+        return any(
+            step.is_observer and step.expects == held and self._is_free(number, used, until)
+            for number, step in enumerate(self._optional)
+        )
+
+    def _note(self, configuration: _Configuration, by: _Step | None) -> None:
+        reached = configuration.base + configuration.window.bit_count()
+        if reached > self._farthest:
+            self._farthest = reached
+            places, _ = self._open(configuration.base, configuration.window)
+            self._stuck = by, min((self._required[place] for place in places), key=lambda step: step.completed)
+
+    def _contradiction(self) -> Contradiction:
+        assert self._stuck is not None, "a search enters one configuration at least"
+        by, following = self._stuck
+        after = "at the beginning" if by is None else f"after the {by.operation}"
+        what = f"{self._farthest} of {len(self._required)} operations have an order; {after}, the {following.operation}"
+        return Contradiction(f"{what} does not fit", (*(by.operation.proof if by else ()), *following.operation.proof))

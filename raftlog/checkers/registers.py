@@ -1,0 +1,78 @@
+"""What a history says of one register: its operations with their intervals, and what contradicts them.
+
+An operation takes effect at one moment between its invocation and its completion, both sequences of entries. One of
+unknown outcome may do so at any later time, or never; one that definitely failed, and a read without an answer, say
+nothing and are none. Gathered by `linearizability`, judged by `zones` or by `orders`.
+"""
+
+from typing import Final, NamedTuple
+
+from raftlog.checkers.history import CAS, READ, WRITE, Kind, Op, Register, Value
+
+NEVER: Final = 1 << 62
+"""The completion of an operation of unknown outcome."""
+State = Value | None
+
+
+class Operation:
+    """`value` is what a read returned, and what the others wrote. `completion` is there unless nobody knows."""
+
+    __slots__ = ("completed", "completion", "expected", "invocation", "invoked", "kind", "value")
+
+    def __init__(self, invocation: Op) -> None:
+        assert isinstance(invocation.payload, Register), invocation
+        self.kind: Final[Kind] = invocation.kind
+        self.value: State = invocation.payload.value
+        self.expected: Final[State] = invocation.payload.expected
+        self.invocation: Final = invocation
+        self.invoked: Final = invocation.sequence
+        self.completion: Op | None = None
+        self.completed = NEVER
+
+    def complete(self, completion: Op) -> None:
+        assert isinstance(completion.payload, Register), completion
+        self.completion, self.completed = completion, completion.sequence
+        if self.kind == READ:
+            self.value = completion.payload.value
+
+    @property
+    def proof(self) -> tuple[Op, ...]:
+        return (self.invocation,) if self.completion is None else (self.invocation, self.completion)
+
+    def __str__(self) -> str:
+        what = _shown(self.value)
+        if self.kind == CAS:
+            what = f"{_shown(self.expected)} to {what}"
+        return f"{self.kind} of {what} by process {self.invocation.process}"
+
+
+class Contradiction(NamedTuple):
+    """Why there is no order, in a sentence without the register's name, and the entries that prove it."""
+
+    what: str
+    ops: tuple[Op, ...]
+
+
+class Gathered:
+    """All operations of one register by the sequence of their invocation; what definitely failed, by value."""
+
+    def __init__(self) -> None:
+        self.operations: dict[int, Operation] = {}
+        self.refused: dict[State, Op] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a value says which write it comes from."""
+        written = [operation.value for operation in self.operations.values() if operation.kind == WRITE]
+        has_cas = any(operation.kind == CAS for operation in self.operations.values())
+        return not has_cas and None not in written and len(set(written)) == len(written)
+
+    def nobody_wrote(self, read: Operation) -> Contradiction:
+        failed = self.refused.get(read.value)
+        if failed is None:
+            return Contradiction(f"{read} returned what nobody wrote", read.proof)
+        return Contradiction(f"{read} returned what definitely failed", (failed, *read.proof))
+
+
+def _shown(value: State) -> str:
+    return "nothing" if value is None else repr(value)

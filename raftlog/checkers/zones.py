@@ -1,0 +1,84 @@
+"""Whether a register whose values say which write they come from is linearizable, in O(n log n).
+
+After Gibbons and Korach (Testing shared memories, 1997). A write and the reads of its value are a *cluster*. Let `end`
+be the first completion in it, and `start` the last invocation:
+
+    end < start     a forward zone: the register held the value from the one to the other
+    start < end     a backward zone: it held it at some moment between them, perhaps for no longer
+
+There is an order if and only if no read ends before its write begins, no two forward zones overlap, and no backward
+zone lies inside a forward zone. Nobody's write is the one before all others, of `None`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from raftlog.checkers.history import READ, Op
+from raftlog.checkers.registers import NEVER, Contradiction, Gathered, Operation, State
+
+
+class Cluster:
+    """A value, with the entries that bound its zone; the value before all writes has no entries of its own."""
+
+    __slots__ = ("end", "end_op", "start", "start_op", "value", "write")
+
+    def __init__(self, value: State, write: Operation | None) -> None:
+        self.value, self.write = value, write
+        self.start, self.end = (-2, -1) if write is None else (write.invoked, write.completed)
+        self.start_op: Op | None = None if write is None else write.invocation
+        self.end_op: Op | None = None if write is None else write.completion
+
+    def add(self, read: Operation) -> None:
+        if read.completed < self.end:
+            self.end, self.end_op = read.completed, read.completion
+        if read.invoked > self.start:
+            self.start, self.start_op = read.invoked, read.invocation
+
+
+def contradiction_in(gathered: Gathered) -> Contradiction | None:
+    """The first one that is found, or `None` when the register is linearizable; `gathered.is_plain` must hold."""
+    clusters: dict[State, Cluster] = {None: Cluster(None, None)}
+    reads = []
+    for operation in gathered.operations.values():
+        if operation.kind == READ:
+            reads.append(operation)
+        else:
+            clusters[operation.value] = Cluster(operation.value, operation)
+    for read in reads:
+        cluster = clusters.get(read.value)
+        if cluster is None:
+            return gathered.nobody_wrote(read)
+        if cluster.write is not None and read.completed < cluster.write.invoked:
+            return Contradiction(f"{read} ended before the write of it began", (*read.proof, cluster.write.invocation))
+        cluster.add(read)
+    forward = sorted((each for each in clusters.values() if each.end < each.start), key=lambda each: each.end)
+    return _overlapping(forward) or _inside(forward, [each for each in clusters.values() if each.start < each.end])
+
+
+def _overlapping(forward: Sequence[Cluster]) -> Contradiction | None:
+    """`forward` by their ends; without an overlap two neighbours never overlap either."""
+    for one, other in pairwise(forward):
+        if other.end < one.start:
+            return Contradiction(f"{_held(one)}, and {_held(other)}", _bounds(one, other))
+    return None
+
+
+def _inside(forward: Sequence[Cluster], backward: Sequence[Cluster]) -> Contradiction | None:
+    ends = [each.end for each in forward]
+    for each in backward:
+        place = bisect_left(ends, each.start) - 1
+        if each.end < NEVER and place >= 0 and each.end < forward[place].start:
+            around = forward[place]
+            what = f"{_held(around)}, and {each.value!r} at some moment from #{each.start} to #{each.end}"
+            return Contradiction(what, _bounds(around, each))
+    return None
+
+
+def _held(forward: Cluster) -> str:
+    since = "the beginning" if forward.write is None else f"#{forward.end}"
+    return f"it held {forward.value!r} from {since} to #{forward.start}"
+
+
+def _bounds(*clusters: Cluster) -> tuple[Op, ...]:
+    return tuple(op for each in clusters for op in (each.end_op, each.start_op) if op is not None)

@@ -1,0 +1,119 @@
+"""One direction of a connection through the proxy: bytes in their order, then its end, each when it arrives.
+
+Bytes go straight on while the weather is fair. Otherwise they wait here, and behind them everything that comes after:
+arrivals never decrease. What meets a cut, at its beginning or on its way, is lost, the end too; then `has_lost` is set
+for good, because the rest of a stream with a hole in it is worth nothing.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final, Protocol
+
+from raftlog.testing.lane import Lane
+
+END: Final = b""
+TICK_S: Final = 0.001
+"""The event loop's clock does not know less."""
+
+
+class Sender(Protocol):
+    """Who can be made to wait, for several reasons at once."""
+
+    def hold_up(self, reason: str) -> None: ...
+    def let_go(self, reason: str) -> None: ...
+
+
+class Receiver(Protocol):
+    @property
+    def is_full(self) -> bool: ...
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class Stream:
+    """From a sender's socket to a receiver's."""
+
+    def __init__(self, lane: Lane, sender: Sender, receiver: Receiver) -> None:
+        self.lane = lane
+        self.has_lost = False
+        self._sender, self._receiver = sender, receiver
+        self._loop = asyncio.get_running_loop()
+        self._held: deque[tuple[float, float, bytes]] = deque()
+        """When it arrives, when it was sent, what."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
+        """For room in the lane."""
+
+    def feed(self, data: bytes) -> None:
+        """The sender has sent that; `END`: it has closed."""
+        if self.lane.is_cut:
+            self._swallow(data)
+        elif self.lane.weather is None and not self._held:
+            self._hand_over(data)
+        else:
+            self._hold(data)
+
+    def flush(self) -> None:
+        """The weather has changed: whatever is on its way arrives now."""
+        now = self._loop.time()
+        self._held = deque((min(due, now), sent, data) for due, sent, data in self._held)
+        self.release()
+
+    def drop(self) -> None:
+        """The connection is gone, and with it what is on its way."""
+        self._cancel()
+        self.lane.release(sum(len(data) for _, _, data in self._held))
+        self._held.clear()
+
+    def release(self) -> None:
+        """Hand over what has arrived, as far as the receiver takes it."""
+        self._cancel()
+        now = self._loop.time()
+        while self._held and self._held[0][0] <= now + TICK_S and not self._receiver.is_full:
+            _, sent, data = self._held.popleft()
+            self.lane.release(len(data))
+            if self.lane.is_cut:
+                self._swallow(data)
+            else:
+                self.lane.seen.longest_ms = max(self.lane.seen.longest_ms, round((now - sent) * 1000))
+                self._hand_over(data)
+        if self._held and not self._receiver.is_full:
+            self._timer = self._loop.call_at(self._held[0][0], self.release)
+
+    def _hold(self, data: bytes) -> None:
+        lane, now = self.lane, self._loop.time()
+        size = lane.piece_bytes
+        for start in range(0, len(data), size) if data else [0]:
+            piece = data[start : start + size]
+            due = lane.arrival(now, len(piece))
+            if self._held:
+                due = max(due, self._held[-1][0])
+            self._held.append((due, now, piece))
+            lane.seen.delayed_bytes += len(piece) if due > now + TICK_S else 0
+        lane.held_bytes += len(data)
+        if lane.is_full and not self._waits:
+            self._waits = True
+            self._sender.hold_up("held")
+            lane.wait(self._go_on)
+        if self._timer is None:
+            self.release()
+
+    def _go_on(self) -> None:
+        self._waits = False
+        self._sender.let_go("held")
+
+    def _hand_over(self, data: bytes) -> None:
+        if data:
+            self.lane.seen.passed_bytes += len(data)
+            self._receiver.write(data)
+        else:
+            self._receiver.close()
+
+    def _swallow(self, data: bytes) -> None:
+        self.has_lost = True
+        self.lane.seen.swallowed_bytes += len(data)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

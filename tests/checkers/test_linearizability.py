@@ -1,0 +1,238 @@
+"""Registers: what has an order passes, what has none is condemned, and what cannot be decided is not passed.
+
+Small generated histories are judged against all orders there are; the zones and the search against each other.
+"""
+
+from itertools import permutations
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.checkers import Op, Panel, Recorder, Register
+from raftlog.checkers.linearizability import Linearizability
+from raftlog.checkers.orders import search
+from raftlog.checkers.panel import judge_with
+from raftlog.checkers.registers import NEVER, Gathered, Operation, State
+from raftlog.checkers.zones import contradiction_in
+
+R = "r"
+
+
+class Told:
+    """A history of one register; every operation is one of a process of its own unless it says otherwise."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.recorder = Recorder(lambda: len(self.ops), self.ops.append)
+
+    def begin(self, kind: str, value: State = None, expected: State = None, register: str = R) -> Op:
+        return self.recorder.invoke(len(self.ops), kind, Register(register, value, expected))
+
+    def end(self, invocation: Op, value: State = None) -> Op:
+        return self.recorder.ok(invocation, Register(R, value) if invocation.kind == "read" else None)
+
+    def write(self, value: State) -> Op:
+        return self.end(self.begin("write", value))
+
+    def cas(self, expected: State, value: State) -> Op:
+        return self.end(self.begin("cas", value, expected))
+
+    def read(self, value: State) -> Op:
+        return self.end(self.begin("read"), value)
+
+    def judged(self, looks_max: int = 1_000_000) -> Linearizability:
+        judge = Linearizability(looks_max=looks_max)
+        judge_with(judge, self.ops)
+        return judge
+
+
+def gathered_of(ops: list[Op]) -> Gathered:
+    judge = Linearizability()
+    pending: dict[int, Op] = {}
+    for op in ops:
+        if op.type == "invoke":
+            pending[op.process] = op
+            if op.kind in judge.invocations:
+                judge.invoked(op)
+        else:
+            judge.completed(pending[op.process], op)
+    return judge._registers.get(R, Gathered())
+
+
+# generated histories
+
+
+def drawn(seed: int, *, unique: bool, has_cas: bool, mutations: int, length: int = 6) -> list[Op]:
+    """Operations one after another, their intervals stretched over each other; outcomes forgotten, answers changed."""
+    random = Random(seed)
+    held: State = None
+    entries: list[tuple[float, str, int]] = []
+    planned: list[tuple[str, State, State, str]] = []
+    for number in range(random.randint(1, length)):
+        kind = random.choice(("write", "read", "cas") if has_cas else ("write", "read"))
+        value: State = number + 1 if unique else random.randint(1, 2)
+        expected: State = None
+        outcome = random.choices(("ok", "info", "open", "fail"), (8, 2, 1, 1))[0]
+        happens = outcome == "ok" or (outcome in ("info", "open") and random.random() < 0.5)
+        if kind == "cas":
+            expected = held if random.random() < 0.7 else random.choice((None, 1, 2))
+            outcome = "fail" if outcome == "ok" and expected != held else outcome
+        if kind == "read":
+            value = held
+        elif happens and (kind == "write" or expected == held):
+            held = value
+        planned.append((kind, value, expected, outcome))
+        entries.append((number - random.choice((0, 0.1, 1.2, 3.3)), "begin", number))
+        entries.append((number + random.choice((0.01, 0.1, 1.2, 3.3)), "end", number))
+    for _ in range(mutations):
+        at = random.randrange(len(planned))
+        kind, value, expected, outcome = planned[at]
+        changed = random.choice((None, 1, 2, 3))
+        planned[at] = (kind, changed, expected, outcome) if kind == "read" else (kind, value, changed, outcome)
+    return told(planned, entries)
+
+
+def told(planned: list[tuple[str, State, State, str]], entries: list[tuple[float, str, int]]) -> list[Op]:
+    ops: list[Op] = []
+    recorder = Recorder(lambda: len(ops), ops.append)
+    invocations: dict[int, Op] = {}
+    for _, what, number in sorted(entries):
+        kind, value, expected, outcome = planned[number]
+        if what == "begin":
+            asked = Register(R) if kind == "read" else Register(R, value, expected if kind == "cas" else None)
+            invocations[number] = recorder.invoke(number, kind, asked)
+        elif outcome == "ok":
+            recorder.ok(invocations[number], Register(R, value) if kind == "read" else None)
+        elif outcome != "open":
+            (recorder.fail if outcome == "fail" else recorder.info)(invocations[number])
+    return ops
+
+
+def has_an_order(operations: list[Operation]) -> bool:
+    """By trying all orders of everything that happened, with any of what may have."""
+    certain = [each for each in operations if each.completed < NEVER]
+    perhaps = [each for each in operations if each.completed == NEVER]
+    chosen = ([each for bit, each in enumerate(perhaps) if bits >> bit & 1] for bits in range(1 << len(perhaps)))
+    return any(is_legal(order) for some in chosen for order in permutations(certain + some))
+
+
+def is_legal(order: tuple[Operation, ...]) -> bool:
+    held: State = None
+    latest = -1
+    for operation in order:
+        if operation.completed < latest:
+            return False  # it had ended before one that stands before it began
+        latest = max(latest, operation.invoked)
+        if operation.kind == "read" and operation.value != held:
+            return False
+        if operation.kind == "cas" and operation.expected != held:
+            return False
+        held = held if operation.kind == "read" else operation.value
+    return True
+
+
+@settings(max_examples=600, deadline=None)
+@given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans(), mutations=st.integers(0, 2))
+def test_the_verdict_is_that_of_all_orders(seed: int, unique: bool, has_cas: bool, mutations: int) -> None:
+    gathered = gathered_of(drawn(seed, unique=unique, has_cas=has_cas, mutations=mutations))
+    expected = has_an_order(list(gathered.operations.values()))
+    searched = search(gathered)
+    assert searched.is_decided
+    assert (searched.contradiction is None) == expected, searched
+    if gathered.is_plain:
+        assert (contradiction_in(gathered) is None) == expected
+    assert expected or mutations, "what was told in an order has one"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), unique=st.booleans(), has_cas=st.booleans())
+def test_a_long_history_that_was_told_in_an_order_passes(seed: int, unique: bool, has_cas: bool) -> None:
+    ops = drawn(seed, unique=unique, has_cas=has_cas, mutations=0, length=120)
+    judge = Linearizability()
+    assert not judge_with(judge, ops).counts
+    assert not judge.undecided
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), mutations=st.integers(0, 2))
+def test_zones_and_search_agree_about_longer_histories(seed: int, mutations: int) -> None:
+    gathered = gathered_of(drawn(seed, unique=True, has_cas=False, mutations=mutations, length=60))
+    assert (search(gathered).contradiction is None) == (contradiction_in(gathered) is None)
+
+
+# by hand
+
+
+def test_a_stale_read_is_told_with_what_contradicts_it() -> None:
+    told = Told()
+    told.write(1)
+    first = told.read(1)
+    second = told.write(2)
+    late = told.begin("read")
+    told.end(late, 1)
+    (anomaly,) = told.judged().findings.anomalies
+    assert anomaly.kind == "not-linearizable"
+    assert anomaly.what == "register r: it held 1 from #1 to #6, and 2 at some moment from #4 to #5"
+    assert {second, late} < set(anomaly.ops)
+    assert first not in anomaly.ops
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_values_from_nowhere_are_named(is_plain: bool) -> None:
+    told = Told()
+    if not is_plain:
+        told.cas(None, 5)
+    refused = told.recorder.fail(told.begin("write", 7))
+    read = told.read(7)
+    (anomaly,) = told.judged().findings.anomalies
+    assert "definitely failed" in anomaly.what
+    assert {refused, read} < set(anomaly.ops)
+
+
+def test_an_unknown_write_may_happen_late_once_and_not_again() -> None:
+    told = Told()
+    told.recorder.info(told.begin("write", 1))
+    told.recorder.crash(told.begin("cas", 9, 8).process)
+    told.write(2)
+    told.read(2)
+    told.read(1)
+    assert not told.judged().findings.counts
+    told.write(3)
+    told.read(3)
+    told.read(1)
+    assert told.judged().findings.counts == {"not-linearizable": 1}
+
+
+def test_a_swap_takes_what_it_expects() -> None:
+    told = Told()
+    told.cas(None, 1)
+    one, other = told.begin("cas", 2, 1), told.begin("cas", 3, 1)
+    told.end(one)
+    assert not told.judged().findings.counts
+    last = told.end(other)
+    (anomaly,) = told.judged().findings.anomalies
+    assert last in anomaly.ops
+    assert "2 of 3 operations have an order" in anomaly.what
+
+
+def test_registers_are_judged_each_for_itself_and_a_limit_leaves_one_undecided() -> None:
+    told = Told()
+    for register in ("hard", "easy"):
+        told.recorder.ok(told.begin("write", 1, register=register))
+    begun = [told.begin("write", value % 4, register="hard") for value in range(16)]
+    for invocation in begun:
+        told.recorder.ok(invocation)
+    for value in range(4):
+        told.recorder.ok(told.begin("read", register="hard"), Register("hard", value))
+    told.recorder.ok(told.begin("read", register="easy"), Register("easy", 2))
+    judge = told.judged(looks_max=1000)
+    assert judge.undecided == ["hard"]
+    assert judge.findings.counts == {"not-linearizable": 1}
+    panel = Panel()
+    for op in told.ops:
+        panel.feed(op)
+    verdict = panel.finish()
+    assert verdict.undecided == ()
+    assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"

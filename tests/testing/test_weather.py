@@ -1,0 +1,299 @@
+"""The weather between brokers, with real transports on both sides of the proxy; and its arithmetic, without any."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from raftlog.runtime.rpc import Answer, Call, NoAnswer
+from raftlog.runtime.rpc.errors import ConnectionLost
+from raftlog.testing import BrokerFailed, Cluster
+from raftlog.testing.lane import HELD_BYTES_MAX, HELD_BYTES_MIN, RETRANSMISSION_S, SEGMENT_BYTES, Lane, Lanes
+from raftlog.testing.network import Faults, Network
+from raftlog.testing.stream import END, Stream
+from raftlog.testing.weather import LaneSeen, Weather
+from tests.rpc.processes import Process, connected_to
+from tests.testing.test_network import pair
+
+FORTH, BACK = (1, 2), (2, 1)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    started = Network()
+    yield started
+    started.close()
+
+
+async def set_weather(network: Network, **weather: Weather) -> None:
+    ways = {"forth": FORTH, "back": BACK}
+    faults = Faults(weather={ways[name]: each for name, each in weather.items()})
+    await asyncio.to_thread(network.set_faults, faults)
+
+
+async def call_for(one: Process, two: Process, value: object, payload: tuple[bytes, ...] = ()) -> float:
+    """How long an answer takes."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await one.transport.call(two.node, Call("echo", value, payload)) == Answer([int(one.node), value], payload)
+    return loop.time() - began
+
+
+async def test_a_delay_is_of_one_way_and_counted(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await set_weather(network, forth=Weather(delay_ms=150))
+        assert await call_for(one, two, 1) >= 0.145
+        seen = await asyncio.to_thread(network.seen)
+        assert seen[FORTH].rpc.delayed_bytes > 0
+        assert seen[FORTH].rpc.longest_ms >= 145
+        assert (seen[BACK].rpc.delayed_bytes, seen[BACK].rpc.longest_ms) == (0, 0)
+        await set_weather(network)
+        before = (await asyncio.to_thread(network.seen))[FORTH]
+        await call_for(one, two, 2)
+        after = (await asyncio.to_thread(network.seen))[FORTH].since(before).rpc
+        assert after.passed_bytes > 0
+        assert (after.delayed_bytes, after.longest_ms) == (0, 0)
+
+
+async def test_bytes_keep_their_order_in_bad_weather(network: Network) -> None:
+    payload = (bytes(range(256)) * 4000,)
+    async with pair(network) as (one, two):
+        await set_weather(network, forth=Weather(20, 20, loss=0.02), back=Weather(jitter_ms=5))
+        for number in range(5):
+            await call_for(one, two, number, payload)
+        assert (await asyncio.to_thread(network.seen))[FORTH].rpc.lost_segments > 0
+
+
+async def test_fair_weather_lets_go_at_once_what_was_held(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await set_weather(network, forth=Weather(delay_ms=60_000))
+        asked = asyncio.ensure_future(call_for(one, two, 1))
+        while not (await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes:
+            assert not asked.done()
+        await set_weather(network)
+        assert await asyncio.wait_for(asked, 15) < 60
+
+
+async def test_a_slow_way_holds_its_senders_up(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await set_weather(network, forth=Weather(rate_bytes_s=400_000))
+        assert await call_for(one, two, 1, (bytes(200_000),)) >= 0.45
+        # More than may be held: the rest waits in the sockets of whoever sends.
+        big = asyncio.ensure_future(call_for(one, two, 2, (bytes(6 << 20),)))
+        while not (seen := await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes > 300_000:
+            assert not big.done()
+        assert seen[FORTH].rpc.delayed_bytes < 5 << 20
+        assert not seen[BACK].rpc.delayed_bytes, "the way back is as fast as ever"
+        await set_weather(network)
+        await asyncio.wait_for(big, 15)
+
+
+async def test_a_reset_breaks_connections_and_loses_what_was_on_its_way(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await set_weather(network, forth=Weather(delay_ms=60_000))
+        asked = asyncio.ensure_future(one.transport.call(two.node, Call("echo", 1)))
+        while not (await asyncio.to_thread(network.seen))[FORTH].rpc.delayed_bytes:
+            assert not asked.done()
+        assert await asyncio.to_thread(network.reset, [(1, 3)]) == 0
+        assert await asyncio.to_thread(network.reset, [FORTH]) >= 1
+        with pytest.raises((ConnectionLost, NoAnswer)):
+            await asked
+        await set_weather(network)
+        async with asyncio.timeout(15):
+            await connected_to(one, two.node)
+        assert (await asyncio.to_thread(network.seen))[FORTH].rpc.resets >= 1
+
+
+async def test_a_cut_counts_what_it_swallowed(network: Network) -> None:
+    async with pair(network) as (one, two):
+        await asyncio.to_thread(network.cut, [FORTH])
+        with pytest.raises(NoAnswer):
+            await one.transport.call(two.node, Call("echo", 1, (bytes(5_000),), timeout_ms=200))
+        seen = await asyncio.to_thread(network.seen)
+        assert seen[FORTH].rpc.swallowed_bytes > 5_000
+        assert "bytes swallowed" in str(seen[FORTH])
+        await asyncio.to_thread(network.cut, [])
+
+
+# clients
+
+
+@asynccontextmanager
+async def asking(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    yield reader, writer
+    writer.close()
+
+
+async def test_clients_are_cut_off_from_answers_alone(network: Network) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            heard.put_nowait(data)
+            writer.write(b"yes")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = network.add_clients(7, server.sockets[0].getsockname()[1])
+    async with asyncio.timeout(15), asking(address) as (reader, writer):
+        writer.write(b"one?")
+        assert (await heard.get(), await reader.read(3)) == (b"one?", b"yes")
+        await asyncio.to_thread(network.cut, [(7, 0)])
+        writer.write(b"two?")
+        assert await heard.get() == b"two?"
+        while not (seen := (await asyncio.to_thread(network.seen))[7, 0].rpc).swallowed_bytes:
+            pass
+        assert seen.swallowed_bytes == 3
+        await asyncio.to_thread(network.cut, [(0, 7)])
+        assert await reader.read() == b"", "the connection that lost something ends"
+    async with asyncio.timeout(15), asking(address) as (reader, writer):
+        writer.write(b"three?")
+        while not (await asyncio.to_thread(network.seen))[0, 7].rpc.swallowed_bytes:
+            pass
+        await asyncio.to_thread(network.cut, [])
+        assert await reader.read() == b""
+        assert heard.empty()
+    server.close()
+
+
+async def test_a_silent_client_over_a_cut_way_connects_anew(network: Network) -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    address = network.add_clients(7, server.sockets[0].getsockname()[1])
+    await asyncio.to_thread(network.cut, [(0, 7)])
+    async with asyncio.timeout(15), asking(address) as (reader, _):
+        while await asyncio.to_thread(network.reset, [(0, 8)]) or not await linked(network):
+            pass
+        await asyncio.to_thread(network.cut, [])
+        assert await reader.read() == b""
+    server.close()
+
+
+async def linked(network: Network) -> bool:
+    return (0, 7) in await asyncio.to_thread(network.seen)
+
+
+def test_public_addresses_of_a_cluster_of_one() -> None:
+    with Cluster(1, client_cuts=True) as cluster:
+        node = cluster.nodes[1]
+        assert cluster.addresses == [node.http_public] != [node.http]
+        assert node.get("/v1/brokers")[0]["http_address"] == node.http_public
+        cluster.cut_clients([1])
+        node.restart()
+        cluster.wait_ready()
+        cluster.heal()
+        with pytest.raises(BrokerFailed, match="nothing can be cut"):
+            cluster.cut([1], [2])
+    with Cluster(1) as cluster, pytest.raises(BrokerFailed, match="without client_cuts"):
+        cluster.cut_clients([1])
+
+
+# arithmetic
+
+
+def lane_with(weather: Weather, seed: int = 1) -> Lane:
+    lane = Lane(Random(seed))
+    lane.change(weather)
+    return lane
+
+
+def test_lost_segments_stall_for_doubling_time_outs() -> None:
+    lane = lane_with(Weather(loss=0.5))
+    stalls = {round(lane.arrival(0.0, 100) / RETRANSMISSION_S) for _ in range(2000)}
+    assert stalls == {0, 1, 3, 7, 15, 31}
+    large = lane_with(Weather(loss=0.1))
+    for _ in range(500):
+        large.arrival(0.0, 30 * SEGMENT_BYTES)
+    assert large.seen.lost_segments > 450, "the more segments, the more of them are lost"
+
+
+def test_a_rate_is_of_all_that_share_the_way() -> None:
+    lane = lane_with(Weather(delay_ms=10, rate_bytes_s=1000))
+    assert [lane.arrival(5.0, 500), lane.arrival(5.0, 500)] == pytest.approx([5.51, 6.01])
+    assert lane.arrival(100.0, 500) == pytest.approx(100.51)
+    assert lane.limit == HELD_BYTES_MIN
+    assert lane_with(Weather(delay_ms=1)).limit == HELD_BYTES_MAX
+
+
+def test_datagrams_are_lost_doubled_and_overtaken() -> None:
+    lane = lane_with(Weather(delay_ms=10, loss=0.2, duplicate=0.1, reorder=0.1))
+    arrivals = [(due, number) for number in range(2000) for due in lane.arrivals(number / 1000, 100)]
+    assert 250 < lane.seen.lost_datagrams < 550
+    assert 80 < lane.seen.duplicated_datagrams < 240
+    assert len(arrivals) == 2000 - lane.seen.lost_datagrams + lane.seen.duplicated_datagrams
+    for _, number in sorted(arrivals):
+        lane.note_arrival(number)
+    assert lane.seen.overtaken_datagrams > 80
+    lane.held_bytes = HELD_BYTES_MAX
+    assert lane.arrivals(0.0, 100) == (), "what nobody can hold is lost"
+
+
+def test_the_weather_has_to_be_possible() -> None:
+    for impossible in (Weather(loss=1.0), Weather(delay_ms=-1.0)):
+        with pytest.raises(ValueError, match=r"shares are less|negative"):
+            impossible.check()
+
+
+def test_strangers_make_no_lanes() -> None:
+    lanes = Lanes(Random(1))
+    assert lanes.lane(None, 1) is not lanes.lane(None, 1)
+    assert lanes.lane(1, 2) is lanes.lane(1, 2)
+    assert [seen[:2] for seen in lanes.seen()] == [(1, 2)]
+
+
+class _Peer:
+    """Both ends of a stream."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.said: list[object] = []
+
+    def write(self, data: bytes) -> None:
+        self.said.append(data)
+
+    def close(self) -> None:
+        self.said.append("closed")
+
+    def hold_up(self, reason: str) -> None:
+        self.said.append(("held up", reason))
+
+    def let_go(self, reason: str) -> None:
+        self.said.append(("let go", reason))
+
+
+async def test_what_is_on_its_way_waits_for_whoever_is_full_and_meets_cuts() -> None:
+    sender, receiver, lane = _Peer(), _Peer(), lane_with(Weather(delay_ms=60_000))
+    stream = Stream(lane, sender, receiver)
+    stream.feed(b"a")
+    stream.feed(bytes(HELD_BYTES_MAX))
+    assert sender.said == [("held up", "held")]
+    lane.change(None)
+    receiver.is_full = True
+    stream.flush()
+    stream.feed(b"b")
+    assert receiver.said == [], "behind what is held, whatever the weather is now"
+    receiver.is_full = False
+    stream.release()
+    assert receiver.said == [b"a", bytes(HELD_BYTES_MAX), b"b"]
+    assert sender.said[1:] == [("let go", "held")]
+    assert lane.held_bytes == 0
+    lane.change(Weather(delay_ms=60_000))
+    stream.feed(b"c")
+    stream.feed(END)
+    lane.is_cut = True
+    stream.flush()
+    assert receiver.said[3:] == [], "neither the bytes nor the end came through"
+    assert (stream.has_lost, lane.seen.swallowed_bytes, lane.held_bytes) == (True, 1, 0)
+
+
+def test_what_was_seen_in_words() -> None:
+    before = LaneSeen(passed_bytes=10, swallowed_bytes=100, delayed_bytes=1, longest_ms=70)
+    after = LaneSeen(passed_bytes=20, swallowed_bytes=4412, swallowed_datagrams=3, delayed_bytes=1, longest_ms=70)
+    assert str(after.since(before)) == "4,312 bytes and 3 datagrams swallowed"
+    assert str(LaneSeen(delayed_bytes=5, longest_ms=61, lost_segments=2, resets=1)) == (
+        "5 bytes delayed by up to 61 ms, 2 segments lost, 1 resets"
+    )
+    assert str(LaneSeen(passed_bytes=5)) == "nothing"
