@@ -192,9 +192,15 @@ class RealCluster:
 
     def suffered(self, ways: Sequence[Way]) -> str:
         now = self._cluster.seen()
-        more = {way: now[way] - self._seen.get(way, WaySeen()) for way in ways if way in now}
-        self._seen |= {way: now[way] for way in more}
-        return "; ".join(f"{_name(a)}→{_name(b)}: {each}" for (a, b), each in more.items() if each)
+        said = [f"{_name(way)}: {words}" for way in ways if way in now and (words := self._more(way, now[way]))]
+        return "; ".join(said)
+
+    def _more(self, way: Way, seen: WaySeen) -> str:
+        """What came to it since it was looked at last."""
+        more = seen.since(self._seen[way]) if way in self._seen else seen
+        self._seen[way] = seen
+        lanes = ((name, str(lane)) for name, lane in (("RPC", more.rpc), ("gossip", more.gossip)))
+        return ", ".join(f"{name} {words}" for name, words in lanes if words != "nothing")
 
     @property
     def cluster(self) -> Cluster:
@@ -277,8 +283,8 @@ class RealCluster:
         return self._cluster.logs()
 
 
-def _name(node: int) -> str:
-    return "clients" if node == CLIENTS else str(node)
+def _name(way: Way) -> str:
+    return "→".join("clients" if node == CLIENTS else str(node) for node in way)
 
 
 def _stop(node: ClusterNode) -> str | None:

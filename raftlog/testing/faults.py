@@ -48,6 +48,20 @@ class NetworkFaults:
         self._gossip_cut |= ways
         self._apply()
 
+    def set_cuts(self, rpc: Iterable[Way], gossip: Iterable[Way]) -> None:
+        """Exactly these ways between nodes are cut from now on, for gossip and for everything else; what clients are cut
+        off from stays as it is."""
+        rpc, gossip = set(rpc), set(gossip)
+        self._check(rpc | gossip)
+        self._cut = {way for way in self._cut if CLIENTS in way} | rpc
+        self._gossip_cut = gossip
+        self._apply()
+
+    def heal_clients(self) -> None:
+        """Clients are cut off from nobody any more."""
+        self._cut = {way for way in self._cut if CLIENTS not in way}
+        self._apply()
+
     def cut_clients(self, nodes: Iterable[int], *, answers_only: bool = False) -> None:
         """What these nodes answer to clients is lost from now on, and unless `answers_only` what they are asked too; of
         clients that use the public addresses."""
