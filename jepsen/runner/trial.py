@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from jepsen.nemeses.fault import Fault, Happened
+from jepsen.nemeses.schedule import WARM_UP_S
 from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
@@ -129,6 +130,7 @@ class Trial:
 
         load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
+        stage.wait(WARM_UP_S - now_s())
         self._script(stage)
         stage.play_to_the_end()
         stage.nemesis.finish()
