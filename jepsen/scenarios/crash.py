@@ -35,14 +35,14 @@ def bare_majority_is_read_at_once(stage: Stage) -> None:
     """Whoever answers at all has replayed what was acknowledged, from the first answer on."""
     for place in stage.places[:2]:
         stage.wait(2)
-        end = end_of(stage, stage.leader(), place)
-        each = {node: stage.begin("kill", node) for node in stage.nodes}
-        last = stage.leader_before_faults if stage.leader_before_faults in each else stage.nodes[0]
-        for node in stage.others(last):
-            stage.end(each[node])
-        for node in stage.others(last):
+        leader = stage.leader(place)
+        end = end_of(stage, leader, place)
+        killed = {node: stage.begin("kill", node) for node in stage.nodes}
+        for node in stage.others(leader):
+            stage.end(killed[node])
+        for node in stage.others(leader):
             read_through(stage, node, place, end)
-        stage.end(each[last])
+        stage.end(killed[leader])
         stage.wait_served()
 
 
@@ -101,7 +101,7 @@ def follower_dies_while_it_catches_up(stage: Stage) -> None:
 def rolling_restart(stage: Stage) -> None:
     stage.wait(1)
     stage.roll(stage.nodes, 25)
-    stage.wait_until(lambda: stage.happened("roll") > 0, "all were restarted in order", 30)
+    stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 30)
 
 
 SCENARIOS: Final = (

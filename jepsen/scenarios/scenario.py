@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
+from jepsen.runner.running import Expectation
 from jepsen.runner.stage import Script
 
 
@@ -24,6 +25,8 @@ class Scenario(NamedTuple):
     serve_flags: tuple[str, ...] = ()
     client_cuts: bool = False
     """Clients go through a proxy that can cut them off: see `Stage.system.cut_clients`."""
+    expects: tuple[Expectation, ...] = ()
+    """Of the whole run, beside what the judges look for."""
 
     def options(self, seed: int) -> RunOptions:
         return RunOptions(
