@@ -19,7 +19,7 @@ import jepsen
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store
 from jepsen.runner.system import SystemFailed
-from jepsen.workloads.client.configuration import ClientConfiguration, Period, period_line
+from jepsen.workloads.client.configuration import END, ClientConfiguration, Period, period_line
 
 _ROOT: Final = Path(jepsen.__file__).parents[1]
 _READY_S_MAX: Final = 60.0
@@ -108,6 +108,12 @@ class Load:
     def begin(self, period: Period) -> None:
         for client in self._clients:
             client.tell(period_line(period))
+
+    def end(self) -> None:
+        """Before its period is over: nothing begins any more, and `wait` waits for the last answers."""
+        for client in self._clients:
+            if client.process.poll() is None:
+                client.tell(END)
 
     def listen(self) -> dict[str, int]:
         """The clients' figures as they say them, added up. Raises `SystemFailed` when one broke."""

@@ -30,7 +30,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     word = word_for(judged.findings, doubted)
     figures = [judged.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
-    quiet = judged.availability.quiet(outcome.happened, outcome.begin_ns, options.seconds)
+    quiet = judged.availability.quiet(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {
         "verdict": word,
         "valid": {"valid": True, "invalid": False, "unknown": None}[word],
@@ -42,6 +42,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "options": options._asdict(),
         "command": options.command,
         "commit": _commit(),
+        "load_s": round(outcome.load_s, 3),
         "operations": judged.operations,
         "outcomes": judged.counts,
         "acknowledged_records": sum(judged.acknowledged_by_partition.values()),

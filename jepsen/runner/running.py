@@ -1,14 +1,19 @@
 """Runs one test and leaves everything about it in its folder; `command` and `suite` call it."""
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from jepsen.runner.finding import Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
 from jepsen.runner.stage import Script, drawn
 from jepsen.runner.store import Store
 from jepsen.runner.system import System
 from jepsen.runner.trial import Outcome, Progress, Trial
-from jepsen.runner.verdict import judge
+from jepsen.runner.verdict import Judged, judge
+
+Expectation = Callable[[RunOptions, Outcome, Judged], Iterable[str]]
+"""Of a whole run, once its history was judged: what does not hold, in words."""
 
 EXIT_CODES: Final = {"valid": 0, "invalid": 1, "unknown": 1}
 COULD_NOT_RUN: Final = 2
@@ -16,12 +21,19 @@ INTERRUPTED: Final = 130
 
 
 def run(
-    options: RunOptions, system: System, store: Store, progress: Progress, script: Script = drawn
+    options: RunOptions,
+    system: System,
+    store: Store,
+    progress: Progress,
+    script: Script = drawn,
+    expects: Sequence[Expectation] = (),
 ) -> dict[str, Any]:
     """The content of `results.json`. Without a script the faults are drawn."""
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("judging", 0, outcome.figures, [])
     judged = judge(store.history, drained=outcome.drained is not None and not outcome.drained.unread)
+    unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, judged)]
+    outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
     results = results_of(options, outcome, judged, logs)
     store.write_json("results.json", results)

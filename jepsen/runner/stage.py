@@ -30,6 +30,7 @@ from raftlog.types import TopicPartition
 LOOK_S: Final = 0.02
 LEADER_S_MAX: Final = 15.0
 ASK_S_MAX: Final = 2.0
+LAST_S: Final = 1.0
 FOREVER_S: Final = 1e9
 
 
@@ -85,8 +86,8 @@ class Stage:
         return True
 
     def play_to_the_end(self) -> None:
-        """Go on until the load is over."""
-        self._go_on_until(self.options.seconds)
+        """Go on until the load is over: as long as the options say, and a little longer than the script."""
+        self._go_on_until(max(self.options.seconds, self.now_s() + LAST_S))
 
     def _go_on_until(self, until_s: float) -> None:
         while True:

@@ -28,6 +28,8 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, TopicExists, Unavailabl
 
 LOOK_S: Final = 0.02
 BEGIN_IN_S: Final = 0.2
+LOAD_S_MAX: Final = 180.0
+"""Under a script, which takes as long as the machine lets it; the load ends with it."""
 TOPIC_ATTEMPTS: Final = 20
 Progress = Callable[[str, float, dict[str, int], list[str]], None]
 """Called often: the stage, its share that is done (0 to 1), the clients' figures, the faults under way."""
@@ -40,6 +42,8 @@ class Outcome(NamedTuple):
     happened: tuple[Happened, ...]
     begin_ns: int
     """Of the load, on the history's clock."""
+    load_s: float
+    """How long it went on."""
     figures: dict[str, int]
     recovered_s: float | None
     drained: Drained | None
@@ -60,6 +64,7 @@ class Trial:
         self._figures: dict[str, int] = {}
         self._stage: Stage | None = None
         self._begin_ns = 0
+        self._load_s = 0.0
         self._recovered_s: float | None = None
         self._drained: Drained | None = None
         self._history = HistoryWriter(store.part("nemesis"), clock_since(self._epoch_ns))
@@ -84,6 +89,7 @@ class Trial:
             schedule=self._stage.schedule if self._stage is not None else (),
             happened=tuple(self._stage.nemesis.happened) if self._stage is not None else (),
             begin_ns=self._begin_ns,
+            load_s=self._load_s,
             figures=self._figures,
             recovered_s=self._recovered_s,
             drained=self._drained,
@@ -128,14 +134,19 @@ class Trial:
             self._figures = load.listen()
             self._tell("load", min(1.0, now_s() / options.seconds), under_way)
 
-        load.begin(Period(begin_ns, begin_ns + round(options.seconds * 1e9)))
+        is_drawn = self._script is drawn
+        load.begin(Period(begin_ns, begin_ns + round((options.seconds if is_drawn else LOAD_S_MAX) * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
-        stage.wait(WARM_UP_S - now_s())
+        if not is_drawn:
+            stage.wait(WARM_UP_S)
         self._script(stage)
         stage.play_to_the_end()
+        self._load_s = now_s()
         stage.nemesis.finish()
         self._findings += stage.findings
         self._tell("last answers", 1)
+        if not is_drawn:
+            load.end()
         self._figures = load.wait()
 
     def _recover(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.scenarios import crash, groups, membership, network, operations, semantics
+from jepsen.scenarios import crash, disk, groups, membership, network, operations, pauses, semantics
 from jepsen.scenarios.scenario import Scenario
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -10,6 +10,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     for each in sorted(
         (
             *crash.SCENARIOS,
+            *disk.SCENARIOS,
+            *pauses.SCENARIOS,
             *network.SCENARIOS,
             *membership.SCENARIOS,
             *semantics.SCENARIOS,

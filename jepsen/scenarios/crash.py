@@ -4,7 +4,12 @@ from random import Random
 from typing import Final
 
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.expectations import every_send_succeeds
 from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.talk import end_of, read_through
+
+MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
+"""Of a leader that waits for a follower: the bounded queues of OPERATIONS (memory), and some more."""
 
 
 def leader_dies_amid_writes(stage: Stage) -> None:
@@ -26,7 +31,127 @@ def all_die_and_come_back_in_any_order(stage: Stage) -> None:
         stage.wait_served()
 
 
+def bare_majority_is_read_at_once(stage: Stage) -> None:
+    """Whoever answers at all has replayed what was acknowledged, from the first answer on."""
+    for place in stage.places[:2]:
+        stage.wait(2)
+        leader = stage.leader(place)
+        end = end_of(stage, leader, place)
+        killed = {node: stage.begin("kill", node) for node in stage.nodes}
+        for node in stage.others(leader):
+            stage.end(killed[node])
+        for node in stage.others(leader):
+            read_through(stage, node, place, end)
+        stage.end(killed[leader])
+        stage.wait_served()
+
+
+def anybody_dies_again_and_again(stage: Stage) -> None:
+    random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
+    while stage.now_s() < stage.options.seconds - 4:
+        victims = random.sample(stage.nodes, random.choice((1, 1, 1, 2, 3)))
+        each = [stage.begin("kill", node) for node in victims]
+        stage.wait(random.uniform(0.05, 1.0))
+        for running in each:
+            stage.end(running)
+        stage.wait(random.uniform(0.2, 2.5))
+    stage.wait_served()
+
+
+def power_goes_amid_elections(stage: Stage) -> None:
+    """A voter forgets what it did not sync, and is back before the election is over. The instant between a vote and its
+    sync is hit by chance; the simulated cluster has all of them (`skip-vote-sync` is its planted bug)."""
+    random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
+    for _ in range(5):
+        leader = stage.leader()
+        killed = stage.begin("kill", leader)
+        stage.wait(random.uniform(0.2, 0.8))
+        stage.end(stage.begin("power", random.choice(stage.others(leader))))
+        stage.wait(random.uniform(0.3, 1.5))
+        stage.end(killed)
+        stage.wait_served()
+        stage.wait(0.5)
+
+
+def anybody_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
+    """Small segments roll, compaction rewrites them, logs of metadata and offsets are cut behind snapshots."""
+    random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
+    for _ in range(7):
+        stage.wait(random.uniform(0.8, 2.0))
+        with stage.fault("kill", random.choice(stage.nodes)):
+            stage.wait(0.3)
+        stage.wait_served()
+
+
+def follower_dies_while_it_catches_up(stage: Stage) -> None:
+    leader = stage.leader()
+    follower = stage.others(leader)[0]
+    with stage.fault("kill", follower):
+        stage.wait(6)
+    before = stage.memory_bytes(leader)
+    for _ in range(5):
+        stage.wait(1.5)
+        with stage.fault("kill", follower):
+            stage.wait(0.3)
+    grown = stage.memory_bytes(leader) - before
+    stage.expect(grown < MEMORY_GROWTH_BYTES_MAX, f"the leader's memory is bounded: it grew by {grown:,} bytes")
+    stage.wait_healthy(30)
+
+
+def rolling_restart(stage: Stage) -> None:
+    stage.wait(1)
+    stage.roll(stage.nodes, 25)
+    stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 30)
+
+
 SCENARIOS: Final = (
     Scenario("F1", "the leader is killed amid idempotent writes", leader_dies_amid_writes, ("kill",), "idempotent"),
     Scenario("F2", "all are killed at once and start in any order", all_die_and_come_back_in_any_order, ("kill",)),
+    Scenario(
+        "F3",
+        "of all that were killed a bare majority starts, and is read at once",
+        bare_majority_is_read_at_once,
+        ("kill",),
+    ),
+    Scenario(
+        "F4",
+        "brokers are killed again and again for long",
+        anybody_dies_again_and_again,
+        ("kill",),
+        nodes=5,
+        seconds=40.0,
+    ),
+    Scenario(
+        "F5",
+        "voters lose their power amid elections, and are back before these are over",
+        power_goes_amid_elections,
+        ("kill", "power"),
+        seconds=22.0,
+    ),
+    Scenario(
+        "F6",
+        "brokers are killed while segments roll and logs are cut behind snapshots",
+        anybody_dies_amid_rolls_and_snapshots,
+        ("kill",),
+        "compaction",
+        seconds=22.0,
+        serve_flags=("--metadata-growth-bytes-max", "16384"),
+    ),
+    Scenario(
+        "F7",
+        "a follower dies again and again while it catches up",
+        follower_dies_while_it_catches_up,
+        ("kill",),
+        seconds=25.0,
+        serve_flags=("--catch-up-bytes-per-s", "4000000"),
+    ),
+    Scenario(
+        "F8",
+        "a rolling restart in order",
+        rolling_restart,
+        ("roll",),
+        "idempotent",
+        seconds=18.0,
+        expects=(every_send_succeeds,),
+    ),
 )

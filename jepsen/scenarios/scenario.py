@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
+from jepsen.runner.running import Expectation
 from jepsen.runner.stage import Script
 
 
 class Scenario(NamedTuple):
-    """`play` is called when the load begins, and may take `seconds` at most; the load goes on to their end."""
+    """`play` is called a second after the load has begun. The load goes on for `seconds`, which is what the script needs
+    where nobody else uses the machine, and longer when the script does."""
 
     number: str
     """F1 … F56."""
@@ -24,6 +26,8 @@ class Scenario(NamedTuple):
     serve_flags: tuple[str, ...] = ()
     client_cuts: bool = False
     """Clients go through a proxy that can cut them off: see `Stage.system.cut_clients`."""
+    expects: tuple[Expectation, ...] = ()
+    """Of the whole run, beside what the judges look for."""
 
     def options(self, seed: int) -> RunOptions:
         return RunOptions(

@@ -1,0 +1,238 @@
+"""Disks that forget, fail, are damaged, lost, old, full or slow: F9 to F19."""
+
+from random import Random
+from typing import Final
+
+from jepsen import damage
+from jepsen.runner.stage import Stage
+from jepsen.scenarios.expectations import WritesGoOn
+from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.talk import NO_ROOM, OwnTopic, bounds_of, path_of
+
+SLOW_S: Final = 2.0
+WITHOUT_WRITE_S_MAX: Final = 3.0
+"""With a leader whose syncs stall (OPERATIONS, how long)."""
+RESUMED_S_MAX: Final = 5.0
+"""Once there is room again; a second is what OPERATIONS says."""
+HEALED_S_MAX: Final = 30.0
+
+
+def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
+    """What the leader and one follower acknowledged is held by that follower alone, whose power goes."""
+    for _ in range(2):
+        leader = stage.leader()
+        forgetful, away = stage.others(leader)
+        asleep = stage.begin("pause", away)
+        stage.wait(2.5)
+        off = stage.begin("power", forgetful)
+        sleeping_leader = stage.begin("pause", leader)
+        stage.end(asleep)
+        stage.end(off)
+        stage.leader(other_than=[leader])
+        stage.wait(2)
+        stage.end(sleeping_leader)
+        stage.wait_healthy()
+
+
+def power_goes_everywhere(stage: Stage) -> None:
+    random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
+    for _ in range(3):
+        stage.wait(random.uniform(1.5, 3))
+        with stage.fault("power", *stage.nodes):
+            stage.wait(0.2)
+        stage.wait_served()
+
+
+def one_sync_fails(stage: Stage) -> None:
+    """Once on a leader, once on a follower: the process ends, because nobody knows what its disk holds."""
+    for leads in (True, False):
+        leader = stage.leader()
+        victim = leader if leads else stage.others(leader)[0]
+        with stage.fault("sync", victim, shape="one fails"):
+            stage.wait_until(lambda node=victim: not stage.system.is_up(node), f"node {victim} ends")  # type: ignore[misc]
+            node = stage.brokers.nodes[victim]
+            stage.expect(node.exit_code == 1, f"node {victim} ended with 1: {node.exit_code}")
+            stage.expect("a sync failed" in node.log_text(), f"node {victim} says that a sync failed")
+            stage.leader(other_than=[victim])
+            stage.wait(1.5)
+        stage.wait_healthy()
+
+
+def torn_ends_twice(stage: Stage) -> None:
+    """A log that was torn is cut, goes on, and is torn again; at last its end is cut short from outside."""
+    victim = stage.others(stage.leader())[0]
+    for _ in range(3):
+        stage.wait(1.5)
+        stage.end(stage.begin("power", victim))
+        stage.wait_served()
+    stage.wait_healthy(HEALED_S_MAX)
+    for _ in range(2):
+        stage.end(stage.begin("damage", victim, shape="truncate", files=("segment",)))
+        stage.wait_served()
+        stage.wait_healthy(HEALED_S_MAX)
+        stage.wait(0.5)
+
+
+def damaged_records_on_who_shall_lead(stage: Stage) -> None:
+    stage.wait(2)
+    for _ in range(2):
+        victim = stage.others(stage.leader())[0]
+        with stage.fault("damage", victim, shape="flip", files=("segment",)):
+            stage.wait(0.5)
+        stage.wait_served()
+        for number in range(len(stage.places)):
+            stage.order("lead", victim, number)
+        stage.wait(1)
+        stage.wait_healthy(HEALED_S_MAX)
+        stage.order("lead", victim)
+        stage.wait_until(lambda node=victim: stage.system.leader(stage.places[0]) == node, f"node {victim} leads")  # type: ignore[misc]
+
+
+def damaged_metadata(stage: Stage) -> None:
+    """Of the broker itself and of the controller; nothing is deleted for it. A damaged identity ends the process, and
+    the operator gives it an empty directory."""
+    stage.wait(1)
+    victims = stage.others(stage.leader())
+    for victim, shape, files in (
+        (victims[0], "flip", ("controller",)),
+        (victims[1], "flip", ("journal",)),
+        (victims[0], "truncate", ("controller",)),
+        (victims[1], "flip", ("meta", "peers")),
+    ):
+        stage.end(stage.begin("damage", victim, shape=shape, files=files))
+        stage.wait_served()
+        stage.wait_healthy(HEALED_S_MAX)
+    _lose_identity(stage, victims[0])
+
+
+def _lose_identity(stage: Stage, victim: int) -> None:
+    stage.end(stage.begin("damage", victim, shape="flip", files=("identity",)))
+    stage.system.expect_end(victim)
+    stage.wait_until(lambda: not stage.system.is_up(victim), f"node {victim} ends")
+    stage.expect((stage.system.data_dirs()[victim] / stage.places[0].topic).is_dir(), "and touches nothing")
+    stage.say(damage.wipe(stage.system.data_dirs()[victim]))
+    stage.system.launch(victim)
+    stage.wait_served()
+    stage.wait_healthy(HEALED_S_MAX)
+
+
+def damaged_indexes(stage: Stage) -> None:
+    stage.wait(2)
+    for shape, files in (("flip", ("index",)), ("flip", ("timeindex",)), ("truncate", ("index",))):
+        victim = stage.others(stage.leader())[0]
+        stage.end(stage.begin("damage", victim, shape=shape, files=files))
+        stage.wait_served()
+        stage.order("lead", victim)
+        stage.wait(1)
+        stage.wait_healthy(HEALED_S_MAX)
+
+
+def disk_is_lost(stage: Stage) -> None:
+    stage.wait(2)
+    for victim in (stage.leader(), stage.others(stage.leader())[0]):
+        before = _disk_of(stage, victim)
+        with stage.fault("damage", victim, shape="wipe"):
+            stage.wait(1)
+        stage.wait_served()
+        stage.wait_healthy(HEALED_S_MAX)
+        after = _disk_of(stage, victim)
+        stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
+
+
+def disk_is_an_old_copy(stage: Stage) -> None:
+    stage.wait(1)
+    victim = stage.others(stage.leader())[0]
+    before = _disk_of(stage, victim)
+    with stage.fault("damage", victim, shape="stale"):
+        stage.wait_healthy(HEALED_S_MAX)
+        stage.wait(3)
+    stage.wait_served()
+    stage.wait_healthy(HEALED_S_MAX)
+    after = _disk_of(stage, victim)
+    stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
+
+
+def _disk_of(stage: Stage, node: int) -> str | None:
+    """Its uuid, as another one says."""
+    for other in stage.others(node):
+        status, told = stage.ask(other, f"/v1/brokers/{node}")
+        if status == 200:
+            return str(told["disk_uuid"])
+    return None
+
+
+def disks_are_full(stage: Stage) -> None:
+    """One: others lead. Most: records are refused, clearly; reads and deletions go on, and then everything."""
+    own = OwnTopic(stage, {})
+    stage.wait_until(lambda: own.write(stage.nodes[0], 10)[0] == 200, "records are taken")
+    leader = stage.leader()
+    with stage.fault("full", leader):
+        stage.leader(other_than=[leader])
+        stage.wait(2)
+    stage.wait_healthy(HEALED_S_MAX)
+    most = [stage.leader(), stage.others(stage.leader())[0]]
+    with stage.fault("full", *most):
+        stage.wait_until(lambda: own.write(most[0])[0] == NO_ROOM, f"records are refused with {NO_ROOM}", 10)
+        stage.wait(1)
+        status, told = own.write(most[0])
+        stage.expect((status, told.get("outcome")) == (NO_ROOM, "failed"), f"and definitely: {status} {told}")
+        bounds = bounds_of(stage, most[0], own.place)
+        stage.expect(bounds is not None and bounds[1] >= 10, f"where records end is known: {bounds}")
+        status, records = stage.ask(most[0], f"{path_of(own.place)}/records?offset=0&timeout=100")
+        stage.expect(status == 200 and len(records) >= 10, f"records are read: {status}")
+        stage.expect(own.trim(most[0], 5)[0] == 200, "records can be deleted")
+        stage.expect(own.delete(most[0])[0] in (200, 204), "topics can be deleted")
+    free_s = stage.now_s()
+    place = stage.places[0]
+    stage.wait_until(
+        lambda: stage.ask(most[0], f"{path_of(place)}/offsets")[0] == 200 and stage.system.is_healthy(),
+        "all is well again",
+        RESUMED_S_MAX,
+    )
+    stage.say(f"all was well again after {stage.now_s() - free_s:.1f} s")
+
+
+def syncs_are_slow(stage: Stage) -> None:
+    """Of a follower: nobody notices. Of a leader: it hands over."""
+    follower = stage.others(stage.leader())[0]
+    with stage.fault("sync", follower, shape="slow", amount=SLOW_S):
+        stage.wait(4)
+    stage.wait(1)
+    leader = stage.leader()
+    with stage.fault("sync", leader, shape="slow", amount=SLOW_S):
+        stage.leader(other_than=[leader])
+        stage.wait(4)
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "F9",
+        "a follower's power goes, and it is in the next quorum",
+        forgetful_voter_is_in_the_next_quorum,
+        ("power", "pause"),
+        seconds=20.0,
+    ),
+    Scenario("F10", "the power goes everywhere at once", power_goes_everywhere, ("power",), seconds=16.0),
+    Scenario("F11", "one sync fails, and later ones do not", one_sync_fails, ("sync",)),
+    Scenario("F12", "the end of a log is torn twice", torn_ends_twice, ("power", "damage"), seconds=20.0),
+    Scenario(
+        "F13",
+        "bits of committed records flip on a replica that shall lead",
+        damaged_records_on_who_shall_lead,
+        ("damage", "members"),
+        seconds=20.0,
+    ),
+    Scenario("F14", "journal, metadata and identity are damaged", damaged_metadata, ("damage",), seconds=30.0),
+    Scenario("F15", "indexes are damaged", damaged_indexes, ("damage", "members"), seconds=18.0),
+    Scenario("F16", "a disk is lost, and its node comes back empty", disk_is_lost, ("damage",), seconds=20.0),
+    Scenario("F17", "a disk is an old copy of itself", disk_is_an_old_copy, ("damage",), seconds=25.0),
+    Scenario("F18", "a disk is full, and then most are", disks_are_full, ("full",), seconds=20.0),
+    Scenario(
+        "F19",
+        "syncs take 2 s longer, of a follower and of a leader",
+        syncs_are_slow,
+        ("sync",),
+        seconds=16.0,
+        expects=(WritesGoOn(WITHOUT_WRITE_S_MAX),),
+    ),
+)

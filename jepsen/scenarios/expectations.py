@@ -1,0 +1,32 @@
+"""What scenarios expect of a whole run, once its history was judged: `Expectation`s of `jepsen.runner.running`."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from jepsen.runner.options import RunOptions
+from jepsen.runner.trial import Outcome
+from jepsen.runner.verdict import Judged
+from raftlog.checkers.history import SEND
+
+
+def every_send_succeeds(_options: RunOptions, _outcome: Outcome, judged: Judged) -> Iterable[str]:
+    """For producers that repeat what was refused."""
+    unmet = {name: count for name, count in judged.counts.get(SEND, {}).items() if name != "ok" and count}
+    if unmet:
+        yield f"every send succeeds: {unmet} did not"
+
+
+class WritesGoOn:
+    """The log as a whole is without a write for so long at most, whatever the fault."""
+
+    def __init__(self, seconds_max: float) -> None:
+        self.seconds_max: Final = seconds_max
+
+    def __call__(self, options: RunOptions, outcome: Outcome, judged: Judged) -> Iterable[str]:
+        places = options.plan.places()
+        for fault in outcome.happened:
+            figures = judged.availability.of(fault, places, outcome.begin_ns)
+            if figures.without_write_s > self.seconds_max:
+                yield (
+                    f"writes go on within {self.seconds_max:g} s: {figures.without_write_s:.2f} s without, {fault.what}"
+                )

@@ -1,0 +1,109 @@
+"""Processes that stand still, and clocks that are wrong: F29 to F32."""
+
+from typing import Final
+
+from jepsen.runner.stage import Stage
+from jepsen.scenarios.expectations import WritesGoOn
+from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.talk import OwnTopic, bounds_of
+
+ELECTION_S_MAX: Final = 0.63
+JUMP_S: Final = 60.0
+RETENTION_MS: Final = "90000"
+"""More than clocks jump: nothing is old."""
+STALL_S: Final = 5.0
+_RECORDS: Final = 20
+_RECORD_BYTES: Final = 2_000
+
+
+def leader_sleeps_past_its_leadership(stage: Stage) -> None:
+    """What it does first when it is back is what counts: every read and write is one of a register."""
+    for number in range(4):
+        place = stage.places[number % len(stage.places)]
+        leader = stage.leader(place)
+        with stage.fault("pause", leader):
+            stage.wait(3 * ELECTION_S_MAX)
+            stage.leader(place, other_than=[leader])
+        stage.wait(1.2)
+
+
+def all_but_one_sleep(stage: Stage) -> None:
+    for awake in (stage.leader(), stage.others(stage.leader())[0]):
+        stage.wait(1.5)
+        asleep = []
+        for node in stage.others(awake):
+            asleep.append(stage.begin("pause", node))
+            stage.wait(0.3)
+        stage.wait(2)
+        for running in asleep:
+            stage.end(running)
+            stage.wait(0.7)
+        stage.wait_healthy()
+
+
+def clocks_are_wrong(stage: Stage) -> None:
+    """Closed segments of a topic with retention are there, while clocks jump by less than they are kept for."""
+    fresh = OwnTopic(stage, {"retention.ms": RETENTION_MS, "segment.bytes": "16384"})
+    stage.wait_until(
+        lambda: all(fresh.write(stage.nodes[0], _RECORDS, _RECORD_BYTES)[0] == 200 for _ in range(3)),
+        "segments are closed",
+    )
+    leader = stage.leader()
+    others = stage.others(leader)
+    with stage.fault("clock", leader, shape="jump", amount=JUMP_S):
+        stage.wait(3)
+    with stage.fault("clock", leader, shape="jump", amount=-JUMP_S):
+        stage.wait(3)
+    with stage.fault("clock", *others, shape="jump", amount=JUMP_S):
+        stage.wait(2)
+    with stage.fault("clock", *stage.nodes, shape="strobe", amount=JUMP_S):
+        stage.wait(3)
+    with stage.fault("clock", *stage.nodes, shape="drift", amount=1.5):
+        stage.wait(3)
+    for node in stage.nodes:
+        bounds = bounds_of(stage, node, fresh.place)
+        stage.expect(
+            bounds is not None and bounds[0] == 0 and bounds[1] >= 3 * _RECORDS,
+            f"node {node} has all fresh records: {bounds}",
+        )
+
+
+def loops_stand_still(stage: Stage) -> None:
+    leader = stage.leader()
+    stage.begin("stall", leader, seconds=STALL_S)
+    stage.leader(other_than=[leader])
+    stage.wait(STALL_S)
+    follower = stage.others(stage.leader())[0]
+    stage.begin("stall", follower, seconds=STALL_S)
+    stage.wait(STALL_S + 1)
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "F29",
+        "a leader sleeps for three election timeouts",
+        leader_sleeps_past_its_leadership,
+        ("pause",),
+        "register",
+        seconds=16.0,
+    ),
+    Scenario("F30", "all but one sleep, and wake one after another", all_but_one_sleep, ("pause",), seconds=18.0),
+    Scenario(
+        "F31",
+        "clocks jump by a minute, to and fro, and drift",
+        clocks_are_wrong,
+        ("clock",),
+        "idempotent",
+        seconds=20.0,
+        serve_flags=("--retention-interval-s", "0.5"),
+        expects=(WritesGoOn(3.0),),
+    ),
+    Scenario(
+        "F32",
+        "the event loop stands still for 5 s",
+        loops_stand_still,
+        ("stall",),
+        seconds=15.0,
+        expects=(WritesGoOn(3.0),),
+    ),
+)

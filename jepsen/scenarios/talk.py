@@ -1,0 +1,79 @@
+"""What scripts say to brokers themselves, beside the load: they read, and have a topic of their own."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from jepsen.runner.stage import Stage
+from raftlog.types import TopicPartition
+
+READ_S_MAX: Final = 30.0
+TOPIC: Final = "aside"
+NO_ROOM: Final = 507
+
+
+def path_of(place: TopicPartition) -> str:
+    return f"/topics/{place.topic}/partitions/{place.partition}"
+
+
+def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
+    """First and end offset, linearizable; None when the node does not say."""
+    status, told = stage.ask(node, f"{path_of(place)}/offsets?linearizable=true&timeout=1000")
+    return (int(told["beginning_offset"]), int(told["end_offset"])) if status == 200 else None
+
+
+def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
+    """Everything below was acknowledged. 0 when the node does not say within its time, which is a finding."""
+    found: list[int] = []
+
+    def is_told() -> bool:
+        bounds = bounds_of(stage, node, place)
+        if bounds is not None:
+            found.append(bounds[1])
+        return bounds is not None
+
+    stage.wait_until(is_told, f"node {node} says where {place} ends", READ_S_MAX)
+    return found[-1] if found else 0
+
+
+def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> None:
+    """From the first offset to `end`, through one node, whose answers are never empty, and never short of it."""
+    position, empty, short = 0, 0, 0
+
+    def is_read() -> bool:
+        nonlocal position, empty, short
+        bounds = bounds_of(stage, node, place)
+        short += bounds is not None and bounds[1] < end
+        status, records = stage.ask(node, f"{path_of(place)}/records?offset={position}&timeout=0&max_bytes=16777216")
+        if status == 200:
+            empty += not records
+            position = max((int(record["offset"]) + 1 for record in records), default=position)
+        return position >= end
+
+    stage.wait_until(is_read, f"node {node} shows {place} up to {end}", READ_S_MAX)
+    stage.expect(not short, f"no end that node {node} named was below {end}, {place}: {short} were")
+    stage.expect(not empty, f"no answer of node {node} below {end} was empty, {place}: {empty} were")
+
+
+class OwnTopic:
+    """One partition that no client of the load knows. Records are written by any node that is asked."""
+
+    def __init__(self, stage: Stage, configs: Mapping[str, str]) -> None:
+        self._stage, self.place = stage, TopicPartition(TOPIC, 0)
+        body = {"topic_name": TOPIC, "configs": [{"name": name, "value": value} for name, value in configs.items()]}
+
+        def is_made() -> bool:
+            status, _ = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body)
+            return status in (200, 201, 409)
+
+        stage.wait_until(is_made, f"topic {TOPIC} is made")
+
+    def write(self, node: int, records: int = 1, size: int = 10) -> tuple[int, Any]:
+        """Status and answer."""
+        body = {"records": [{"value": "x" * size}] * records}
+        return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500", "POST", body)
+
+    def trim(self, node: int, before: int) -> tuple[int, Any]:
+        return self._stage.ask(node, f"{path_of(self.place)}/records?before={before}", "DELETE")
+
+    def delete(self, node: int) -> tuple[int, Any]:
+        return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}", "DELETE")
