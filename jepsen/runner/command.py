@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from jepsen.nemeses.schedule import KINDS, FaultKind
+from jepsen.report import INDEX, write_page
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
@@ -104,8 +105,17 @@ def run(options: RunOptions, system: System, store: Store, progress: TellProgres
     results = results_of(options, outcome, judged, logs)
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
-    store.write_text("report.txt", report_text(results, store.path))
+    progress("drawing", 0, outcome.figures, [])
+    store.write_text("report.txt", f"{report_text(results, store.path)}{_drawn(store.path)}\n")
     return results
+
+
+def _drawn(folder: Path) -> str:
+    """Draw the run's page; where it is, or why there is none. Takes nothing from the verdict."""
+    try:
+        return write_page(folder) or f"drawn in {folder / INDEX}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log
+        return f"the page could not be drawn: {error!r}"
 
 
 def _timeline(outcome: Outcome) -> dict[str, Any]:
