@@ -21,6 +21,7 @@ from raftlog.checkers.history import (
     Send,
     Sequenced,
     Subscribe,
+    Topic,
     Trim,
 )
 from raftlog.checkers.json_lines import read_lines, write_lines
@@ -49,6 +50,7 @@ __all__ = [
     "Send",
     "Sequenced",
     "Subscribe",
+    "Topic",
     "Trim",
     "Verdict",
     "compare_streams",

@@ -23,6 +23,7 @@ from raftlog.checkers.history import (
     READ,
     SEND,
     SUBSCRIBE,
+    TOPIC,
     TRIM,
     WRITE,
     Assign,
@@ -41,6 +42,7 @@ from raftlog.checkers.history import (
     Send,
     Sequenced,
     Subscribe,
+    Topic,
     Trim,
 )
 from raftlog.errors import InvalidArgument
@@ -103,6 +105,7 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     COMMITTED: _encode_group,
     LIST: _encode_list,
     TRIM: lambda trim: (str(trim.partition), trim.start),
+    TOPIC: lambda topic: topic._asdict(),
     WRITE: lambda write: {"register": write.register, "value": write.value},
     READ: lambda read: {"register": read.register, "value": read.value},
     CAS: lambda cas: {"register": cas.register, "value": cas.value, "expected": cas.expected},
@@ -139,6 +142,7 @@ class _Decoder:
             COMMITTED: self._group,
             LIST: self._list,
             TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
+            TOPIC: lambda value: Topic(value["action"], value["name"], value["topic_id"]),
             WRITE: _register,
             READ: _register,
             CAS: _register,
