@@ -44,8 +44,8 @@ def shows(clock: NodeClock, node: ClusterNode) -> None:
     """What the broker shows is what was set."""
     before = clock.offset_s
     ahead = clock.ahead(node.http)
-    assert ahead.least - SLACK_S <= max(before, clock.offset_s), clock.seen(node.http)
-    assert ahead.most + SLACK_S >= min(before, clock.offset_s), clock.seen(node.http)
+    assert ahead.least - SLACK_S <= max(before, clock.offset_s), (before, ahead)
+    assert ahead.most + SLACK_S >= min(before, clock.offset_s), (before, ahead)
 
 
 def test_jumps_and_drift_over_two_lives(clock: NodeClock, broker: ClusterNode) -> None:
@@ -54,14 +54,17 @@ def test_jumps_and_drift_over_two_lives(clock: NodeClock, broker: ClusterNode) -
         clock.jump(seconds)
         shows(clock, broker)
     clock.jump(-50.0)
-    assert " ahead of real time, as -50.0 s was set" in clock.seen(broker.http)
+    told = clock.seen(broker.http)
+    assert told is not None
+    assert -60.0 < told < -40.0
     clock.drift(100.0)
     until = time.monotonic() + AWAIT_S
     while clock.ahead(broker.http).least < 50.0:
-        assert time.monotonic() < until, clock.seen(broker.http)
+        assert time.monotonic() < until, clock.offset_s
     clock.drift(1.0)
     shows(clock, broker)
     broker.kill()
+    assert clock.seen(broker.http) is None
     broker.start()
     shows(clock, broker)
     assert clock.ahead(broker.http).least > 40.0
