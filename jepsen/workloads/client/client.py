@@ -13,7 +13,7 @@ import orjson
 
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import ClientConfiguration
-from jepsen.workloads.client.numbering import Senders, other_process, pace
+from jepsen.workloads.client.numbering import PER_CLIENT, Senders, other_process, pace
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import values_of
 from jepsen.workloads.roles.asking import Committer, list_offsets
@@ -50,7 +50,8 @@ class Client:
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
         self.random = Random(config.seed * 1_000_003 + config.number)  # noqa: S311 - repeatable, not secret
-        self.senders = Senders(config.number)
+        self.number, self.clients = config.number, config.clients
+        self.senders = Senders(config.number * PER_CLIENT)
         self.values = iter(values_of(config.number))
         self._config = config
         self._lives: list[Life] = []

@@ -19,6 +19,8 @@ class ClientConfiguration(NamedTuple):
     seed: int
     history: Path
     epoch_ns: int
+    clients: int
+    """How many there are."""
 
     def write(self, path: Path) -> None:
         fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}
@@ -36,6 +38,7 @@ class ClientConfiguration(NamedTuple):
             seed=fields["seed"],
             history=Path(fields["history"]),
             epoch_ns=fields["epoch_ns"],
+            clients=fields["clients"],
         )
 
 
