@@ -31,16 +31,15 @@ from raftlog.types import NodeId
 COMMANDS: Final = "maelstrom.commands"
 _RETRY_S: Final = 0.1
 """Between two attempts, unless the leader changes before."""
-_REPEAT_MS: Final = 1_000
-"""After so long a command that may be done twice is sent again."""
 _NO_CODE: Final = -1
 
 
 class Keys:
     """See the module."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    def __init__(self, groups: Groups, repeat_ms: int) -> None:
+        """A command that may be done twice is sent again when it was not answered for `repeat_ms`."""
+        self._groups, self._repeat_ms = groups, repeat_ms
         self._loop = asyncio.get_running_loop()
 
     def of(self, key: str) -> Keyspace:
@@ -99,7 +98,7 @@ class Keys:
         call = Call(
             COMMANDS,
             [space.number, [list(command) for command in commands]],
-            timeout_ms=max(1, min(left_ms, _REPEAT_MS) if may_repeat else left_ms),
+            timeout_ms=max(1, min(left_ms, self._repeat_ms) if may_repeat else left_ms),
         )
         answer = await self._groups.transport.call(leader, call)
         return _outcomes_of(answer, len(commands))

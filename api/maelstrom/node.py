@@ -31,6 +31,8 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 REQUESTS_MAX: Final = 10_000
 """Under way at once; more are refused."""
 REFUSALS_LOGGED_MAX: Final = 100
+REPEATS_MAX: Final = 4
+"""Within its timeout a command that may be done twice is sent to leaders so often at most, where none answers."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _logger = logging.getLogger(__name__)
 Body = dict[str, Any]
@@ -157,7 +159,7 @@ class Node:
             except RaftlogError as error:
                 self._fail(error)
                 raise
-            self._keys = Keys(self._groups)
+            self._keys = Keys(self._groups, max(1, self._settings.timeout_ms // REPEATS_MAX))
             self._groups.begin(self._keys.serve)
         return self._keys
 

@@ -23,9 +23,9 @@ class NodeSettings:
     """Raft groups over which keys are spread; the same at every node."""
     tick_ms: int = 100
     """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
-    linger_ms: int = 1
+    linger_ms: int = 5
     """How long a message to another node waits for more that can go with it; 0: until the loop's turn ends."""
-    gossip_ms: int = 100
+    gossip_ms: int = 50
     """Between two messages to one neighbour of what was broadcast."""
     timeout_ms: int = 4_000
     """After so long a request is answered, one way or another. Maelstrom's clients wait for 5 seconds."""

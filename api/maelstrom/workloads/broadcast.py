@@ -23,9 +23,11 @@ VALUES_MAX: Final = 1_000_000
 """Of one node; more are refused."""
 MESSAGE_VALUES_MAX: Final = 2_000
 MESSAGE_CHARACTERS_MAX: Final = 1 << 20
-_AGAIN_FIRST_S: Final = 1.0
-_AGAIN_MAX_S: Final = 4.0
-_CONFIRM_WITHIN_S: Final = 0.25
+_AGAIN_FIRST: Final = 20
+_AGAIN_MAX: Final = 80
+"""Intervals after which what is not confirmed goes again, at first and at most."""
+_CONFIRM_WITHIN: Final = 5
+"""Intervals after which a confirmation goes alone."""
 _NEVER: Final = float("inf")
 Body = dict[str, Any]
 
@@ -38,7 +40,8 @@ class _Peer:
         self.sent = 0
         self.has: set[int] = set()
         """Places of values that came from it, none below `confirmed`."""
-        self.again_s = _AGAIN_FIRST_S
+        self.again_after = _AGAIN_FIRST
+        """In intervals."""
         self.again_at = _NEVER
         self.heard = 0
         """Below this none of its own values is missing here."""
@@ -86,7 +89,7 @@ class Gossip:
                 if first <= peer.heard:
                     peer.heard = max(peer.heard, end)
                 if values:
-                    peer.confirm_at = min(peer.confirm_at, self._loop.time() + _CONFIRM_WITHIN_S)
+                    peer.confirm_at = min(peer.confirm_at, self._loop.time() + _CONFIRM_WITHIN * self._interval_s)
                 self._confirm(peer, heard)
                 self._want_round()
             case _:
@@ -105,8 +108,8 @@ class Gossip:
         if peer.confirmed < heard <= len(self.values):
             peer.confirmed = heard
             peer.sent = max(peer.sent, heard)
-            peer.again_s = _AGAIN_FIRST_S
-            peer.again_at = self._loop.time() + peer.again_s
+            peer.again_after = _AGAIN_FIRST
+            peer.again_at = self._loop.time() + peer.again_after * self._interval_s
         peer.has = {place for place in peer.has if place >= peer.confirmed}
 
     # rounds
@@ -137,7 +140,7 @@ class Gossip:
         """Places of what is to be sent to it now: what is new, or all again that is not confirmed."""
         if peer.again_at <= now:
             peer.sent = peer.confirmed
-            peer.again_s = min(2 * peer.again_s, _AGAIN_MAX_S)
+            peer.again_after = min(2 * peer.again_after, _AGAIN_MAX)
         while peer.sent == peer.confirmed and peer.sent in peer.has:
             peer.has.discard(peer.sent)
             peer.sent = peer.confirmed = peer.sent + 1
@@ -156,7 +159,7 @@ class Gossip:
         first = peer.sent
         if places:
             peer.sent = places[-1] + 1
-            peer.again_at = now + peer.again_s
+            peer.again_at = now + peer.again_after * self._interval_s
         peer.confirm_at = _NEVER
         body = {
             "type": TYPE,
