@@ -1,11 +1,14 @@
 """What a client process is told, as JSON: its place in the test, and when it begins and ends."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
 from raftlog.types import TopicPartition
+
+END: Final = b"end\n"
+"""What a client is told when its period ends early."""
 
 
 class ClientConfiguration(NamedTuple):
