@@ -136,6 +136,7 @@ class Network:
         self._sides: dict[str, int] = {}
         self._clients: dict[str, Client] = {}
         self.nodes: dict[str, NodeProcess] = {}
+        self._started: list[NodeProcess] = []
         self.failures: list[str] = []
         self._setup = self.client()
 
@@ -144,7 +145,7 @@ class Network:
         try:
             await asyncio.gather(*map(self.start, self.names))
         except BaseException:
-            self._kill()
+            await self._kill()
             raise
         return self
 
@@ -153,17 +154,19 @@ class Network:
             if kind is None:
                 await self.stop()
         finally:
-            self._kill()
+            await self._kill()
         assert not self.failures, self.failures
 
-    def _kill(self) -> None:
-        for node in self.nodes.values():
+    async def _kill(self) -> None:
+        for node in self._started:
             node.kill()
+            await node.ended()
 
     async def start(self, name: str) -> None:
         """Start a node, and tell it who it is."""
         node = self.nodes[name] = NodeProcess(name, self._flags)
         await node.open(self._take)
+        self._started.append(node)
         await self._setup.ask(name, "init", node_id=name, node_ids=self.names)
 
     async def stop(self) -> dict[str, Body]:
