@@ -24,7 +24,7 @@ from raftlog.checkers.history import (
     Topic,
     Trim,
 )
-from raftlog.checkers.json_lines import read_lines, write_lines
+from raftlog.checkers.json_lines import read_entries, read_lines, write_lines
 from raftlog.checkers.judge import Anomaly, AnomalyKind
 from raftlog.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
 from raftlog.checkers.replicas import ReplicaComparison, compare_streams
@@ -56,6 +56,7 @@ __all__ = [
     "compare_streams",
     "judge_history",
     "judge_with",
+    "read_entries",
     "read_lines",
     "write_lines",
 ]
