@@ -25,7 +25,7 @@ INK: Final = "#0b0c0d"
 """Becomes the colour of the text around the figure."""
 WIDTH: Final = 11.6
 """Inches; the page shows a figure as wide as itself."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 1.1, 0.12, 0.26, 0.36
+_LEFT, _RIGHT, _TOP, _BOTTOM = 1.1, 0.24, 0.26, 0.36
 _DPI: Final = 130
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",
@@ -81,6 +81,11 @@ class Canvas:
                 stripe = panel.axvspan(band.begin_s, band.end_s, color=colour, alpha=0.16, linewidth=0, zorder=0)
                 self.explain(stripe, f"stripe-{number}-{at}", band.words)
 
+    def seconds_of(self, words: str) -> float:
+        """About how much of the axis of time small words cover."""
+        inches = 0.1 + 0.062 * len(words)
+        return inches / (WIDTH - _LEFT - _RIGHT) * (self._frame.end_s - self._frame.begin_s)
+
     def explain(self, artist: Any, name: str, words: str) -> None:
         """Shown by a browser that points at the artist."""
         artist.set_gid(name)
@@ -121,6 +126,7 @@ def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     for gid, title in titles.items():
         svg = svg.replace(f'<g id="{gid}">', f'<g id="{gid}"><title>{html.escape(title)}</title>', 1)
+    svg = re.sub(r'\bid="image[^"]*"', "", svg)  # those of equal pictures are equal, and nobody refers to them
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
     svg = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', svg)

@@ -23,7 +23,7 @@ class Band(NamedTuple):
     @classmethod
     def of(cls, happened: Mapping[str, Any]) -> "Band":
         kind, what = happened["kind"], happened["what"]
-        begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened["served_s"]
+        begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
         label = what.removeprefix(kind).lstrip(", ").partition(":")[0].removeprefix("nodes ").removeprefix("node ")
         served = f", served again at {served_s:.1f} s" if served_s > end_s else ""
         words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. Proof: {happened['proof']}"

@@ -13,6 +13,22 @@ from jepsen.report.templates import render
 
 SHOWN_FIRST: Final = 3
 """Findings of a kind that are seen without opening anything."""
+_ABSENT: Final[dict[str, Any]] = {
+    "options": {},
+    "command": "",
+    "commit": "unknown",
+    "operations": None,
+    "acknowledged_records": None,
+    "faults": (),
+    "quiet": None,
+    "worst_lag_s": None,
+    "not_offered": None,
+    "recovered_s": None,
+    "settled_s": None,
+    "read_s": None,
+    "complaints": {},
+}
+"""Of results in which something is missing: of a run of before, or one that was broken off."""
 _PERCENTS: Final = (50, 95, 99, 99.9)
 
 
@@ -33,7 +49,7 @@ def page_of(path: Path) -> str:
     return render(
         "run.html",
         folder=folder,
-        results=folder.results,
+        results={**_ABSENT, **folder.results},
         why=_why(folder.results),
         explanation=_paragraphs(folder.results.get("explanation")),
         found=folder.found(),

@@ -7,17 +7,24 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from jepsen.report.canvas import INK, Canvas, styled, thinned
-from jepsen.report.frame import Frame, lanes
+from jepsen.report.frame import Band, Frame, lanes
 from jepsen.report.series import KINDS, OUTCOMES, Floats, Lags, Operations, Series
+from raftlog.checkers.history import ASSIGN, SUBSCRIBE
 
 COLOURS: Final = {"ok": "#2a7fc1", "fail": "#e08a00", "info": "#b5509c"}
 WORDS: Final = {"ok": "ok", "fail": "refused", "info": "unknown"}
 _MARKERS: Final = {"ok": ".", "fail": "v", "info": "x"}
 _PANELS_MAX: Final = 6
+_BAND_SHARE_MIN: Final = 0.002
+"""What happened in a moment is seen all the same."""
+_OPAQUE: Final = 10_000
+"""Of more points than these in a panel each is paler, so that the most frequent do not hide the others."""
+_LOCAL: Final = (ASSIGN, SUBSCRIBE)
+"""Nobody is asked."""
 _WEAKER: Final = "What was answered under a weaker promise than acks=all counts as unknown."
 _QUANTILE_OPERATIONS_MIN: Final = 5
 """Of fewer operations in a bin a percentile says nothing."""
@@ -33,37 +40,40 @@ class Plot(NamedTuple):
 
 
 def faults(frame: Frame) -> Plot:
-    """A row for each kind of fault, and one for the time in which nothing was wrong."""
-    rows = [(kind, list(lanes([band for band in frame.bands if band.kind == kind]))) for kind in frame.colours]
-    depths = [1 + max(lane for lane, _ in row) for _, row in rows]
+    """Rows for each kind of fault, and one for the time in which nothing was wrong."""
+    kinds = {kind: list(lanes([band for band in frame.bands if band.kind == kind])) for kind in frame.colours}
+    depths = [1 + max(lane for lane, _ in row) for row in kinds.values()]
     with styled():
         canvas = Canvas("faults", frame, [0.3 + 0.2 * (sum(depths) + 1)])
         (panel,) = canvas.panels
-        at = 0.0
-        places: list[float] = []
-        names: list[str] = []
-        for (kind, row), depth in zip(rows, depths, strict=True):
-            for lane, band in row:
-                y, colour = at + lane, frame.colours[kind]
-                (bar,) = panel.barh(y, band.end_s - band.begin_s, 0.72, band.begin_s, color=colour, linewidth=0)
-                canvas.explain(bar, f"band-{len(places)}-{lane}-{band.begin_s:.3f}", band.words)
-                if band.served_s > band.end_s:
-                    panel.barh(y, band.served_s - band.end_s, 0.24, band.end_s, color=colour, alpha=0.6, linewidth=0)
-                panel.annotate(
-                    band.label, (band.served_s, y), (3, 0), textcoords="offset points", va="center", fontsize=7.5
-                )
+        places, at = [], 0
+        for row, depth in zip(kinds.values(), depths, strict=True):
+            _draw_bands(canvas, panel, frame, at, row)
             places.append(at + (depth - 1) / 2)
-            names.append(kind)
             at += depth
         for since, until in frame.quiet:
             panel.barh(at, until - since, 0.3, since, color=INK, alpha=0.3, linewidth=0)
-        panel.set_yticks([*places, at], [*names, "quiet"])
+        panel.set_yticks([*places, at], [*kinds, "quiet"])
         panel.set_ylim(at + 0.6, -0.6)
         words = (
             "Each bar is a fault that was seen to happen; point at it for its proof. Thin: until its victims served "
             "again. Quiet: no fault, and none lately."
         )
         return Plot("faults", "Faults", words, canvas.svg(f"{len(frame.bands)} faults over time. {words}"))
+
+
+def _draw_bands(canvas: Canvas, panel: Axes, frame: Frame, at: int, row: list[tuple[int, Band]]) -> None:
+    """One kind of fault, its first lane at `at`."""
+    least_s = (frame.end_s - frame.begin_s) * _BAND_SHARE_MIN
+    for number, (lane, band) in enumerate(row):
+        y, colour = at + lane, frame.colours[band.kind]
+        (bar,) = panel.barh(y, max(band.end_s - band.begin_s, least_s), 0.72, band.begin_s, color=colour, linewidth=0)
+        canvas.explain(bar, f"band-{at}-{number}", band.words)
+        panel.barh(y, band.served_s - band.end_s, 0.24, band.end_s, color=colour, alpha=0.6, linewidth=0)
+        ends_s = band.served_s + canvas.seconds_of(band.label)
+        if not any(on == lane and band.begin_s < other.begin_s < ends_s for on, other in row):
+            place = (band.served_s, y)
+            panel.annotate(band.label, place, (3, 0), textcoords="offset points", va="center", fontsize=7.5)
 
 
 def throughput(frame: Frame, series: Series) -> Plot:
@@ -104,6 +114,7 @@ def _per_second(times_s: Floats, edges: Floats) -> Floats:
 def latency(frame: Frame, operations: Operations) -> Plot:
     """A panel for each kind of operation, the most frequent first; rare kinds share the last one."""
     counts = np.bincount(operations.kind, minlength=len(KINDS))
+    counts[[KINDS.index(kind) for kind in _LOCAL]] = 0
     codes = [int(code) for code in np.argsort(-counts, kind="stable") if counts[code]]
     groups = [[code] for code in codes[: _PANELS_MAX - 1]]
     if codes[_PANELS_MAX - 1 :]:
@@ -138,7 +149,7 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
             marker=_MARKERS[outcome],
             color=COLOURS[outcome],
             linewidths=0.7 if outcome == "info" else 0,
-            alpha=0.75,
+            alpha=float(np.clip(_OPAQUE / max(1, len(shown)), 0.1, 0.75)),
             rasterized=True,
             label=WORDS[outcome],
         )
@@ -146,7 +157,7 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
             _draw_quantiles(panel, frame, at_s, took_ms)
     panel.set_yscale("log")
     panel.yaxis.set_major_formatter(FuncFormatter(_duration))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_minor_locator(NullLocator())
     panel.grid(axis="y")
 
 
