@@ -15,7 +15,10 @@ from jepsen.nemeses.victims import Victims
 
 SLOW_SYNC_S: Final = (0.05, 0.5, 2.0)
 JUMPS_S: Final = (-60.0, -5.0, 5.0, 60.0)
-DRIFTS: Final = (0.7, 0.95, 1.05, 1.5)
+DRIFTS: Final = (0.3, 0.5, 2.0, 3.0)
+"""Far more than any quartz, so that a few seconds show it from outside."""
+SEEN_S_MIN: Final = 0.9
+"""A clock that is wrong by less cannot be told from a right one: answers tell whole seconds."""
 STROBE_S: Final = 0.2
 
 
@@ -99,8 +102,7 @@ class Clock(Kind):
                 victims.clocks[node].drift(_amount(fault, random, DRIFTS))
             else:
                 victims.clocks[node].jump(_amount(fault, random, JUMPS_S))
-        told = {node: victims.time_told(node) for node in hit}
-        return "; ".join(f"node {node} says it is {by:+.1f} s" for node, by in told.items() if by is not None)
+        return self._told(victims, hit)
 
     def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
         if fault.shape == "strobe":
@@ -109,11 +111,18 @@ class Clock(Kind):
                 victims.clocks[node].jump(far if int(since_s / STROBE_S) % 2 else 0.0)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        told = {node: victims.time_told(node) for node in hit} if fault.shape == "drift" else {}
+        told = self._told(victims, hit) if fault.shape == "drift" else ""
         for node in hit:
             victims.clocks[node].reset()
+        return told
+
+    def _told(self, victims: Victims, hit: tuple[int, ...]) -> str:
+        """What they say themselves, those that are wrong."""
+        told = {node: victims.time_told(node) for node in hit}
         return "; ".join(
-            f"node {node} says it is {by:+.2f} s in the end" for node, by in told.items() if by is not None
+            f"node {node} is {by:+.1f} s from the time of day"
+            for node, by in told.items()
+            if by is not None and abs(by) >= SEEN_S_MIN
         )
 
 

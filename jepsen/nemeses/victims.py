@@ -73,6 +73,9 @@ class Unhurt:
     def suffered(self, ways: Sequence[Way]) -> str:
         return ""
 
+    def expect_end(self, node: int) -> None:
+        """Nothing makes one end by itself."""
+
     @property
     def disks(self) -> Mapping[int, NodeDisk]:
         return {}

@@ -121,6 +121,8 @@ class RealCluster:
         self._told_to_end.discard(node)
         pid = victim.pid
         victim.kill()
+        if node in self._clocks:
+            self._clocks[node].ended(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
 
     def is_whole(self) -> bool:

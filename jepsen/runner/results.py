@@ -43,6 +43,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "command": options.command,
         "commit": _commit(),
         "load_s": round(outcome.load_s, 3),
+        "load_begin_s": outcome.begin_ns / 1e9,
         "operations": judged.operations,
         "outcomes": judged.counts,
         "acknowledged_records": sum(judged.acknowledged_by_partition.values()),

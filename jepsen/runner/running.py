@@ -1,8 +1,10 @@
 """Runs one test and leaves everything about it in its folder; `command` and `suite` call it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from jepsen.report import INDEX, write_page
 from jepsen.runner.finding import Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
@@ -38,8 +40,17 @@ def run(
     results = results_of(options, outcome, judged, logs)
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
-    store.write_text("report.txt", report_text(results, store.path))
+    progress("drawing", 0, outcome.figures, [])
+    store.write_text("report.txt", f"{report_text(results, store.path)}{_drawn(store.path)}\n")
     return results
+
+
+def _drawn(folder: Path) -> str:
+    """Draw the run's page; where it is, or why there is none. Takes nothing from the verdict."""
+    try:
+        return write_page(folder) or f"drawn in {folder / INDEX}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log
+        return f"the page could not be drawn: {error!r}"
 
 
 def _timeline(outcome: Outcome) -> dict[str, Any]:

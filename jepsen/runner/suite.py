@@ -18,6 +18,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from jepsen.report import INDEX, write_page
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
@@ -76,9 +77,10 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
                 click.echo(f"{row['number']} {row['verdict']} after {row['seconds']:.0f} s: {row['title']}", err=True)
             if row["verdict"] == "interrupted":
                 break
+    overview = write_page(folder) or f"an overview is in {folder / INDEX}"
     if not as_json:
         Console(width=None if sys.stdout.isatty() else _WIDTH).print(_table(rows))
-        click.echo(f"everything is in {folder}")
+        click.echo(overview)
     sys.exit(_exit_code(rows))
 
 
