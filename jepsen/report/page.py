@@ -110,11 +110,10 @@ def _paragraphs(explanation: Any) -> list[str]:
 
 def latency_rows(operations: Operations) -> list[LatencyRow]:
     """For each kind and outcome that occurs, frequent kinds first."""
-    counts = np.bincount(operations.kind, minlength=len(KINDS))
     rows = []
-    for code in np.argsort(-counts, kind="stable"):
+    for code in operations.by_frequency():
         for outcome, word in enumerate(OUTCOMES):
-            _, took_s = operations.of(int(code), outcome)
+            _, took_s = operations.of(code, outcome)
             if len(took_s):
                 percentiles = tuple(float(ms) for ms in np.percentile(1000 * took_s, _PERCENTS))
                 worst_ms = 1000 * float(took_s.max())
