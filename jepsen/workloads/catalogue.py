@@ -18,7 +18,6 @@ class Workload(NamedTuple):
 WORKLOADS: Final = {
     "plain": Workload(plain.PLAN, plain.begin),
     "log": Workload(log.PLAN, log.begin),
-    "bare": Workload(log.PLAN, log.begin_bare),
     "idempotent": Workload(idempotent.PLAN, idempotent.begin),
     "groups": Workload(groups.PLAN, groups.begin),
     "compaction": Workload(compaction.PLAN, compaction.begin),
