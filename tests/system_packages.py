@@ -9,12 +9,14 @@ from raftlog.pipeline.errors import MissingRequirement
 from raftlog.pipeline.requirements import check_java
 
 PROGRAMS = {
+    "/usr/include/stdio.h": "libc6-dev",
+    "cc": "gcc",
     "faketime": "faketime",  # beside the library that is meant
     "java": "openjdk-17-jre-headless",
     "openssl": "openssl",
     "strace": "strace",
 }
-"""Program → Debian package."""
+"""Program, or a file → Debian package."""
 PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
 """Those of tests that mount small disks, which only root can do."""
 
@@ -41,6 +43,8 @@ def main() -> int:
 
 def _is_there(program: str) -> bool:
     """Java may be where JAVA_HOME says, and nowhere else."""
+    if program.startswith("/"):
+        return os.path.exists(program)
     return shutil.which(program) is not None or (program == "java" and "JAVA_HOME" in os.environ)
 
 

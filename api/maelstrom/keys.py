@@ -38,7 +38,7 @@ class Keys:
     """See the module."""
 
     def __init__(self, groups: Groups, repeat_ms: int) -> None:
-        """A command that may be done twice is sent again when it was not answered for `repeat_ms`."""
+        """Reads, and commands that may be done twice, are asked again when they were not answered for `repeat_ms`."""
         self._groups, self._repeat_ms = groups, repeat_ms
         self._loop = asyncio.get_running_loop()
 
@@ -121,14 +121,15 @@ class Keys:
         """What is here is as new as everything acknowledged before the call. Raises `Unavailable`."""
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(min(deadline, self._loop.time() + self._repeat_ms / 1000)):
                     await space.group.read_index()
                 return
             except NotLeader:
                 if not await self._pause(space, deadline):
                     raise
             except TimeoutError:
-                raise Unavailable(f"no majority of group {space.number} answered in time") from None
+                if self._loop.time() >= deadline:
+                    raise Unavailable(f"no majority of group {space.number} answered in time") from None
 
     async def confirm_all(self, spaces: Sequence[Keyspace], deadline: Deadline) -> None:
         """The same for several groups at once."""

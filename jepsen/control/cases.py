@@ -77,12 +77,12 @@ CASES: Final[Mapping[str, Case]] = {
             "Repaired: a follower cuts only where an entry of another term stands in the place of one that the "
             "message brings, and commits no further than the message vouches for."
         ),
-        hits=(4.0, 10.0, 16.0),
-        down_s=3.0,
+        hits=(3.0, 8.5),
+        down_s=2.5,
         takes_all=False,
         loses_power=False,
-        delay_ms=60,
-        seconds=22,
-        rate=300,
+        delay_ms=200,
+        seconds=13,
+        rate=450,
     ),
 }

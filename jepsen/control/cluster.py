@@ -1,7 +1,7 @@
 """Nodes of the library as a system that can be tested: processes, the wires between them, and machines that die.
 
-A node that is killed dies with its machine: what it has sent and nobody has got is lost. Whether its files keep what
-was never synced is the case's choice.
+A node that is killed dies with its machine: of what it has under way only a first part arrives. Whether its files
+keep what was never synced is the case's choice.
 """
 
 import time
@@ -60,9 +60,7 @@ class SyncObjCluster(Unhurt):
     # a system
 
     def start(self) -> None:
-        self._relay.set_delays(
-            {(a, b): self._delay_ms / 1000 for a in self._processes for b in self._processes if a != b}
-        )
+        self._relay.set_delay(self._delay_ms / 1000)
         for node in self._processes:
             self.launch(node)
         try:
@@ -99,6 +97,8 @@ class SyncObjCluster(Unhurt):
 
     def recover(self, timeout_s: float) -> list[str]:
         until = time.monotonic() + timeout_s
+        self._relay.set_delay(0)
+        self._relay.cut([])
         for node in self._processes:
             self.launch(node)
         return self._wait_serving(until)
@@ -108,7 +108,8 @@ class SyncObjCluster(Unhurt):
             if all(self.is_serving(node) for node in self._processes):
                 return []
             time.sleep(_LOOK_S)
-        return [f"node {node} did not serve" for node in self._processes if not self.is_serving(node)]
+        told = {node: self._status(node) for node in self._processes}
+        return [f"node {node} did not serve: {said}" for node, said in told.items() if not (said or {}).get("ready")]
 
     def stop(self) -> list[str]:
         problems = []
@@ -145,12 +146,9 @@ class SyncObjCluster(Unhurt):
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
-        lost = self._relay.die(node)
+        words = self._relay.die(node)
         process.kill()
-        words = (
-            f"node {node}, process {process.pid}, ended with {process.exit_code}, "
-            f"{lost:,} bytes of its own were lost on the wires"
-        )
+        words = f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
         if self._loses_power:
             directory = self._data_dir(node)
             words += f"; power: {lose_power(directory, directory / JOURNAL)}"

@@ -76,7 +76,8 @@ class Node:
 
     async def _status(self, _request: web.Request) -> web.Response:
         peer = self._peer
-        return web.json_response({"ready": self._is_ready, "leads": peer.is_leader, "term": peer.term})
+        more = {"ready": self._is_ready, "leads": peer.is_leader, "term": peer.term}
+        return web.json_response({"library": peer.status, **more})
 
     async def _create(self, request: web.Request) -> web.Response:
         """The lists are there from the start."""

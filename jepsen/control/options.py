@@ -11,7 +11,7 @@ from jepsen.workloads.plan import Plan
 LISTS: Final = 2
 NODES: Final = 3
 CLIENTS: Final = 2
-RECOVERY_S: Final = 8.0
+RECOVERY_S: Final = 6.0
 """Replicas that differ for good never show everything; then the end of this time is waited for."""
 
 

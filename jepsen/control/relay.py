@@ -1,22 +1,26 @@
 """The wires between the nodes: every node calls every other one at a port of its own, so a connection says who calls.
 
 Bytes take their time on a way, in order; a cut way loses what is under way and what comes, and its connections end when
-it is open again, as real ones would. When a machine dies, what it has sent and nobody has got is lost, and both ends of
-its connections are reset. One thread of its own; the methods may be called from any other.
+it is open again, as real ones would. When a machine dies, a first part of what it has under way still arrives, the rest
+does not, and its connections stand silent for a moment before they are reset; which part is for the network to say, and
+here it is the one that hurts most. One thread of its own; the methods may be called from any other.
 """
 
 import asyncio
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+from jepsen.control.messages import Framing
 from raftlog.testing.ports import HOST, listen
 
 Way = tuple[int, int]
 _HELD_BYTES_MAX: Final = 8 << 20
 """On one way of one connection; then its sender waits."""
+_SILENCE_S: Final = 0.3
+"""Nobody hears at once that a machine is gone."""
 _ANSWER_S_MAX: Final = 10.0
 _Result = TypeVar("_Result")
 
@@ -30,15 +34,17 @@ class _Lane:
         self._held_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
+        self._is_dead = False
+        self._framing = Framing()
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
         self.has_lost = False
 
     def send(self, data: bytes) -> None:
-        if self.way in self._relay.cut_ways:
+        if self.way in self._relay.cut_ways or self._is_dead:
             self._lost(len(data))
             return
-        due = asyncio.get_running_loop().time() + self._relay.delay_s(self.way)
+        due = asyncio.get_running_loop().time() + self._relay.delay_s
         self._held.append((due, data))
         self._held_bytes += len(data)
         if self._held_bytes > _HELD_BYTES_MAX and self.source is not None:
@@ -47,8 +53,9 @@ class _Lane:
 
     def end(self) -> None:
         """The source says no more; the target hears of it behind what is under way."""
-        self._is_over = True
-        self.pass_on()
+        if not self._is_dead:
+            self._is_over = True
+            self.pass_on()
 
     def lose(self) -> int:
         """What is under way; how many bytes."""
@@ -57,6 +64,16 @@ class _Lane:
         self._held_bytes = 0
         self._lost(lost)
         return lost
+
+    def die(self) -> tuple[int, int]:
+        """The source's machine does. How many bytes still arrived of those that were under way."""
+        data = b"".join(data for _, data in self._held)
+        arriving = self._framing.worst_prefix(data) if self.target is not None else 0
+        self.lose()
+        if self.target is not None:
+            self.target.write(data[:arriving])
+        self._is_dead = True
+        return arriving, len(data)
 
     def _lost(self, count: int) -> None:
         self.has_lost = self.has_lost or count > 0
@@ -70,6 +87,7 @@ class _Lane:
         while self._held and self._held[0][0] <= loop.time():
             _, data = self._held.popleft()
             self._held_bytes -= len(data)
+            self._framing.feed(data)
             self.target.write(data)
         if self.source is not None and self._held_bytes <= _HELD_BYTES_MAX:
             self.source.resume_reading()  # nothing when it reads already
@@ -130,9 +148,18 @@ class _Connection:
         if self._forth.source is None and self._back.source is None:
             self.reset()
 
-    def lose(self, ways: Iterable[Way]) -> int:
-        wanted = set(ways)
-        return sum(lane.lose() for lane in (self._forth, self._back) if lane.way in wanted)
+    def lose(self, ways: Iterable[Way]) -> None:
+        for lane in (self._forth, self._back):
+            if lane.way in ways:
+                lane.lose()
+
+    def die(self, node: int) -> Iterator[str]:
+        """The machine at one end; what was seen of it."""
+        for lane in (self._forth, self._back):
+            arrived, sent = lane.die()
+            if lane.way[0] == node and sent:
+                yield f"of {sent:,} bytes under way to node {lane.way[1]} {arrived:,} arrived"
+        asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
     @property
     def has_lost(self) -> bool:
@@ -152,7 +179,7 @@ class Relay:
     def __init__(self, nodes: Mapping[int, str]) -> None:
         self._nodes = nodes
         self._connections: dict[_Connection, None] = {}
-        self._delays_s: dict[Way, float] = {}
+        self.delay_s = 0.0
         self._lost: dict[Way, int] = {}
         self.cut_ways: frozenset[Way] = frozenset()
         self.ports: dict[Way, int] = {}
@@ -171,11 +198,11 @@ class Relay:
         self._thread.join(_ANSWER_S_MAX)
         self._loop.close()
 
-    def set_delays(self, delays_s: Mapping[Way, float]) -> None:
-        """Of these ways, from now on; others stay as they are."""
+    def set_delay(self, seconds: float) -> None:
+        """Of what is sent from now on, on all ways."""
 
         async def change() -> None:
-            self._delays_s.update(delays_s)
+            self.delay_s = seconds
 
         self._call(change)
 
@@ -192,16 +219,12 @@ class Relay:
 
         self._call(change)
 
-    def die(self, node: int) -> int:
-        """The machine of a node is gone; the bytes of its own that it takes with it."""
+    def die(self, node: int) -> str:
+        """The machine of a node is gone; what became of the bytes that it had under way."""
 
-        async def change() -> int:
-            lost = 0
-            for connection in list(self._connections):
-                if node in connection.ways[0]:
-                    lost += connection.lose(way for way in connection.ways if way[0] == node)
-                    connection.reset()
-            return lost
+        async def change() -> str:
+            mine = [connection for connection in self._connections if node in connection.ways[0]]
+            return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
 
@@ -215,9 +238,6 @@ class Relay:
         return self._call(take)
 
     # in the thread of the wires
-
-    def delay_s(self, way: Way) -> float:
-        return self._delays_s.get(way, 0.0)
 
     def note_lost(self, way: Way, lost: int) -> None:
         if lost:

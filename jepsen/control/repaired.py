@@ -3,7 +3,9 @@
 - `SyncedJournal` with `SyncingTransport`: what a node has written is durable before a message leaves it, so before its
   vote or its answer counts. (Raft thesis, section 3.8.)
 - `CutsOnConflict`: entries are cut off only where one of another term is offered in their place, and nothing counts as
-  committed that the message did not vouch for. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.)
+  committed that the message did not vouch for. (Raft thesis, figure 3.1, AppendEntries steps 3 to 5.) It also finds the
+  place where two logs part, which the library looks for in vain when more than one message is missing: its leader
+  steps back by one for the first message that is refused, and forward again for all that follow it.
 """
 
 import os
@@ -85,6 +87,9 @@ class PatientJournal(FileJournal):  # type: ignore[misc]  # the library has no a
 class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annotations
     """Its journal is a `PatientJournal`."""
 
+    _parted_at: int | None = None
+    """Where the leader should begin, since it was told that it does not match here."""
+
     def _SyncObj__onMessageReceived(self, node: Any, message: dict[str, Any]) -> None:  # noqa: N802 - the library's name
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             entries = message.get("entries") or ()
@@ -92,6 +97,30 @@ class CutsOnConflict(SyncObj):  # type: ignore[misc]  # the library has no annot
             message = {**message, "commit_index": min(message["commit_index"], vouched)}
         super()._SyncObj__onMessageReceived(node, message)
         self._SyncObj__raftLog.settle()
+
+    def _SyncObj__sendNextNodeIdx(  # noqa: N802 - the library's name
+        self,
+        node: Any,
+        reset: bool = False,
+        nextNodeIdx: int | None = None,  # noqa: N803 - the library's name
+        success: bool = False,
+    ) -> None:
+        begin = nextNodeIdx
+        if success:
+            self._parted_at = None
+        elif reset:
+            if nextNodeIdx is not None:
+                self._parted_at = self._term_begins_at(nextNodeIdx)
+            begin = self._parted_at
+        super()._SyncObj__sendNextNodeIdx(node, reset=reset, nextNodeIdx=begin, success=success)
+
+    def _term_begins_at(self, index: int) -> int:
+        """The first index of the entry's term. The very first entry of all is everybody's."""
+        entries = self._SyncObj__raftLog
+        first, at = entries[0][1], index - entries[0][1]
+        while at > 1 and entries[at - 1][2] == entries[at][2]:
+            at -= 1
+        return int(first + max(at, 1))
 
 
 def _sync(path: Path) -> None:

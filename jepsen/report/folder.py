@@ -58,7 +58,8 @@ class Folder:
 
     @property
     def load_s(self) -> float:
-        return float(self.results.get("options", {}).get("seconds", 0))
+        """How long the load went on; where that was not noted, how long it was to."""
+        return float(self.results.get("load_s") or self.results.get("options", {}).get("seconds", 0))
 
     def found(self) -> list[Found]:
         """The worst first, as they stand in the results."""

@@ -1,6 +1,7 @@
 """The span of time that all plots of a page share, and what was wrong in it."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,10 +25,21 @@ class Band(NamedTuple):
     def of(cls, happened: Mapping[str, Any]) -> "Band":
         kind, what = happened["kind"], happened["what"]
         begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
-        label = what.removeprefix(kind).lstrip(", ").partition(":")[0].removeprefix("nodes ").removeprefix("node ")
         served = f", served again at {served_s:.1f} s" if served_s > end_s else ""
         words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. Proof: {happened['proof']}"
-        return cls(kind, label, begin_s, end_s, served_s, words)
+        return cls(kind, label_of(kind, what), begin_s, end_s, served_s, words)
+
+
+def label_of(kind: str, what: str) -> str:
+    """A few words beside a band whose row says the kind: what it looks like, and the nodes where they are named.
+
+    `cut, halves: 1→3, 3→1` is `halves`, `kill nodes 3, 1` is `3, 1`, `clock, jump: node 2` is `jump 2`, and `order to
+    move, node 3, partition 2` is `move 3`.
+    """
+    shape, colon, victims = what.removeprefix(kind).removeprefix("order to ").lstrip(", ").partition(": ")
+    if colon and not victims.startswith("node"):
+        return shape
+    return re.sub(r"\bnodes? |, partition \d+|,(?= nodes? )", "", f"{shape} {victims}").strip()
 
 
 class Frame(NamedTuple):

@@ -9,7 +9,7 @@ import orjson
 from jepsen.report.templates import render
 from raftlog.errors import InvalidArgument
 
-VERDICTS: Final = ("invalid", "unknown", "valid")
+VERDICTS: Final = ("invalid", "broken", "interrupted", "unknown", "valid")
 """The worst first."""
 
 
@@ -21,6 +21,7 @@ class Row(NamedTuple):
     verdict: str
     seconds: float
     anomalies: dict[str, int]
+    doubts: tuple[str, ...]
     words: str
     link: str | None
 
@@ -51,6 +52,7 @@ def _row(folder: Path, run: dict[str, Any]) -> Row:
         verdict=str(run["verdict"]),
         seconds=float(run["seconds"]),
         anomalies=dict(run["anomalies"]),
+        doubts=tuple(map(str, run.get("doubts", ()))),
         words=words,
         link=_link(folder, run.get("folder")),
     )

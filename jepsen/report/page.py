@@ -50,7 +50,7 @@ def page_of(path: Path) -> str:
         "run.html",
         folder=folder,
         results={**_ABSENT, **folder.results},
-        why=_why(folder.results),
+        why=_why(folder),
         explanation=_paragraphs(folder.results.get("explanation")),
         found=folder.found(),
         lines=series.lines if series is not None else {},
@@ -85,12 +85,12 @@ def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
     return drawn
 
 
-def _why(results: dict[str, Any]) -> list[str]:
+def _why(folder: Folder) -> list[str]:
     """The verdict's reasons, a sentence each."""
+    results = folder.results
     reasons = []
-    if results.get("anomalies"):
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in results["anomalies"].items())
-        reasons.append(f"Found: {kinds}.")
+    if folder.found():
+        reasons.append(f"Found: {', '.join(f'{found.number:,} {found.kind}' for found in folder.found())}.")
     reasons += [f"Doubt: {doubt}." for doubt in results.get("doubts", ())]
     if not reasons:
         faults = len(results.get("faults", ()))
@@ -110,11 +110,10 @@ def _paragraphs(explanation: Any) -> list[str]:
 
 def latency_rows(operations: Operations) -> list[LatencyRow]:
     """For each kind and outcome that occurs, frequent kinds first."""
-    counts = np.bincount(operations.kind, minlength=len(KINDS))
     rows = []
-    for code in np.argsort(-counts, kind="stable"):
+    for code in operations.by_frequency():
         for outcome, word in enumerate(OUTCOMES):
-            _, took_s = operations.of(int(code), outcome)
+            _, took_s = operations.of(code, outcome)
             if len(took_s):
                 percentiles = tuple(float(ms) for ms in np.percentile(1000 * took_s, _PERCENTS))
                 worst_ms = 1000 * float(took_s.max())

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from jepsen.report.canvas import INK, Canvas, styled, thinned
 from jepsen.report.frame import Band, Frame, lanes
 from jepsen.report.series import KINDS, OUTCOMES, Floats, Lags, Operations, Series
-from raftlog.checkers.history import ASSIGN, SUBSCRIBE
 
 COLOURS: Final = {"ok": "#2a7fc1", "fail": "#e08a00", "info": "#b5509c"}
 WORDS: Final = {"ok": "ok", "fail": "refused", "info": "unknown"}
@@ -23,8 +22,7 @@ _BAND_SHARE_MIN: Final = 0.002
 """What happened in a moment is seen all the same."""
 _OPAQUE: Final = 10_000
 """Of more points than these in a panel each is paler, so that the most frequent do not hide the others."""
-_LOCAL: Final = (ASSIGN, SUBSCRIBE)
-"""Nobody is asked."""
+_QUANTILES: Final = {0.5: "-", 0.99: "--"}
 _WEAKER: Final = "What was answered under a weaker promise than acks=all counts as unknown."
 _QUANTILE_OPERATIONS_MIN: Final = 5
 """Of fewer operations in a bin a percentile says nothing."""
@@ -113,9 +111,7 @@ def _per_second(times_s: Floats, edges: Floats) -> Floats:
 
 def latency(frame: Frame, operations: Operations) -> Plot:
     """A panel for each kind of operation, the most frequent first; rare kinds share the last one."""
-    counts = np.bincount(operations.kind, minlength=len(KINDS))
-    counts[[KINDS.index(kind) for kind in _LOCAL]] = 0
-    codes = [int(code) for code in np.argsort(-counts, kind="stable") if counts[code]]
+    codes = operations.by_frequency()
     groups = [[code] for code in codes[: _PANELS_MAX - 1]]
     if codes[_PANELS_MAX - 1 :]:
         groups.append(codes[_PANELS_MAX - 1 :])
@@ -125,15 +121,20 @@ def latency(frame: Frame, operations: Operations) -> Plot:
         for panel, group in zip(canvas.panels, groups, strict=False):
             _draw_latency(panel, frame, operations, group)
             panel.set_ylabel("\n".join(KINDS[code] for code in group))
-        handles, labels = canvas.panels[0].get_legend_handles_labels()
-        canvas.panels[0].legend(
-            handles, labels, ncols=5, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0, markerscale=1.6
-        )
+        _legend(canvas.panels[0])
         words = (
             "Each operation by when it was asked for and how long its answer took. Lines: half and 99 % of those that "
             f"succeeded were faster, in bins of {frame.bin_s:g} s."
         )
         return Plot("latency", "Latency", words, canvas.svg(words))
+
+
+def _legend(panel: Axes) -> None:
+    for outcome in OUTCOMES:
+        panel.scatter([], [], s=22, marker=_MARKERS[outcome], color=COLOURS[outcome], label=WORDS[outcome])
+    for share, style in _QUANTILES.items():
+        panel.plot([], [], style, color=INK, linewidth=0.9, label=f"p{100 * share:g}")
+    panel.legend(ncols=5, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)
 
 
 def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list[int]) -> None:
@@ -151,7 +152,6 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
             linewidths=0.7 if outcome == "info" else 0,
             alpha=float(np.clip(_OPAQUE / max(1, len(shown)), 0.1, 0.75)),
             rasterized=True,
-            label=WORDS[outcome],
         )
         if outcome == "ok":
             _draw_quantiles(panel, frame, at_s, took_ms)
@@ -164,9 +164,9 @@ def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list
 def _draw_quantiles(panel: Axes, frame: Frame, at_s: Floats, took_ms: Floats) -> None:
     edges = np.array(frame.edges())
     middles = (edges[:-1] + edges[1:]) / 2
-    for share, style in ((0.5, "-"), (0.99, "--")):
+    for share, style in _QUANTILES.items():
         line = _binned(at_s, took_ms, edges, lambda values, share=share: float(np.quantile(values, share)))  # type: ignore[misc]
-        panel.plot(middles, line, style, color=INK, linewidth=0.9, label=f"p{100 * share:g}")
+        panel.plot(middles, line, style, color=INK, linewidth=0.9)
 
 
 def _binned(

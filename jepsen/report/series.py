@@ -5,21 +5,26 @@ none in the other columns.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raftlog.checkers import Op, read_lines
+from raftlog.checkers import Op
 from raftlog.checkers.fates import Fates, RecordFates
-from raftlog.checkers.history import NEMESIS, SEND, Kind
+from raftlog.checkers.history import ASSIGN, NEMESIS, SEND, SUBSCRIBE, Kind
+from raftlog.checkers.json_lines import read_entries
 from raftlog.checkers.judge import Judge
 from raftlog.checkers.lag import RealtimeLag
 from raftlog.checkers.panel import Pairing
+from raftlog.checkers.records import RecordBook
+from raftlog.checkers.topics import Topics
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
+"""Kinds of operations in which a client asks nobody."""
 OUTCOMES: Final = ("ok", "fail", "info")
 LINE_MAX: Final = 2000
 """Characters of a line of the history that are shown."""
@@ -34,6 +39,12 @@ class Operations(NamedTuple):
     completed_s: Floats
     kind: Codes
     outcome: Codes
+
+    def by_frequency(self) -> list[int]:
+        """Kinds that occur and that somebody answered, the most frequent first."""
+        counts = np.bincount(self.kind, minlength=len(KINDS))
+        codes = [int(code) for code in np.argsort(-counts, kind="stable")]
+        return [code for code in codes if counts[code] and KINDS[code] not in LOCAL]
 
     def of(self, kind: int, outcome: int) -> tuple[Floats, Floats]:
         """When those of a kind with an outcome were asked for, and how long they took, in seconds."""
@@ -114,14 +125,17 @@ def read_series(
     Where nobody noted it: the first fault began `first_fault_s` later; without faults it is the first send.
     Raises `InvalidArgument` when the file is no history.
     """
-    columns, fates, lagging = _Columns(), RecordFates(), _Lagging()
-    pairing = Pairing((columns, fates, RealtimeLag(observe=lagging.note)))
+    columns, topics, lagging = _Columns(), Topics(RecordBook()), _Lagging()
+    fates = RecordFates(may_be_gone=topics.may_be_gone)
+    pairing = Pairing((columns, topics, fates, RealtimeLag(observe=lagging.note)))
     lines: dict[int, str] = {}
     first_send_ns = first_nemesis_ns = None
     last_ns = 0
     with open(history, "rb") as file:
-        for op in read_lines(_keeping(file, wanted, lines)):
+        for op, _, line in read_entries(file):
             pairing.feed(op)
+            if op.sequence in wanted:
+                lines[op.sequence] = line[:LINE_MAX].decode(errors="replace").rstrip()
             last_ns = op.time_ns
             if op.kind == NEMESIS and first_nemesis_ns is None:
                 first_nemesis_ns = op.time_ns
@@ -163,10 +177,3 @@ def _records(fates: Fates, begin_ns: int) -> Records:
 
 def _seconds(times_ns: "array[int]", begin_ns: int) -> Floats:
     return (np.frombuffer(times_ns, np.int64) - begin_ns) / 1e9
-
-
-def _keeping(file: Iterable[bytes], wanted: Collection[int], kept: dict[int, str]) -> Iterator[bytes]:
-    for number, line in enumerate(file):
-        if number in wanted:
-            kept[number] = line[:LINE_MAX].decode(errors="replace").rstrip()
-        yield line

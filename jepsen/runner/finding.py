@@ -26,7 +26,19 @@ class Finding(NamedTuple):
         return self._asdict()
 
 
-WORST_FIRST: Final = ("lost-write", "inconsistent-offset", "duplicate", "aborted-read", "phantom", "replicas-differ")
+WORST_FIRST: Final = (
+    "lost-write",
+    "lost-topic",
+    "lost-key",
+    "resurrected-topic",
+    "resurrected-key",
+    "inconsistent-offset",
+    "duplicate",
+    "aborted-read",
+    "phantom",
+    "not-linearizable",
+    "replicas-differ",
+)
 """Kinds that come first in a report; the others follow in the order of their discovery."""
 
 

@@ -155,7 +155,7 @@ def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
             f"{fault['begin_s']:.1f} s",
             f"{fault['end_s'] - fault['begin_s']:.1f} s",
             fault["what"],
-            f"{fault['served_s'] - fault['end_s']:.1f} s" if fault["kind"] == "kill" else "",
+            f"{fault['served_s'] - fault['end_s']:.1f} s" if fault["served_s"] > fault["end_s"] else "",
             f"{each['without_write_s']:.2f} s",
             f"{each['worst_partition_s']:.2f} s {each['worst_partition']}",
             f"{each['acknowledged']:,}",

@@ -1,7 +1,8 @@
 """What clients do while faults happen, and what they read back at the end. `python -m jepsen.workloads CONFIG` is one
 client process.
 
-    log          plain requests, never repeated; watermarks of groups
+    log          plain requests, never repeated; watermarks of groups; somebody who subscribes
+    plain        the same without a subscription, for systems whose groups have no members
     idempotent   `raftlog.client.Producer` writes, and repeats what has no answer
     compaction   the same with keys and tombstones, into compacted topics
     topics       topics that are deleted and made again while they are written and read

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from jepsen.workloads import compaction, groups, idempotent, log, register, topics
+from jepsen.workloads import compaction, groups, idempotent, log, plain, register, topics
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -16,6 +16,7 @@ class Workload(NamedTuple):
 
 
 WORKLOADS: Final = {
+    "plain": Workload(plain.PLAN, plain.begin),
     "log": Workload(log.PLAN, log.begin),
     "idempotent": Workload(idempotent.PLAN, idempotent.begin),
     "groups": Workload(groups.PLAN, groups.begin),

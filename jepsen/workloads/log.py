@@ -1,19 +1,27 @@
-"""Plain requests, each sent once, through any node: batches, JSON, polls, lists, commits of groups without members."""
+"""Plain requests, each sent once, through any node: batches, JSON, polls, lists, commits of groups without members.
+
+Senders and readers die in the middle now and then (`plain`). A few clients also subscribe, as members of one group.
+"""
 
 from typing import Final
 
+from jepsen.workloads import plain
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
-from jepsen.workloads.roles.sending import Producer
+from jepsen.workloads.roles.consuming import GroupReader
 
 PLAN: Final = Plan({"narrow": 1, "wide": 3, "rolling": 2}, {"rolling": SMALL_SEGMENTS})
 """`rolling` has small segments, so it rolls all the time."""
+SUBSCRIBERS: Final = 2
+_SUBSCRIBER: Final = 200
+"""Process number of the one that subscribes."""
+_PAUSE_S: Final = 0.2
 
 
 def begin(client: Client) -> None:
-    client.produce(
-        Producer(client.access, client.history, client.partitions, client.values, client.senders, client.random)
-    )
-    readers = client.read()
-    client.list_offsets()
-    client.commit(readers[0])
+    plain.begin(client)
+    if client.number <= SUBSCRIBERS:
+        process = client.process(_SUBSCRIBER)
+        random = client.new_random()
+        topics = sorted({place.topic for place in client.partitions})
+        client.live(GroupReader(client.addresses, client.history, process, topics, random, _PAUSE_S).live)

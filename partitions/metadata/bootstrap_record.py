@@ -5,7 +5,8 @@
     a directory holds at most one record, and never another one
 
 Whether a process makes group 0 itself is decided by the record alone: it names node ids *and* disk uuids, so a process
-that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts.
+that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts. One that is gone
+is written again from the controller's state, for those who ask this process how to join.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
-from raftlog.partitions.control import Bootstrap
+from raftlog.partitions.control import Bootstrap, ControllerState
 from raftlog.partitions.metadata.addresses import parse_address
 from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
@@ -98,6 +99,17 @@ class BootstrapRecord(NamedTuple):
         except InvalidArgument as error:
             raise FormatError(f"a bootstrap record that cannot be used: {error}") from None
         return record
+
+
+def record_again(state: ControllerState, addresses: tuple[str, ...]) -> BootstrapRecord | None:
+    """The record of a cluster that was founded, without the addresses of seeds that are there no more; None before the
+    founding is known. `addresses` is the list of seeds that this process was started with."""
+    founded = state.bootstrap
+    if founded is None:
+        return None
+    there = {ReplicaId(broker.node_id, broker.disk_uuid): broker.addresses.rpc for broker in state.all_brokers()}
+    seeds = tuple(Member(*seed, there.get(seed, "")) for seed in founded.seeds)
+    return BootstrapRecord(founded.cluster_id, seeds, addresses, founded.created_ms, founded.feature_level)
 
 
 class BootstrapFile:

@@ -129,7 +129,7 @@ class FirstStart:
                     return None
             else:
                 for at, view in views.items():
-                    if view is not None and view.phase is Phase.MEMBER:
+                    if view is not None and view.phase is Phase.MEMBER and view.record is not None:
                         return met_at(view, at)
                 if self._may_found(views):
                     self._make(views)

@@ -29,8 +29,8 @@ from raftlog.partitions.control import (
 )
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
-from raftlog.partitions.metadata.addresses import address_text
-from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
+from raftlog.partitions.metadata.addresses import address_text, canonical
+from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member, record_again
 from raftlog.partitions.metadata.first_start import FirstStart, Phase, View
 from raftlog.partitions.metadata.introductions import Introductions
 from raftlog.partitions.metadata.leading import Leading
@@ -276,8 +276,16 @@ class Metadata:
             while self.state.bootstrap is None:
                 await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
             await self._register(addresses)
+        self._maybe_restore_record()
         self.is_ready = True
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
+
+    def _maybe_restore_record(self) -> None:
+        """Whoever joins through this process needs it."""
+        lost = record_again(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
+        if lost is not None:
+            _logger.warning("the bootstrap record of cluster %s was gone, and is written again", lost.cluster_id)
+            self._file.keep(lost)
 
     def _has_moved(self, addresses: Addresses) -> bool:
         """Whether the others look for this broker at another address, and so cannot tell it anything."""

@@ -6,12 +6,14 @@ long history a second time, long after the verdict. Judges nothing; `records` fi
 One row per record in the order of the invocations. `fate` of a record whose send was
 
     acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (nobody
-                   polled so far), excused (not polled; below the log start, or replaced in a compacted partition)
+                   polled so far), excused (not polled; below the log start, replaced in a compacted partition, or
+                   at the end of a topic that may have been deleted)
     refused        refused, aborted (refused, and yet polled)
     neither        stored (polled), absent
 """
 
 from array import array
+from collections.abc import Callable
 from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
 from raftlog.checkers.history import (
@@ -65,26 +67,30 @@ class _Partition:
     `phantoms` are values that were polled before anybody sent them, with the first offset.
     """
 
-    __slots__ = ("keys", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
+    __slots__ = ("keys", "may_be_gone", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.rows: dict[Value, int] = {}
         self.phantoms: dict[Value, int] = {}
         self.polled_end = 0
+        self.may_be_gone = False
         self.start = 0
         self.keys: dict[Value, str] = {}
         self.tombstones: set[Value] = set()
 
 
 class RecordFates(Judge):
-    """Feed it a history, then take `fates`."""
+    """Feed it a history, then take `fates`. `may_be_gone` is asked then (`Topics` knows)."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
 
-    def __init__(self, findings: Findings | None = None) -> None:
+    def __init__(
+        self, findings: Findings | None = None, *, may_be_gone: Callable[[TopicPartition], bool] | None = None
+    ) -> None:
         super().__init__(findings)
+        self._may_be_gone = may_be_gone
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._invoked_ns = array("q")
         self._partition = array("I")
@@ -165,7 +171,8 @@ class RecordFates(Judge):
             "q", (a if a != _NOWHERE else p for a, p in zip(self._acknowledged, self._polled_at, strict=True))
         )
         fate = array("B", bytes(len(offset)))
-        for place in self._partitions.values():
+        for name, place in self._partitions.items():
+            place.may_be_gone = self._may_be_gone is not None and self._may_be_gone(name)
             newest = _newest(place, offset)
             for value, row in place.rows.items():
                 fate[row] = _CODES[self._fate(place, value, row, newest)]
@@ -184,7 +191,9 @@ class RecordFates(Judge):
         offset = self._acknowledged[row]
         if offset < place.start or value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset):
             return "excused"
-        return "lost" if offset < place.polled_end else "unseen"
+        if offset < place.polled_end:
+            return "lost"
+        return "excused" if place.may_be_gone else "unseen"
 
 
 def _newest(place: _Partition, offsets: "array[int]") -> dict[str, int]:

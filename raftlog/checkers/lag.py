@@ -55,10 +55,11 @@ class Acknowledged:
 class Reader:
     """Where a process stands in each of its partitions (the last offset that it had), and since when it reads."""
 
-    __slots__ = ("is_subscribed", "last", "since_ns")
+    __slots__ = ("is_subscribed", "last", "missed", "since_ns")
 
     def __init__(self, since_ns: int, *, is_subscribed: bool = False) -> None:
         self.last: dict[TopicPartition, Offset] = {}
+        self.missed: dict[TopicPartition, Op] = {}  # the first acknowledgement above `last`, once there is one
         self.since_ns = since_ns
         self.is_subscribed = is_subscribed
 
@@ -121,16 +122,21 @@ class RealtimeLag(Judge):
         reader = self._readers.get(op.process)
         if reader is None:
             reader = self._readers[op.process] = Reader(invocation.time_ns)
-        last = {} if reader.is_subscribed else reader.last
+        if reader.is_subscribed:
+            reader.last, reader.missed = {}, {}
         for partition, offsets, _ in poll.fetched:
             if offsets:
-                last[partition] = max(offsets)
+                reader.last[partition] = max(offsets)
+                reader.missed.pop(partition, None)
         greatest_ns = 0
-        for partition, offset in last.items():
-            known = self._acknowledged.get(partition)
-            missed = None if known is None else known.first_above(offset)
+        for partition, offset in reader.last.items():
+            missed = reader.missed.get(partition)
             if missed is None:
-                continue
+                known = self._acknowledged.get(partition)
+                missed = None if known is None else known.first_above(offset)
+                if missed is None:
+                    continue
+                reader.missed[partition] = missed
             lag_ns = invocation.time_ns - max(missed.time_ns, reader.since_ns)
             greatest_ns = max(greatest_ns, lag_ns)
             if self._bound_ns is not None and lag_ns > self._bound_ns:

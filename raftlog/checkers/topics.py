@@ -219,6 +219,9 @@ class Topics(Judge):
                 ops = [self._first[name, each] for each in strange]
                 self.findings.report("resurrected-topic", what, ops)
         for book in self._book.partitions.values():
-            named = name_and_id(book.name)
-            if named is not None:
-                book.may_be_gone = not self._name(named[0]).is_certain_of(named[1])
+            book.may_be_gone = self.may_be_gone(book.name)
+
+    def may_be_gone(self, partition: TopicPartition) -> bool:
+        """With its topic, as far as the history goes by now."""
+        named = name_and_id(partition)
+        return named is not None and not self._name(named[0]).is_certain_of(named[1])

@@ -66,6 +66,16 @@ def test_what_was_polled_before_it_was_sent_was_polled() -> None:
     assert [FATES[code] for code in fates_of(story.ops).fate] == ["ok", "duplicate"]
 
 
+def test_the_end_of_a_topic_that_may_be_gone_is_excused_and_no_more() -> None:
+    story = Story()
+    for offset in range(3):
+        story.send(1, 70 + offset, offset)
+    story.poll(2, (1, 71))
+    judge = RecordFates(may_be_gone=lambda partition: partition == T0)
+    judge_with(judge, story.ops)
+    assert [FATES[code] for code in judge.fates().fate] == ["lost", "ok", "excused"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     history=CLEAN_HISTORIES,

@@ -4,6 +4,7 @@ Real process, real sockets, real disk. What was sent and not answered may be the
 """
 
 import base64
+import contextlib
 import http.client
 import itertools
 import random
@@ -65,18 +66,19 @@ class Producer(threading.Thread):
 def stored(address: str, partition: int) -> list[int]:
     """All values of a partition, by offset."""
     host, _, port = address.partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
     found: list[int] = []
-    while True:
-        path = f"/topics/crash/partitions/{partition}/records?offset={len(found)}&timeout=0&max_bytes=4000000"
-        connection.request("GET", path, headers={"Accept": BINARY})
-        records = orjson.loads(connection.getresponse().read())
-        if not records:
-            connection.close()
-            return found
-        for record in records:
-            assert record["offset"] == len(found), "offsets are dense"
-            found.append(int(base64.b64decode(record["value"])))
+    with contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=30)) as connection:
+        while True:
+            path = f"/topics/crash/partitions/{partition}/records?offset={len(found)}&timeout=0&max_bytes=4000000"
+            connection.request("GET", path, headers={"Accept": BINARY})
+            answer = connection.getresponse()
+            records = orjson.loads(answer.read())
+            assert answer.status == 200, records
+            if not records:
+                return found
+            for record in records:
+                assert record["offset"] == len(found), "offsets are dense"
+                found.append(int(base64.b64decode(record["value"])))
 
 
 @pytest.mark.parametrize("seed", [1])

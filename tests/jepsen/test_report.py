@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from jepsen.report import INDEX, write_page, writing
 from jepsen.report.command import report
-from jepsen.report.frame import Band, Frame, lanes
+from jepsen.report.frame import Band, Frame, label_of, lanes
 from jepsen.runner.verdict import judge
 from raftlog.checkers import write_lines
 from raftlog.errors import InvalidArgument
@@ -199,15 +199,32 @@ def test_the_overview_of_a_suite_links_its_runs(run: Path) -> None:
     suite = [
         {**entry, "folder": run.name},
         {**entry, "number": 2, "verdict": "invalid", "title": SCRIPT, "anomalies": found, "folder": "gone"},
-        {**entry, "number": 3, "folder": "../../etc"},
+        {**entry, "number": 3, "folder": "../../etc", "verdict": "unknown", "doubts": ["nobody polled"]},
     ]
     (run.parent / "suite.json").write_bytes(orjson.dumps(suite))
     page = page_of(run.parent)
     assert page.links == [f"{run.name}/index.html"]
     assert SCRIPT in page.text
     assert "3 lost-write" in page.text
+    assert "nobody polled" in page.text
     assert "3 runs in 93 s" in page.text
     assert page.text.split()[0] == "invalid:", "the worst verdict is the suite's"
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "label"),
+    [
+        ("kill", "kill node 1", "1"),
+        ("kill", "kill nodes 3, 1", "3, 1"),
+        ("cut", "cut, halves: 1→3, 3→1", "halves"),
+        ("cut", "cut, isolated of gossip only: 1→3, 3→1", "isolated of gossip only"),
+        ("clock", "clock, jump: nodes 2, 3", "jump 2, 3"),
+        ("members", "order to move, node 3, partition 2", "move 3"),
+        ("stall", "stall node 2", "2"),
+    ],
+)
+def test_a_band_has_a_short_label(kind: str, what: str, label: str) -> None:
+    assert label_of(kind, what) == label
 
 
 def band(begin_s: float, served_s: float) -> Band:

@@ -15,7 +15,7 @@ SECONDS = 3.0
 
 
 def judged(bug: str | None, directory: Path) -> tuple[dict[str, Any], Store]:
-    options = RunOptions("log", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
+    options = RunOptions("plain", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
     store = Store(directory, options)
     return run(options, FakeLog(bug), store, lambda *_told: None), store
 
@@ -30,12 +30,14 @@ def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> No
         "history.jsonl",
         "results.json",
         "report.txt",
+        "index.html",
         "timeline.json",
         "logs",
     }
     with open(store.history, "rb") as lines:
         assert sum(1 for _ in read_lines(lines)) > 500
     assert "VALID" in (store.path / "report.txt").read_text()
+    assert "drawn in" in (store.path / "report.txt").read_text()
 
 
 EXPECTED = {
@@ -65,7 +67,7 @@ def test_a_system_that_does_not_start_is_no_verdict_about_it(tmp_path: Path) -> 
         def start(self) -> None:
             raise SystemFailed("the port is somebody else's")
 
-    options = RunOptions("log", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5)
+    options = RunOptions("plain", ("kill",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5)
     results = run(options, NeverStarts(), Store(tmp_path, options), lambda *_told: None)
     assert results["verdict"] == "unknown"
     assert exit_code(results) == 2

@@ -10,6 +10,7 @@ Maelstrom would refuse, or one from a node that is none of its own, fails the te
 """
 
 import asyncio
+import base64
 import json
 import subprocess
 import sys
@@ -19,7 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
+from raftlog.raft.messages import AppendRequest, Heartbeat
+from raftlog.runtime.rpc.codec import TurnDecoder
+from raftlog.runtime.rpc.frame import FrameBound, FrameKind, FrameReader
 from raftlog.testing import starting
+from raftlog.types import NodeId
 from tests.waiting import WITHIN_S
 
 DEFINITE: Final = frozenset((1, 10, 11, 12, 14, 20, 21, 22, 30))
@@ -87,6 +92,23 @@ class NodeProcess:
         self._stdin.close()
 
 
+def is_of_leader(frames: bytes) -> bool:
+    """Whether a turn of Raft messages is among these frames that holds one of a leader."""
+    if not frames:
+        return False
+    reader = FrameReader({kind: FrameBound(len(frames), len(frames)) for kind in FrameKind}, len(frames))
+    reader.get_buffer()[:] = frames
+    reader.advance(len(frames))
+    decoder = TurnDecoder()
+    while (frame := reader.next_frame()) is not None:
+        if frame.kind is FrameKind.TURN:
+            sender = NodeId(int.from_bytes(frame.body[2:10]))
+            messages = [message for _, message in decoder.decode(frame.body, frame.payload, sender)]
+            if any(isinstance(message, Heartbeat | AppendRequest) for message in messages):
+                return True
+    return False
+
+
 class Client:
     """Someone who asks nodes, one request after another or several at once."""
 
@@ -113,6 +135,15 @@ class Client:
         assert body["type"] == f"{kind}_ok", body
         return body
 
+    async def ask_again(self, node: str, kind: str, **fields: Any) -> Body:
+        """The first answer that is no error; for what may be done twice."""
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                try:
+                    return await self.ask(node, kind, **fields)
+                except Told:
+                    continue
+
 
 class Network:
     """See the module."""
@@ -130,6 +161,8 @@ class Network:
         self.messages: Counter[str] = Counter()
         """Between nodes, by type; lost ones too."""
         self.lost = 0
+        self.leader = ""
+        """Which node sent the newest message that only a leader sends."""
         self.latency_s, self.loss = latency_s, loss
         self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
         self._random = Random(seed)
@@ -218,6 +251,8 @@ class Network:
     def _pass(self, src: str, dest: str, line: bytes, body: Body) -> None:
         if src in self.nodes and dest in self.names:
             self.messages[body["type"]] += 1
+            if body["type"] == "raft" and is_of_leader(base64.b64decode(body["frames"])):
+                self.leader = src
             if self._sides.get(src, 0) != self._sides.get(dest, 0) or self._random.random() < self.loss:
                 self.lost += 1
                 return

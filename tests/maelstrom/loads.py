@@ -90,7 +90,7 @@ class Worker:
 
     async def kafka(self) -> None:
         """One of Maelstrom's operations on logs."""
-        await self.random.choices((self.send, self.poll, self.list_committed), (5, 4, 1))[0]()
+        await self.random.choices((self.send, self.poll, self.list_committed), (5, 4, 2))[0]()
 
     async def send(self) -> None:
         key, value = self.key(), self.value()

@@ -14,18 +14,18 @@ from tests.waiting import until
 CLIENTS = 4
 
 
-async def _cut_everybody_once(load: Load) -> None:
-    """Each node is alone for a while, so each leader is; operations succeed before, meanwhile and afterwards."""
+async def _cut_everybody_once(load: Load, count: int = 8) -> None:
+    """Each node is alone for a while, so each leader is; `count` operations succeed before, meanwhile and after."""
     network = load.network
-    await _some_succeed(load)
+    await _some_succeed(load, count)
     for name in network.names:
         network.cut([name])
-        await _some_succeed(load)
+        await _some_succeed(load, count)
         network.heal()
-        await _some_succeed(load)
+        await _some_succeed(load, count)
 
 
-async def _some_succeed(load: Load, count: int = 8) -> None:
+async def _some_succeed(load: Load, count: int) -> None:
     wanted = load.successes + count
     await until(lambda: load.successes >= wanted, lambda: f"{load.successes} of {wanted}: {load.history[-20:]}")
 
@@ -76,19 +76,22 @@ async def test_a_set_keeps_what_was_acknowledged_and_every_node_reads_it(tmp_pat
 
         errors: set[int] = set()
 
-        async def add(worker: Worker) -> None:
+        async def add_and_read(worker: Worker) -> None:
             element = worker.value()
             try:
                 await worker.client.ask(worker.node(), "add", element=element)
                 acknowledged.append(element)
+                before = set(acknowledged)
+                found = (await worker.client.ask(worker.node(), "read"))["value"]
+                assert before <= set(found)
                 load.successes += 1
             except Told as error:
                 errors.add(error.code)
 
-        await load.run(add, CLIENTS, _cut_everybody_once(load))
+        await load.run(add_and_read, CLIENTS, _cut_everybody_once(load, 3))
         assert errors <= {0, 11}
         for name in network.names:
-            found = (await network.client().ask(name, "read"))["value"]
+            found = (await network.client().ask_again(name, "read"))["value"]
             assert len(found) == len(set(found))
             assert set(acknowledged) <= set(found)
 

@@ -101,6 +101,25 @@ async def test_a_wiped_disk_takes_the_place_of_the_old_one(tmp_path: Path, which
         await whole(cluster)
 
 
+async def test_a_lost_record_is_written_again_for_those_who_join(tmp_path: Path) -> None:
+    async with brokers(tmp_path, THREE) as cluster:
+        cluster.settings.update(QUICK)
+        await cluster.start()
+        await whole(cluster)
+        record = cluster.running[1].metadata._file.record
+        await cluster.stop(1)
+        (tmp_path / "1" / ".raftlog" / "bootstrap").unlink()
+        await cluster.start(1)
+        assert cluster.running[1].metadata._file.record == record
+        # One that has none all the same is passed by.
+        await cluster.stop(2)
+        shutil.rmtree(tmp_path / "2")
+        cluster.running[1].metadata._file.record = None
+        await cluster.start(2)
+        assert cluster.running[2].metadata._file.record == record
+        await whole(cluster)
+
+
 async def test_a_wiped_disk_where_the_log_of_group_0_begins_with_a_snapshot(tmp_path: Path) -> None:
     async with brokers(tmp_path, THREE) as cluster:
         cluster.settings.update(QUICK, snapshot_log_bytes=2_000)

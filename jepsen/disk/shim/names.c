@@ -69,21 +69,47 @@ void grave_of(const struct op *op, char *path)
     snprintf(path, PATH_MAX, "%.4000s/%llu", graves, (unsigned long long)op->sequence);
 }
 
+static int is_in(const struct op *op, uint64_t directory)
+{
+    return op->change[0].directory == directory || (op->changes == 2 && op->change[1].directory == directory);
+}
+
+static void bury(struct op *op);
+
+/* Nobody can sync a directory that is gone. What was done in it need not be known any more, unless something was moved
+   into it or out of it; its number may be another one's next, so there it gets one that none has. */
+static void end_directory(uint64_t directory, uint64_t ended)
+{
+    int is_in_a_rename = 0;
+    for (uint64_t each = oldest_pending(); each <= memory->sequence; each++)
+        if (is_pending(each) && op_at(each)->changes == 2 && is_in(op_at(each), directory))
+            is_in_a_rename = 1;
+    for (uint64_t each = oldest_pending(); each <= memory->sequence; each++) {
+        struct op *op = op_at(each);
+        if (!is_pending(each) || !is_in(op, directory))
+            continue;
+        if (!is_in_a_rename)
+            bury(op);
+        else
+            for (uint32_t at = 0; at < op->changes; at++)
+                if (op->change[at].directory == directory)
+                    op->change[at].directory = ended | (uint64_t)1 << 63;
+    }
+}
+
+/* It is durable, or does not matter any more. */
 static void bury(struct op *op)
 {
     char grave[PATH_MAX];
     struct stat status;
+    uint64_t sequence = op->sequence;
     grave_of(op, grave);
-    if (stat(grave, &status))
+    op->sequence = 0;
+    if (!op->is_grave || stat(grave, &status))
         return;
     if (S_ISDIR(status.st_mode)) {
         REAL(rmdir)(grave);
-        for (uint64_t each = oldest_pending(); each <= memory->sequence; each++) {
-            /* Nobody can sync a directory that is gone, and its number may be another one's next. */
-            struct op *inside = op_at(each);
-            if (is_pending(each) && inside != op && inside->change[0].directory == (uint64_t)status.st_ino)
-                inside->sequence = 0;
-        }
+        end_directory(status.st_ino, sequence);
         return;
     }
     if (status.st_nlink == 1)
@@ -132,10 +158,7 @@ void settle_names(uint64_t directory, int is_everything, uint64_t sequence)
             op_at(each)->unsynced = 0;
     for (uint64_t each = first; each <= memory->sequence; each++) {
         struct op *op = op_at(each);
-        if (is_pending(each) && op->unsynced == 0) {
-            if (op->is_grave)
-                bury(op);
-            op->sequence = 0;
-        }
+        if (is_pending(each) && op->unsynced == 0)
+            bury(op);
     }
 }

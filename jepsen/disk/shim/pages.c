@@ -205,9 +205,23 @@ void remember_range(struct file *file, int fd, off_t from, off_t to, off_t size)
         close(reader);
 }
 
+/* A file that was durably cut holds nothing beyond, whatever is kept of it from before. */
+static void cut_images(struct file *file, off_t size)
+{
+    for (int32_t at = file->first_slot; at != NONE; at = next_in_file[at]) {
+        off_t inside = size - slots[at].page * PAGE_BYTES;
+        if (inside <= 0)
+            slots[at].is_zero = 1;
+        else if (inside < PAGE_BYTES && !slots[at].is_zero)
+            memset(images + (int64_t)at * PAGE_BYTES + inside, 0, PAGE_BYTES - inside);
+    }
+}
+
 /* Before it changes. */
 void remember_size(struct file *file, off_t size)
 {
+    if (newest_slot(file->inode, WHOLE_SIZE) == NONE)
+        cut_images(file, size);
     int32_t at = slot_for(file, WHOLE_SIZE, ++memory->generation);
     if (at != NONE) {
         slots[at].size = size;

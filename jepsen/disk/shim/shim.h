@@ -7,7 +7,8 @@
      op     what stood under a name before a directory was changed; files that lost their name are kept aside
 
    A sync that returned well lets go of what changed before it began. Whoever takes the power away (jepsen/disk/losing.py)
-   puts back of the rest what it likes. One process owns the memory: the first one that writes below the directory.
+   puts back of the rest what it likes. One process owns the memory: the first one that writes or syncs below the
+   directory.
 
    All of the memory is behind one lock, which is held over each write, so that no sync counts a write that it may not
    cover. The layout of the mapped files is read by jepsen/disk/volatile.py and jepsen/disk/control.py. */

@@ -49,7 +49,7 @@ static int sync_descriptor(int (*real)(int), int fd)
 {
     struct stat status;
     struct scope scope = {NULL, 0, 0};
-    if (!is_owner_already() || fstat(fd, &status) || status.st_dev != root_device || !descriptor_is_below_root(fd))
+    if (control == NULL || fstat(fd, &status) || status.st_dev != root_device || !descriptor_is_below_root(fd) || !is_owner())
         return real(fd);
     if (S_ISDIR(status.st_mode))
         scope.directory = status.st_ino;

@@ -5,6 +5,7 @@ A workload's `begin` says which roles there are; each activity has a share of th
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
@@ -26,6 +27,7 @@ SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 _FIGURES_S: Final = 0.5
 _LAST_ANSWERS_S: Final = 8.0
 """More than the longest deadline of a request and its grace."""
+_CRASH_S_MAX: Final = 0.02
 _LISTER: Final = 100
 """Process number of the lister of node 0; the others follow."""
 _COMMITTER: Final = 99
@@ -78,7 +80,8 @@ class Client:
         """Called after the last answers, with the seconds that are left."""
         self._closings.append(close)
 
-    def produce(self, producer: Sends, share: float = SEND_SHARE) -> None:
+    def produce(self, producer: Sends, share: float = SEND_SHARE, *, crashes: float = 0) -> None:
+        """`crashes`: the share of requests whose sender dies before there may be an answer."""
         self._producers.append(producer)
 
         async def send(until_s: float) -> None:
@@ -86,6 +89,8 @@ class Client:
                 request = asyncio.create_task(producer.send())
                 self._requests.add(request)
                 request.add_done_callback(self._sent)
+                if crashes and self.random.random() < crashes:
+                    asyncio.get_running_loop().call_later(self.random.uniform(0, _CRASH_S_MAX), request.cancel)
 
         self.live(send)
 
@@ -132,11 +137,16 @@ class Client:
             living.cancel()  # what a role was about to be told stays open
             with suppress(asyncio.CancelledError):
                 await living
-        if self._requests:
-            await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
-        for close in self._closings:
-            await close(_LAST_ANSWERS_S)
-        self._say_figures()
+        try:
+            if self._requests:
+                await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
+            for close in self._closings:
+                await close(_LAST_ANSWERS_S)
+            self._say_figures()
+        finally:
+            for request in self._requests:
+                request.cancel()
+            await asyncio.gather(*self._requests, return_exceptions=True)  # they write into the history to the end
 
     def end(self) -> None:
         """Begin nothing any more."""
@@ -162,7 +172,12 @@ class Client:
 
     def _say_figures(self) -> None:
         not_offered = sum(producer.not_offered for producer in self._producers)
-        say(orjson.dumps({**self.history.counts, "polled": self.history.polled, "not_offered": not_offered}))
+        figures = {
+            "polled": self.history.polled,
+            "not_offered": not_offered,
+            "cpu_ms": round(time.process_time() * 1e3),
+        }
+        say(orjson.dumps({**self.history.counts, **figures}))
 
 
 async def _whole(life: Life, until_s: float) -> None:

@@ -28,8 +28,16 @@ class GroupReader:
     """One member of the group, and those that follow it."""
 
     def __init__(
-        self, addresses: Sequence[str], history: HistoryWriter, process: int, topics: Sequence[str], random: Random
+        self,
+        addresses: Sequence[str],
+        history: HistoryWriter,
+        process: int,
+        topics: Sequence[str],
+        random: Random,
+        pause_s: float = 0,
     ) -> None:
+        """`pause_s` lies between polls."""
+        self._pause_s = pause_s
         self._addresses, self._history, self._process = list(addresses), history, process
         self._topics, self._random = tuple(topics), random
 
@@ -50,6 +58,7 @@ class GroupReader:
                 async with consumer:
                     while loop.time() < until_s and self._random.random() >= ENDS:
                         await self._poll(consumer)
+                        await asyncio.sleep(self._pause_s)
             except RaftlogError:
                 await asyncio.sleep(POLL_MS / 1000)
 

@@ -1,6 +1,11 @@
-"""Readers: each follows partitions from its own positions, and asks another node with every poll."""
+"""Readers: each follows partitions from its own positions, and asks another node with every poll.
 
+Now and then one dies in the middle of a poll, and another one takes its place somewhere below, as after a crash.
+"""
+
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -12,6 +17,9 @@ from raftlog.types import Offset, TopicPartition
 
 ASSIGN_SHARE: Final = 0.01
 """Share of polls before which a reader begins anew somewhere below its position."""
+CRASH_SHARE: Final = 0.005
+"""Share of steps in which it dies, within `CRASH_S_MAX`."""
+CRASH_S_MAX: Final = 0.1
 MANY: Final = 20
 POLLS_MAX: Final = 10
 """An answer ends with a segment, so one poll does not always reach the end."""
@@ -36,10 +44,24 @@ class Reader:
 
     async def step(self) -> None:
         """Poll one partition, all of them in turn, each time through any node; again while it brings many records."""
-        if self._random.random() < ASSIGN_SHARE:
-            place = self._random.choice(list(self.positions))
-            self.positions[place] = self._random.choice((0, self._random.randint(0, self.positions[place])))
-            self.assign()
+        if self._random.random() < CRASH_SHARE:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._random.uniform(0, CRASH_S_MAX)):
+                    await self._step()
+            self._history.crash(self._process)
+            self._go_back()
+        else:
+            if self._random.random() < ASSIGN_SHARE:
+                self._go_back()
+            await self._step()
+
+    def _go_back(self) -> None:
+        """In one partition, to where somebody may have committed, or to the beginning."""
+        place = self._random.choice(list(self.positions))
+        self.positions[place] = self._random.choice((0, self._random.randint(0, self.positions[place])))
+        self.assign()
+
+    async def _step(self) -> None:
         if not self._turn:
             self._turn = self._random.sample(list(self.positions), len(self.positions))
         place = self._turn.pop()

@@ -1,9 +1,11 @@
 """Producers: stored batches for one partition, and JSON requests whose records go to several partitions.
 
 A stored batch is all or nothing, and one operation. The records of a JSON request end each for itself, so each is an
-operation of a process of its own. Answers under weaker promises (`acks=1`, `acks=0`) are `info`, with what they said.
+operation of a process of its own; one whose task is cancelled stays open. Answers under weaker promises (`acks=1`,
+`acks=0`) are `info`, with what they said.
 """
 
+import asyncio
 import base64
 import itertools
 from collections.abc import Iterator, Sequence
@@ -54,10 +56,16 @@ class Producer:
         with self._senders.take(count if is_spread else 1) as processes:
             if not processes:
                 self.not_offered += 1
-            elif is_spread:
-                await self._send_spread(processes)
-            else:
-                await self._send_batch(processes[0], list(itertools.islice(self._values, count)))
+                return
+            try:
+                if is_spread:
+                    await self._send_spread(processes)
+                else:
+                    await self._send_batch(processes[0], list(itertools.islice(self._values, count)))
+            except asyncio.CancelledError:
+                for process in processes:
+                    self._history.crash(process)
+                raise
 
     async def _send_batch(self, process: int, values: list[int]) -> None:
         place = self._random.choice(self._partitions)

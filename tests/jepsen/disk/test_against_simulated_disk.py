@@ -34,10 +34,8 @@ for what, *of in json.loads(sys.argv[1]):
         elif what == "truncate":
             os.truncate(of[0], of[1])
         elif what in ("sync", "fail_sync", "sync_directory"):
-            if what == "fail_sync":
-                control.set("syncs_to_fail", 1)
             file = os.open(of[0] or ".", os.O_RDONLY)
-            control.get("syncs")
+            control.set("syncs_to_fail", int(what == "fail_sync"))
             try:
                 os.fsync(file)
             finally:

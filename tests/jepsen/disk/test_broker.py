@@ -1,0 +1,78 @@
+"""An unmodified broker that loses its power under load keeps what it acknowledged; without its syncs it does not."""
+
+import itertools
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jepsen.disk import NodeDisk, why_not
+from raftlog.testing import BrokerProcess
+from raftlog.testing.errors import BrokerFailed
+from tests.integration.test_crash import Producer, check, create_topic
+from tests.jepsen.disk.programs import node_disk
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+class Load:
+    """What was sent to a broker, and what it acknowledged, over all its lives."""
+
+    def __init__(self) -> None:
+        self.values = itertools.count()
+        self.sent: set[int] = set()
+        self.acknowledged: dict[tuple[int, int], int] = {}
+
+    def until(self, broker: BrokerProcess, answers: int) -> None:
+        """Send until so much was answered, and kill the broker."""
+        enough = threading.Semaphore(0)
+        producers = [Producer(broker.address, number, self.values, enough) for number in range(4)]
+        for producer in producers:
+            producer.start()
+        for _ in range(answers):
+            assert enough.acquire(timeout=30), "the broker stopped answering"
+        broker.kill()
+        for producer in producers:
+            producer.join(30)
+            self.sent |= producer.sent
+            self.acknowledged |= producer.acknowledged
+
+
+def broker_on(disk: NodeDisk, directory: Path) -> BrokerProcess:
+    return BrokerProcess(str(directory / "data"), at_launch=disk.environment)
+
+
+def start_and_check(broker: BrokerProcess, load: Load) -> None:
+    broker.start()
+    check(broker.address, load.sent, load.acknowledged)
+
+
+@pytest.mark.parametrize("losses", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, losses: int) -> None:
+    random, load, disk = Random(1), Load(), node_disk(tmp_path)
+    with broker_on(disk, tmp_path) as broker:
+        broker.start()
+        create_topic(broker.address)
+        dropped = 0
+        for _ in range(losses):
+            load.until(broker, random.randrange(20, 150))
+            lost = disk.lose(random)
+            dropped += lost.pages
+            start_and_check(broker, load)
+        assert broker.stop() == 0
+    assert len(load.acknowledged) > losses * 20
+    assert dropped > losses, "the power took something"
+
+
+def test_a_broker_whose_syncs_are_removed_loses_what_it_acknowledged(tmp_path: Path) -> None:
+    load, disk = Load(), node_disk(tmp_path, removes_syncs=True)
+    with broker_on(disk, tmp_path) as broker:
+        broker.start()
+        create_topic(broker.address)
+        load.until(broker, 50)
+        start_and_check(broker, load)  # a kill alone takes nothing
+        broker.kill()
+        disk.lose_power(Random(1))
+        with pytest.raises((AssertionError, BrokerFailed)):
+            start_and_check(broker, load)

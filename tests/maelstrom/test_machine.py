@@ -1,0 +1,71 @@
+"""What commands do to keys: a plain dictionary says the same."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.api.maelstrom.errors import Code
+from raftlog.api.maelstrom.machine import ADD, CAS, COMMIT, SEND, WRITE, Command, Machine, Outcome, command
+from raftlog.api.maelstrom.messages import text_of, value_of
+
+KEYS = st.sampled_from(["a", 1, 1.0, True, None, [1]])
+VALUES = st.sampled_from([0, 1, 1.0, True, False, None, "1", {"b": 1, "a": 2}])
+
+
+def _apply(machine: Machine, offset: int, wanted: Command) -> Outcome:
+    record = wanted.record()
+    assert record.key is not None
+    assert record.value is not None
+    return machine.apply(offset, record.key.decode(), record.value)
+
+
+@given(st.lists(st.tuples(KEYS, VALUES, VALUES, st.booleans())))
+def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> None:
+    machine, twin = Machine(), dict[str, str]()
+    for offset, (key, expected, value, is_write) in enumerate(steps):
+        name, wanted = json.dumps(key), json.dumps(value, sort_keys=True, separators=(",", ":"))
+        if is_write:
+            assert _apply(machine, offset, command(key, WRITE, value)) == Outcome()
+            twin[name] = wanted
+            continue
+        outcome = _apply(machine, offset, command(key, CAS, expected, value))
+        if name not in twin:
+            assert outcome.code is Code.KEY_DOES_NOT_EXIST
+        elif twin[name] != json.dumps(expected, sort_keys=True, separators=(",", ":")):
+            assert outcome.code is Code.PRECONDITION_FAILED
+        else:
+            assert outcome.code is None
+            twin[name] = wanted
+    assert {key: value_of(value) for key, value in machine.registers.items()} == {
+        key: json.loads(value) for key, value in twin.items()
+    }
+
+
+@given(st.lists(st.tuples(KEYS, st.integers(0, 5))))
+def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
+    machine, twin = Machine(), dict[str, int]()
+    for at, (key, offset) in enumerate(commits):
+        _apply(machine, at, command(key, COMMIT, offset))
+        twin[text_of(key)] = max(offset, twin.get(text_of(key), 0))
+    assert machine.committed == twin
+
+
+@given(st.lists(KEYS))
+def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
+    machine = Machine()
+    offsets: dict[str, list[int]] = {}
+    for at, key in enumerate(keys):
+        offsets.setdefault(text_of(key), []).append(_apply(machine, 3 * at, command(key, SEND, "x")).offset)
+        _apply(machine, 3 * at + 1, command(key, ADD))
+    assert all(found == list(range(len(found))) for found in offsets.values())
+    assert {key: len(places) for key, places in machine.places.items()} == {k: len(v) for k, v in offsets.items()}
+    assert set(machine.elements) == set(offsets)
+
+
+def test_what_is_no_command_changes_nothing() -> None:
+    machine = Machine()
+    for what in (b"", b"{", b"[]", b"7", b'["commit","x"]', b'["send"]', b'["drop",1]', b"[" * 100_000, b"\xff"):
+        assert machine.apply(0, "k", what) == Outcome(Code.ABORT)
+    assert not any((machine.registers, machine.places, machine.committed, machine.elements))

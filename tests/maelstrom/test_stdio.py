@@ -1,0 +1,54 @@
+"""Lines from pieces, within bounds; directories of processes that are gone."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.api.maelstrom import stdio
+from raftlog.api.maelstrom.temporary import LEFT_AFTER_S, remove_left, temporary_directory
+
+
+@given(st.lists(st.binary(max_size=9).map(lambda data: data.replace(b"x", b"\n")), max_size=20))
+def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes]) -> None:
+    whole: list[bytes] = []
+    lines = stdio.Lines(whole.append, lambda size: None)
+    for piece in pieces:
+        lines.feed(piece)
+    lines.end()
+    text = b"".join(pieces)
+    assert whole == (text.removesuffix(b"\n").split(b"\n") if text else [])
+
+
+def test_a_line_that_is_too_long_is_dropped_and_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "LINE_BYTES_MAX", 10)
+    whole: list[bytes] = []
+    dropped: list[int] = []
+    lines = stdio.Lines(whole.append, dropped.append)
+    for piece in (b"0123456789\n01234", b"56789", b"0", b"12\nnext\n", b"last but long one"):
+        lines.feed(piece)
+    lines.end()
+    assert whole == [b"0123456789", b"next"]
+    assert dropped == [13, 17]
+
+
+def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, young, foreign = (tmp_path / f"raftlog-maelstrom-{name}" for name in ("left", "young", "file"))
+    (left / "n1").mkdir(parents=True)
+    young.mkdir()
+    foreign.write_text("x")
+    before = os.stat(left).st_mtime - 2 * LEFT_AFTER_S
+    os.utime(left, (before, before))
+    with temporary_directory() as path:
+        assert not left.exists()
+        assert young.exists()
+        assert foreign.exists()
+        os.utime(path, (before, before))
+        assert not remove_left(Path(path)), "its process lives"
+        assert Path(path).exists()
+    assert not Path(path).exists()
