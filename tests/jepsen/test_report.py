@@ -117,7 +117,17 @@ def folder_of_a_run(parent: Path) -> Path:
         "acknowledged_records": 4,
         "worst_lag_s": 5.0,
         "faults": [{"fault": fault, "without_write_s": 2.75, **figures}],
-        "quiet": {"seconds": 3.0, "sends": 4, "succeeded": 4, "share": 1.0},
+        "quiet": {
+            "seconds": 3.0,
+            "sends": 4,
+            "succeeded": 4,
+            "share": 1.0,
+            "kinds": {"poll": {"operations": 400, "succeeded": 399, "share": 0.9975}},
+            "failures": [
+                {"at_s": 1.5, "kind": "poll", "process": 9, "outcome": "fail", "error": "Overloaded: x", "took_s": None}
+            ],
+        },
+        "offered": {"per_s": 512.4, "faults_s": 6.0, "in_faults_per_s": 480.0},
         "recovered_s": 0.25,
         "complaints": {"node-1": {"count": 3, "first": [f"Traceback {SCRIPT}"]}},
     }
@@ -138,6 +148,8 @@ def test_the_page_says_what_was_found_and_what_proves_it(page: Page) -> None:
     assert page.text.index("value 71 was acknowledged") < page.text.index("value 70 stands at offsets 0 and 5")
     assert {"history.jsonl", "results.json", "timeline.json", "report.txt", "logs/node-1.log"} <= set(page.links)
     assert "2.75 s" in page.text
+    for figure in ("99.750 %", "Overloaded: x", "512 operations/s", "480 operations/s"):
+        assert figure in page.text
     assert page.labels[1].startswith("Operations a second")
     assert page.labels[2].startswith("1 lost, 1 duplicate, 2 ok, 1 unknown, is there, 1 unknown, is not, 1 refused.")
     headings = ("Faults", "Throughput", "What became of each record", "Latency", "Records by offset", "Consumers' lag")
@@ -164,9 +176,11 @@ def test_the_same_folder_gives_the_same_page(run: Path) -> None:
 
 def test_a_folder_of_before_is_drawn_with_what_it_has(run: Path) -> None:
     results = orjson.loads((run / "results.json").read_bytes())
-    kept = ("verdict", "doubts", "broken", "anomalies", "findings", "options", "command", "commit")
-    (run / "results.json").write_bytes(orjson.dumps({name: results[name] for name in kept if name in results}))
-    assert "lost-write" in page_of(run).text
+    kept = ("verdict", "doubts", "anomalies", "findings", "options", "command", "commit")
+    before = {name: results[name] for name in kept}
+    before["quiet"] = {"seconds": 3.0, "sends": 41, "succeeded": 40, "share": 40 / 41}
+    (run / "results.json").write_bytes(orjson.dumps(before))
+    assert "97.56 %" in page_of(run).text
     (run / "timeline.json").unlink()
     (run / "history.jsonl").unlink()
     page = page_of(run)
