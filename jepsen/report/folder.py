@@ -13,7 +13,7 @@ import orjson
 
 from jepsen.report.frame import Band, Frame
 from jepsen.report.series import Series
-from jepsen.runner.availability import SETTLED_S, quiet_spans
+from jepsen.runner.quiet import SETTLED_S, quiet_spans
 from raftlog.errors import InvalidArgument
 
 HISTORY: Final = "history.jsonl"

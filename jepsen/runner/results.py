@@ -30,7 +30,12 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     word = word_for(judged.findings, doubted)
     figures = [judged.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
+<<<<<<< Updated upstream
     quiet = judged.availability.quiet(outcome.happened, outcome.begin_ns, outcome.load_s)
+=======
+    quiet = judged.requests.quiet(outcome.happened, outcome.begin_ns, options.seconds)
+    offered = judged.requests.offered(outcome.happened, outcome.begin_ns, options.seconds)
+>>>>>>> Stashed changes
     return {
         "verdict": word,
         "valid": {"valid": True, "invalid": False, "unknown": None}[word],
@@ -52,6 +57,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "not_offered": outcome.figures.get("not_offered", 0),
         "worst_lag_s": round(judged.worst_lag_ns / 1e9, 3),
         "faults": [each.as_json() for each in figures],
+        "offered": offered._asdict(),
         "quiet": quiet.as_json(),
         "recovered_s": outcome.recovered_s,
         "settled_s": outcome.drained.settled_s if outcome.drained is not None else None,
@@ -127,16 +133,22 @@ def _operations(outcomes: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def _sentence(results: Mapping[str, Any]) -> str:
-    quiet = results["quiet"]
+    quiet, offered = results["quiet"], results["offered"]
     parts = [
         f"{results['acknowledged_records']:,} records acknowledged, {results['polled_records']:,} polled; "
-        f"{results['not_offered']:,} requests not offered; worst lag {results['worst_lag_s']:.1f} s"
+        f"{results['not_offered']:,} requests not offered; worst lag {results['worst_lag_s']:.1f} s",
+        f"{offered['per_s']:,.0f} operations a second were offered"
+        + (f", {offered['in_faults_per_s']:,.0f} under faults" if offered["in_faults_per_s"] is not None else ""),
     ]
-    if quiet["share"] is not None:
-        parts.append(
-            f"without faults ({quiet['seconds']:.0f} s): "
-            f"{100 * quiet['share']:.2f} % of {quiet['sends']:,} sends succeeded"
-        )
+    if quiet["kinds"]:
+        shares = [
+            f"{100 * each['share']:.2f} % of {each['operations']:,} ({kind})" for kind, each in quiet["kinds"].items()
+        ]
+        parts.append(f"without faults ({quiet['seconds']:.0f} s) succeeded {', '.join(shares)}")
+        parts += [
+            f"  failed at {each['at_s']:.2f} s: {each['kind']} of process {each['process']}, {each['error'] or 'no end'}"
+            for each in quiet["failures"]
+        ]
     if results["settled_s"] is not None:
         parts.append(
             f"healed: all served after {results['recovered_s']:.2f} s, every node took writes to every partition "

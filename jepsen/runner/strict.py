@@ -69,9 +69,8 @@ class StrictJudge:
                 self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
 
     def _judge_error(self, line: bytes, error: str) -> None:
-        name = error.partition(":")[0]
-        is_of_coming = name in OF_COMING and (b'"kind":"topic"' in line or b"@" in line)
-        if name not in self._explained and not is_of_coming and not error.startswith("answered with"):
+        is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
+        if not is_explained and not is_of_coming(line, error):
             self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
 
     def _note(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
@@ -140,6 +139,11 @@ class _Epochs:
             span.low, span.low_line = offset, line
         else:
             span.high, span.high_line = offset, line
+
+
+def is_of_coming(line: bytes, error: str) -> bool:
+    """Whether the topic that was asked for may just have come or gone."""
+    return error.partition(":")[0] in OF_COMING and (b'"kind":"topic"' in line or b"@" in line)
 
 
 def _shown(line: bytes) -> str:

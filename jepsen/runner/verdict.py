@@ -12,10 +12,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind, Happened
 from jepsen.runner.availability import Availability
-from jepsen.runner.finding import Finding, Findings
-from jepsen.runner.strict import StrictJudge
+from jepsen.runner.finding import SHOWN_MAX, Finding, Findings
+from jepsen.runner.quiet import Requests
+from jepsen.runner.strict import StrictJudge, is_of_coming
 from raftlog.checkers import Op, Panel, Rules, Send, read_entries
-from raftlog.checkers.history import INVOKE, LIST, OK, POLL, SEND
+from raftlog.checkers.history import CRASH, INVOKE, LIST, OK, POLL, SEND
 from raftlog.types import TopicPartition
 
 Word = Literal["valid", "invalid", "unknown"]
@@ -34,8 +35,11 @@ class Judged(NamedTuple):
     polled_records: int
     worst_lag_ns: int
     availability: Availability
+    requests: Requests
     asked_all: int
     """Completed sends with `acks=all`."""
+    undecided: tuple[str, ...] = ()
+    """Registers of which nobody knows whether they are linearizable."""
 
     @property
     def acknowledged(self) -> int:
@@ -60,6 +64,7 @@ class _Judging:
         self._panel = Panel(Rules(dense=True, forward_only_commits=True))
         self._strict = StrictJudge(self._findings, faults)
         self._availability = Availability()
+        self._requests = Requests()
         self._pending: dict[int, Op] = {}
         self._counts: dict[str, dict[str, int]] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
@@ -71,22 +76,33 @@ class _Judging:
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
+            self._requests.began(op)
             return
         invocation = self._pending.pop(op.process, None)
         if invocation is None:
             return
-        by_outcome = self._counts.setdefault(op.kind, {})
-        by_outcome[op.type] = by_outcome.get(op.type, 0) + 1
-        if isinstance(op.payload, Send):
-            self._note_send(invocation, op, op.payload, entry)
-        elif op.kind == POLL and op.type == OK:
+        if op.kind == CRASH:
+            self._count(invocation.kind, "open")  # the client is gone, whatever the log would have answered
+            return
+        self._count(op.kind, op.type)
+        if op.kind == POLL and op.type == OK:
             self._polled += sum(len(fetched["offsets"]) for fetched in entry["value"])
+        if not is_of_coming(line, op.error):
+            self._note_answer(invocation, op, entry)
 
-    def _note_send(self, invocation: Op, op: Op, send: Send, entry: dict[str, Any]) -> None:
-        asked_all = entry.get("acks") == "all"
-        self._asked_all += asked_all
-        self._availability.note(invocation.time_ns, op.time_ns, op.type, send.partition, asked_all=asked_all)
-        if op.type == OK:
+    def _count(self, kind: str, outcome: str) -> None:
+        by_outcome = self._counts.setdefault(kind, {})
+        by_outcome[outcome] = by_outcome.get(outcome, 0) + 1
+
+    def _note_answer(self, invocation: Op, op: Op, entry: dict[str, Any]) -> None:
+        send = op.payload
+        if not isinstance(send, Send):
+            self._requests.ended(invocation, op)
+        elif entry.get("acks") == "all":
+            self._asked_all += 1
+            self._requests.ended(invocation, op)
+            self._availability.note(op.time_ns, op.type, send.partition)
+        if isinstance(send, Send) and op.type == OK:
             self._acknowledged[send.partition] = self._acknowledged.get(send.partition, 0) + len(send.values)
 
     def finish(self) -> Judged:
@@ -100,8 +116,8 @@ class _Judging:
             if kind in shown:
                 self._findings.add_counted(kind, count - shown[kind])
         for op in self._pending.values():
-            by_outcome = self._counts.setdefault(op.kind, {})
-            by_outcome["open"] = by_outcome.get("open", 0) + 1
+            self._count(op.kind, "open")
+            self._requests.left_open(op)
         return Judged(
             findings=self._findings,
             operations=verdict.operations,
@@ -110,7 +126,9 @@ class _Judging:
             polled_records=self._polled,
             worst_lag_ns=verdict.worst_lag_ns,
             availability=self._availability,
+            requests=self._requests,
             asked_all=self._asked_all,
+            undecided=verdict.undecided,
         )
 
 
@@ -131,6 +149,10 @@ def doubts(
         found.append("nobody polled anything")
     if not judged.counts.get(LIST, {}).get(OK):
         found.append("nobody was told where a partition ends")
+    if judged.undecided:
+        found.append(
+            f"nobody knows whether these registers are linearizable: {', '.join(judged.undecided[:SHOWN_MAX])}"
+        )
     seen = {fault.kind for fault in happened}
     found += [f"no {kind} happened, although it was asked for" for kind in kinds if kind not in seen]
     return found

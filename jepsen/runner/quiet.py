@@ -1,0 +1,196 @@
+"""How well it went while nothing was wrong, and how much was asked all the time; of every kind of operation.
+
+Nothing is wrong when no fault is under way, nor has been for `SETTLED_S` since its victims serve again. An operation
+counts there if it began then, and either ended then or had `PATIENCE_S` of that time and did not. It succeeded if it
+was answered in time: also with what is so and not as asked (`ANSWERS`), as a member of a group is that has been
+replaced. Sends count if they asked for `acks=all`, as those to which nothing else can be promised. Figures, no
+judgement.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from jepsen.nemeses.nemesis import Happened
+from raftlog.checkers import Op
+from raftlog.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
+
+SETTLED_S: Final = 2.0
+"""After a fault has ended, and its victims serve, the cluster may still be busy with it; then quiet time begins."""
+PATIENCE_S: Final = 5.0
+"""Longer than any client waits."""
+FAILURES_SHOWN: Final = 10
+ANSWERS: Final = frozenset(
+    ("StaleGeneration", "UnknownMember", "FencedInstance", "RebalanceInProgress", "UnknownGroup", "TopicExists")
+)
+"""Names of errors that say what is so."""
+_LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))
+"""Kinds with which a client asks nobody."""
+_NEVER: Final = 1 << 62
+
+
+class KindFigures(NamedTuple):
+    """Operations of one kind in quiet time."""
+
+    operations: int
+    succeeded: int
+
+    @property
+    def share(self) -> float | None:
+        return self.succeeded / self.operations if self.operations else None
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "share": self.share}
+
+
+class Failure(NamedTuple):
+    """One that did not succeed; `took_s` is None for one without an end."""
+
+    at_s: float
+    kind: str
+    process: int
+    outcome: str
+    error: str
+    took_s: float | None
+
+
+class QuietFigures(NamedTuple):
+    """`failures` are the first of them."""
+
+    seconds: float
+    kinds: dict[str, KindFigures]
+    failures: tuple[Failure, ...]
+
+    @property
+    def sends(self) -> KindFigures:
+        return self.kinds.get(SEND, KindFigures(0, 0))
+
+    def as_json(self) -> dict[str, Any]:
+        sends = {"sends": self.sends.operations, "succeeded": self.sends.succeeded, "share": self.sends.share}
+        kinds = {kind: figures.as_json() for kind, figures in self.kinds.items()}
+        return {
+            "seconds": self.seconds,
+            **sends,
+            "kinds": kinds,
+            "failures": [each._asdict() for each in self.failures],
+        }
+
+
+class OfferedFigures(NamedTuple):
+    """Operations that began, a second: over the whole load, and while faults were under way."""
+
+    per_s: float
+    faults_s: float
+    in_faults_per_s: float | None
+
+
+class _Ended:
+    """Operations of one kind in the order of their ends; nanoseconds."""
+
+    def __init__(self) -> None:
+        self.began, self.ended, self.is_good = array("q"), array("q"), array("b")
+
+    def add(self, began_ns: int, ended_ns: int, *, is_good: bool) -> None:
+        self.began.append(began_ns)
+        self.ended.append(ended_ns)
+        self.is_good.append(is_good)
+
+
+class Requests:
+    """`began` and `ended` for every operation, `left_open` for what has no end; then ask."""
+
+    def __init__(self) -> None:
+        self._began = array("q")
+        self._kinds: dict[str, _Ended] = {}
+        self._failed: list[tuple[int, int, Op]] = []
+
+    def began(self, invocation: Op) -> None:
+        """Invocations come in the order of time."""
+        if invocation.kind not in _LOCAL:
+            self._began.append(invocation.time_ns)
+
+    def ended(self, invocation: Op, op: Op) -> None:
+        if invocation.kind not in _LOCAL:
+            is_good = op.type == OK or (op.type == FAIL and op.error.partition(":")[0] in ANSWERS)
+            self._note(invocation, op.time_ns, op, is_good=is_good)
+
+    def left_open(self, invocation: Op) -> None:
+        if invocation.kind not in _LOCAL:
+            self._note(invocation, _NEVER, invocation, is_good=False)
+
+    def _note(self, invocation: Op, ended_ns: int, last: Op, *, is_good: bool) -> None:
+        ended = self._kinds.get(invocation.kind)
+        if ended is None:
+            ended = self._kinds[invocation.kind] = _Ended()
+        ended.add(invocation.time_ns, ended_ns, is_good=is_good)
+        if not is_good:
+            self._failed.append((invocation.time_ns, ended_ns, last._replace(payload=None)))
+
+    def quiet(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> QuietFigures:
+        """While no fault was under way, nor had been lately, within the load, which began at `begin_ns`."""
+        spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
+        windows = _Windows(spans, begin_ns)
+        kinds = {kind: windows.count(ended) for kind, ended in sorted(self._kinds.items())}
+        failures = sorted(each for each in self._failed if windows.hold(each[0], each[1]))
+        return QuietFigures(
+            sum(until - since for since, until in spans),
+            {kind: figures for kind, figures in kinds.items() if figures.operations},
+            tuple(
+                Failure(
+                    at_s=round((began - begin_ns) / 1e9, 3),
+                    kind=op.kind,
+                    process=op.process,
+                    outcome="open" if ended == _NEVER else op.type,
+                    error=op.error,
+                    took_s=None if ended == _NEVER else round((ended - began) / 1e9, 3),
+                )
+                for began, ended, op in failures[:FAILURES_SHOWN]
+            ),
+        )
+
+    def offered(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> OfferedFigures:
+        calm = quiet_spans([(fault.begin_s, fault.end_s) for fault in faults], length_s)
+        faults_s = length_s - sum(until - since for since, until in calm)
+        total = self._between(begin_ns, (0.0, length_s))
+        in_faults = total - sum(self._between(begin_ns, span) for span in calm)
+        return OfferedFigures(
+            round(total / length_s, 1), round(faults_s, 3), round(in_faults / faults_s, 1) if faults_s > 0 else None
+        )
+
+    def _between(self, begin_ns: int, span: tuple[float, float]) -> int:
+        since, until = (bisect_left(self._began, begin_ns + round(at_s * 1e9)) for at_s in span)
+        return until - since
+
+
+class _Windows:
+    """Spans of seconds as nanoseconds of the history, rising."""
+
+    def __init__(self, spans: Sequence[tuple[float, float]], begin_ns: int) -> None:
+        self._begins = [begin_ns + round(since * 1e9) for since, _ in spans]
+        self._ends = [begin_ns + round(until * 1e9) for _, until in spans]
+
+    def hold(self, began_ns: int, ended_ns: int) -> bool:
+        """Whether an operation counts."""
+        place = bisect_right(self._begins, began_ns) - 1
+        return place >= 0 and min(ended_ns, began_ns + round(PATIENCE_S * 1e9)) < self._ends[place]
+
+    def count(self, ended: _Ended) -> KindFigures:
+        operations = succeeded = 0
+        for began_ns, ended_ns, is_good in zip(ended.began, ended.ended, ended.is_good, strict=True):
+            if self.hold(began_ns, ended_ns):
+                operations += 1
+                succeeded += is_good and ended_ns - began_ns <= PATIENCE_S * 1e9
+        return KindFigures(operations, succeeded)
+
+
+def quiet_spans(busy: Sequence[tuple[float, float]], length_s: float) -> list[tuple[float, float]]:
+    """What is left of 0 … length when the busy spans are taken out."""
+    spans, at = [], 0.0
+    for since, until in sorted(busy):
+        if min(since, length_s) > at:
+            spans.append((at, min(since, length_s)))
+        at = max(at, until)
+    if at < length_s:
+        spans.append((at, length_s))
+    return spans

@@ -1,0 +1,111 @@
+"""Success in quiet time and the rate of what is asked, by histories written by hand."""
+
+from typing import Any
+
+import orjson
+
+from jepsen.nemeses.nemesis import Happened
+from jepsen.runner.quiet import KindFigures, OfferedFigures, QuietFigures, Requests, quiet_spans
+from jepsen.runner.verdict import judge
+from raftlog.checkers import Recorder
+
+S = 1_000_000_000
+KILL = Happened("kill", "kill node 1", 5.0, 6.0, "", 7.0)
+"""Quiet time is 0 to 5 and 9 to 20 of a load of 20 s."""
+
+
+class Asked:
+    """Operations with their times in seconds, in any order of their ends."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self._now = 0.0
+        self._told = Recorder(lambda: round(self._now * S), lambda _op: None)
+
+    def ask(self, kind: Any, began: float, ended: float | None, outcome: str = "ok", error: str = "") -> None:
+        self._now = began
+        invocation = self._told.invoke(1, kind)
+        self.requests.began(invocation)
+        if ended is None:
+            self.requests.left_open(invocation)
+            return
+        self._now = ended
+        op = self._told.ok(invocation)
+        self.requests.ended(invocation, op._replace(type=outcome, error=error))
+
+    def quiet(self) -> QuietFigures:
+        return self.requests.quiet([KILL], 0, 20.0)
+
+
+def test_quiet_time_is_what_the_faults_leave() -> None:
+    assert quiet_spans([(2, 5), (4, 6), (9, 30)], 20) == [(0, 2), (6, 9)]
+    assert quiet_spans([], 20) == [(0, 20)]
+    assert quiet_spans([(0, 1)], 20) == [(1, 20)]
+    assert quiet_spans([(0, 1), (21, 22)], 20) == [(1, 20)]
+
+
+def test_success_is_counted_in_quiet_time_alone_and_by_kind() -> None:
+    asked = Asked()
+    for second in range(20):
+        asked.ask("send", second, second + 0.1, "fail" if 5 <= second < 9 else "ok", "Unavailable: nobody leads")
+    asked.ask("poll", 1.0, 1.1, "fail", "Unavailable: nobody leads")
+    asked.ask("poll", 2.0, 2.1)
+    asked.ask("commit", 3.0, 3.1, "fail", "StaleGeneration: 7")
+    asked.ask("assign", 3.0, 3.1, "info")
+    found = asked.quiet()
+    assert found.seconds == 16.0
+    assert found.kinds == {"commit": KindFigures(1, 1), "poll": KindFigures(2, 1), "send": KindFigures(16, 16)}
+    assert found.as_json()["share"] == 1.0
+    assert [(each.at_s, each.kind, each.took_s) for each in found.failures] == [(1.0, "poll", 0.1)]
+
+
+def test_what_a_fault_cuts_short_does_not_count_and_what_hangs_by_itself_does() -> None:
+    asked = Asked()
+    asked.ask("send", 4.9, 5.2, "info", "DeadlineExceeded: no answer")  # the fault began meanwhile
+    asked.ask("send", 8.9, 9.1)  # and this one had begun before it was over
+    asked.ask("send", 19.9, None)  # the end of the load
+    assert asked.quiet().kinds == {}
+    asked.ask("send", 9.5, None)
+    asked.ask("send", 9.5, 15.5)
+    asked.ask("send", 10.0, 21.0)
+    found = asked.quiet()
+    assert found.sends == KindFigures(3, 0)
+    assert [each.outcome for each in found.failures] == ["open"], "the others were answered, too late"
+
+
+def test_the_failures_that_are_shown_are_the_first_ones() -> None:
+    asked = Asked()
+    for number in reversed(range(30)):
+        asked.ask("list", 10 + number / 10, 10.05 + number / 10, "fail", f"Unavailable: {number}")
+    failures = asked.quiet().failures
+    assert [each.error for each in failures] == [f"Unavailable: {number}" for number in range(10)]
+
+
+def test_what_is_offered_counts_from_the_beginnings_within_the_load() -> None:
+    asked = Asked()
+    for tenth in range(-20, 250):
+        if not 52 <= tenth < 57:
+            asked.ask("send", tenth / 10 + 2, None)
+    assert asked.requests.offered([KILL], 2 * S, 20.0) == OfferedFigures(9.8, 1.0, 5.0)
+    assert asked.requests.offered([], 2 * S, 20.0) == OfferedFigures(9.8, 0.0, None)
+
+
+def test_the_judged_history_has_them(tmp_path: Any) -> None:
+    send = {"kind": "send", "value": {"partition": "t/0", "values": [1], "offsets": []}}
+    gone = {"kind": "send", "value": {"partition": "t@id/0", "values": [2], "offsets": []}}
+    entries = [
+        {"time": S, "process": 1, "type": "invoke", **send},
+        {"time": 2 * S, "process": 1, "type": "info", "error": "OutcomeUnknown", "acks": "all", **send},
+        {"time": 2 * S, "process": 2, "type": "invoke", **gone},
+        {"time": 3 * S, "process": 2, "type": "fail", "error": "UnknownTopic: t", "acks": "all", **gone},
+        {"time": 3 * S, "process": 3, "type": "invoke", "kind": "poll"},
+        {"time": 3 * S, "process": 3, "type": "info", "kind": "crash"},
+        {"time": 3 * S, "process": 4, "type": "invoke", "kind": "poll"},
+    ]
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries))
+    judged = judge(path, drained=False)
+    assert not judged.findings.counts
+    assert judged.counts == {"send": {"info": 1, "fail": 1}, "poll": {"open": 2}}
+    assert judged.asked_all == 1
+    assert judged.requests.quiet([], 0, 20.0).kinds == {"poll": KindFigures(1, 0), "send": KindFigures(1, 0)}
