@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from jepsen.nemeses.nemesis import Happened
+from jepsen.nemeses.fault import Happened
 from raftlog.checkers import Op
 from raftlog.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
 
@@ -155,7 +155,9 @@ class Requests:
         total = self._between(begin_ns, (0.0, length_s))
         in_faults = total - sum(self._between(begin_ns, span) for span in calm)
         return OfferedFigures(
-            round(total / length_s, 1), round(faults_s, 3), round(in_faults / faults_s, 1) if faults_s > 0 else None
+            per_s=round(total / length_s, 1) if length_s > 0 else 0.0,
+            faults_s=round(faults_s, 3),
+            in_faults_per_s=round(in_faults / faults_s, 1) if faults_s > 0 else None,
         )
 
     def _between(self, begin_ns: int, span: tuple[float, float]) -> int:

@@ -1,12 +1,7 @@
 """Times without writes."""
 
-<<<<<<< Updated upstream
 from jepsen.nemeses.fault import Happened
-from jepsen.runner.availability import Availability, longest_gap, quiet_spans
-=======
-from jepsen.nemeses.nemesis import Happened
 from jepsen.runner.availability import Availability, longest_gap
->>>>>>> Stashed changes
 from raftlog.types import TopicPartition
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from jepsen.nemeses.nemesis import Happened
+from jepsen.nemeses.fault import Happened
 from jepsen.runner.quiet import KindFigures, OfferedFigures, QuietFigures, Requests, quiet_spans
 from jepsen.runner.verdict import judge
 from raftlog.checkers import Recorder
@@ -88,6 +88,7 @@ def test_what_is_offered_counts_from_the_beginnings_within_the_load() -> None:
             asked.ask("send", tenth / 10 + 2, None)
     assert asked.requests.offered([KILL], 2 * S, 20.0) == OfferedFigures(9.8, 1.0, 5.0)
     assert asked.requests.offered([], 2 * S, 20.0) == OfferedFigures(9.8, 0.0, None)
+    assert asked.requests.offered([], 2 * S, 0.0) == OfferedFigures(0.0, 0.0, None), "the load never began"
 
 
 def test_the_judged_history_has_them(tmp_path: Any) -> None:
