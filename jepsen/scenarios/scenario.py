@@ -9,8 +9,8 @@ from jepsen.runner.stage import Script
 
 
 class Scenario(NamedTuple):
-    """`play` is called a second after the load has begun. The load goes on for `seconds`, which is what the script needs
-    where nobody else uses the machine, and longer when the script does."""
+    """`play` is called a second after the load has begun. The load goes on for `seconds`, which is what the script
+    needs where nobody else uses the machine, and longer when the script does."""
 
     number: str
     """F1 … F56."""
