@@ -2,6 +2,7 @@
 
 import click
 
+from jepsen.report.command import report
 from jepsen.runner.command import test
 from jepsen.runner.suite import suite
 
@@ -13,6 +14,7 @@ def main() -> None:
 
 main.add_command(test)
 main.add_command(suite)
+main.add_command(report)
 
 if __name__ == "__main__":
     main()

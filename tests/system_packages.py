@@ -8,7 +8,12 @@ import sys
 from raftlog.pipeline.errors import MissingRequirement
 from raftlog.pipeline.requirements import check_java
 
-PROGRAMS = {"java": "openjdk-17-jre-headless", "openssl": "openssl", "strace": "strace"}
+PROGRAMS = {
+    "faketime": "faketime",  # beside the library that is meant
+    "java": "openjdk-17-jre-headless",
+    "openssl": "openssl",
+    "strace": "strace",
+}
 """Program → Debian package."""
 PROGRAMS_OF_ROOT = {"mkfs.ext4": "e2fsprogs"}
 """Those of tests that mount small disks, which only root can do."""

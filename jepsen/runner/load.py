@@ -90,6 +90,7 @@ class Load:
                     seed=options.seed,
                     history=store.part(f"client-{number}"),
                     epoch_ns=epoch_ns,
+                    clients=options.clients,
                 ),
                 store,
             )

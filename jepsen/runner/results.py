@@ -42,6 +42,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "options": options._asdict(),
         "command": options.command,
         "commit": _commit(),
+        "load_begin_s": outcome.begin_ns / 1e9,
         "load_s": round(outcome.load_s, 3),
         "operations": judged.operations,
         "outcomes": judged.counts,

@@ -1,8 +1,10 @@
 """Runs one test and leaves everything about it in its folder; `command` and `suite` call it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from jepsen.report import INDEX, write_page
 from jepsen.runner.finding import Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.results import report_text, results_of
@@ -31,15 +33,25 @@ def run(
     """The content of `results.json`. Without a script the faults are drawn."""
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("judging", 0, outcome.figures, [])
-    judged = judge(store.history, drained=outcome.drained is not None and not outcome.drained.unread)
+    is_drained = outcome.drained is not None and not outcome.drained.unread
+    judged = judge(store.history, drained=is_drained, faults=options.faults)
     unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, judged)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
     results = results_of(options, outcome, judged, logs)
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
-    store.write_text("report.txt", report_text(results, store.path))
+    progress("drawing", 0, outcome.figures, [])
+    store.write_text("report.txt", f"{report_text(results, store.path)}{_drawn(store.path)}\n")
     return results
+
+
+def _drawn(folder: Path) -> str:
+    """Draw the run's page; where it is, or why there is none. Takes nothing from the verdict."""
+    try:
+        return write_page(folder) or f"drawn in {folder / INDEX}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log
+        return f"the page could not be drawn: {error!r}"
 
 
 def _timeline(outcome: Outcome) -> dict[str, Any]:

@@ -13,12 +13,14 @@ import heapq
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from jepsen.runner.options import RunOptions
+from jepsen.workloads.incarnations import resolved
 
 _INDENT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -43,10 +45,14 @@ class Store:
         """Where one process writes its history."""
         return self.parts / f"{name}.jsonl"
 
-    def merge_history(self) -> None:
-        """One history of all parts; the parts go."""
+    def merge_history(self, *, has_incarnations: bool = False) -> None:
+        """One history of all parts; the parts go. With topics that came and went, sends are put to their own."""
+        parts = sorted(self.parts.glob("*.jsonl"))
         with open(self.history, "wb") as history:
-            history.writelines(merge(_lines(part) for part in sorted(self.parts.glob("*.jsonl"))))
+            merged = merge(map(_lines, parts))
+            history.writelines(
+                resolved(chain.from_iterable(map(_lines, parts)), merged) if has_incarnations else merged
+            )
         shutil.rmtree(self.parts)
 
     def write_json(self, name: str, content: Any) -> None:

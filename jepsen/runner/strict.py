@@ -8,6 +8,8 @@
 Reads entries as they stand in the file, because these members are not part of the general format.
 """
 
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from jepsen.runner.finding import Finding, Findings
@@ -26,20 +28,30 @@ DESERVED: Final = frozenset(
         "UnknownMember",
         "FencedInstance",
         "UnknownGroup",  # nobody has joined or committed yet
+        "50302",
+        "50303",
+        "42901",
+        "50401",
     )
 )
-"""Names of errors that faults explain. A record of a JSON request names a code instead."""
-DESERVED_CODES: Final = frozenset(("50302", "50303", "42901", "50401"))
+"""Names of errors that any fault explains. A record of a JSON request names a code instead."""
+EXPLAINED: Final[Mapping[str, frozenset[str]]] = {
+    "full": frozenset(("StorageFull", "50701")),
+    "damage": frozenset(("LogDamaged", "CorruptBatch", "50002")),  # refused until it is repaired
+}
+"""What only these kinds of faults explain."""
+OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
+"""What is explained by topics that come and go (`name@id`). `raftlog.checkers.topics` judges whether it was right."""
 _LINE_MAX: Final = 300
 
 
 class StrictJudge:
-    """`feed` every line, then `finish`."""
+    """`feed` every line."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, faults: Collection[str] = ()) -> None:
         self._findings = findings
-        self._epochs: dict[str, dict[int, tuple[int, str]]] = {}
-        self._contradicted: set[tuple[str, int]] = set()
+        self._explained = DESERVED.union(*(EXPLAINED.get(kind, ()) for kind in faults))
+        self._epochs: dict[str, _Epochs] = {}
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
@@ -48,39 +60,86 @@ class StrictJudge:
         if entry["type"] != "ok":
             return
         if entry["kind"] == "send" and entry.get("leader_epoch") is not None:
-            for offset in entry["value"]["offsets"]:
-                self._note(entry["value"]["partition"], offset, entry["leader_epoch"], line)
+            send = entry["value"]
+            epoch = entry["leader_epoch"]
+            self._note(send["partition"], [(min(send["offsets"]), epoch), (max(send["offsets"]), epoch)], line)
         elif entry["kind"] == "poll":
             for fetched in entry["value"]:
                 # A batch may begin below the offset that was asked for; it is judged all the same.
-                for offset, epoch in entry.get("leader_epochs", ()):
-                    self._note(fetched["partition"], offset, epoch, line)
+                self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
 
     def _judge_error(self, line: bytes, error: str) -> None:
         name = error.partition(":")[0]
-        if name not in DESERVED and name not in DESERVED_CODES and not error.startswith("answered with"):
+        is_of_coming = name in OF_COMING and (b'"kind":"topic"' in line or b"@" in line)
+        if name not in self._explained and not is_of_coming and not error.startswith("answered with"):
             self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
 
-    def _note(self, partition: str, offset: int, epoch: int, line: bytes) -> None:
-        known = self._epochs.setdefault(partition, {})
-        first = known.setdefault(offset, (epoch, _shown(line)))
-        if first[0] != epoch and (partition, offset) not in self._contradicted:
-            self._contradicted.add((partition, offset))
-            what = f"{partition} offset {offset} was under leader epoch {first[0]} and under {epoch}"
-            self._findings.add(Finding("leader-epoch", what, (first[1], _shown(line))))
+    def _note(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
+        """`claims` are offsets with the epochs of their batches."""
+        epochs = self._epochs.get(partition)
+        if epochs is None:
+            epochs = self._epochs[partition] = _Epochs()
+        spans = epochs.spans
+        for offset, epoch in claims:
+            span = spans.get(epoch)
+            if span is None or not span.low <= offset <= span.high:
+                self._reach(partition, epochs, offset, epoch, line[:_LINE_MAX])
 
-    def finish(self) -> None:
-        for partition, known in self._epochs.items():
-            offsets = sorted(known)
-            greatest, at = -1, -1
-            for offset in offsets:
-                epoch = known[offset][0]
-                if epoch < greatest:
-                    what = f"{partition} has leader epoch {greatest} at offset {at} and {epoch} behind it at {offset}"
-                    evidence = (known[at][1], known[offset][1])
-                    self._findings.add(Finding("leader-epoch", what, evidence))
-                if epoch > greatest:
-                    greatest, at = epoch, offset
+    def _reach(self, partition: str, epochs: "_Epochs", offset: int, epoch: int, line: bytes) -> None:
+        against = epochs.contradicting(offset, epoch)
+        if against is None:
+            epochs.extend(offset, epoch, line)
+        elif (offset, epoch) not in epochs.contradictions:
+            epochs.contradictions.add((offset, epoch))
+            other, at, witness = against
+            what = f"{partition} has leader epoch {other} at offset {at}, and {epoch} at offset {offset}"
+            self._findings.add(Finding("leader-epoch", what, (_shown(witness), _shown(line))))
+
+
+class _Span:
+    """The offsets that were seen under one epoch reach from `low` to `high`; each with the line that said so."""
+
+    __slots__ = ("high", "high_line", "low", "low_line")
+
+    def __init__(self, offset: int, line: bytes) -> None:
+        self.low = self.high = offset
+        self.low_line = self.high_line = line
+
+
+class _Epochs:
+    """Spans of one partition by epoch: of two epochs the later one's span lies behind. Claims that contradict this
+    have been reported, and change no span."""
+
+    __slots__ = ("contradictions", "order", "spans")
+
+    def __init__(self) -> None:
+        self.spans: dict[int, _Span] = {}
+        self.order: list[int] = []
+        self.contradictions: set[tuple[int, int]] = set()
+
+    def contradicting(self, offset: int, epoch: int) -> tuple[int, int, bytes] | None:
+        """Another epoch, an offset that was seen under it, and the line: on the wrong side of this one, or at it."""
+        place = bisect_left(self.order, epoch)
+        if place > 0:
+            before = self.spans[self.order[place - 1]]
+            if before.high >= offset:
+                return self.order[place - 1], before.high, before.high_line
+        place += epoch in self.spans
+        if place < len(self.order):
+            behind = self.spans[self.order[place]]
+            if behind.low <= offset:
+                return self.order[place], behind.low, behind.low_line
+        return None
+
+    def extend(self, offset: int, epoch: int, line: bytes) -> None:
+        span = self.spans.get(epoch)
+        if span is None:
+            insort(self.order, epoch)
+            self.spans[epoch] = _Span(offset, line)
+        elif offset < span.low:
+            span.low, span.low_line = offset, line
+        else:
+            span.high, span.high_line = offset, line
 
 
 def _shown(line: bytes) -> str:

@@ -84,7 +84,7 @@ class Trial:
             self._system.close()
         for node, text in logs.items():
             (self._store.logs / f"node-{node}.log").write_text(text)
-        self._store.merge_history()
+        self._store.merge_history(has_incarnations=bool(self._options.plan.topics_per_client))
         return Outcome(
             schedule=self._stage.schedule if self._stage is not None else (),
             happened=tuple(self._stage.nemesis.happened) if self._stage is not None else (),
@@ -162,7 +162,13 @@ class Trial:
             client = self._options.clients + 1
             plan = self._options.plan
             drain = Drain(
-                access, self._history, plan.places(), client, self._options.recovery_s, is_keyed=plan.is_keyed
+                access,
+                self._history,
+                plan.places(),
+                client,
+                self._options.recovery_s,
+                is_keyed=plan.is_keyed,
+                names=plan.coming(self._options.clients),
             )
             return await drain.run()
 
@@ -170,6 +176,8 @@ class Trial:
         bound = f"within {self._options.recovery_s:g} s after everything was healed"
         for place in drained.unsettled:
             self._findings.append(Finding("not-writable", f"{place} took no write {bound}"))
+        for topic in drained.disputed:
+            self._findings.append(Finding("topics-differ", f"nodes did not agree {bound} on who is {topic}"))
         for place in drained.unread:
             self._findings.append(Finding("not-readable", f"{place} did not show all records {bound}"))
 

@@ -6,17 +6,15 @@ A test that acknowledged nothing, or in which a fault that was asked for never h
 never passes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
-
-import orjson
 
 from jepsen.nemeses.fault import FaultKind, Happened
 from jepsen.runner.availability import Availability
 from jepsen.runner.finding import Finding, Findings
 from jepsen.runner.strict import StrictJudge
-from raftlog.checkers import Op, Panel, Rules, Send, read_lines
+from raftlog.checkers import Op, Panel, Rules, Send, read_entries
 from raftlog.checkers.history import INVOKE, LIST, OK, POLL, SEND
 from raftlog.types import TopicPartition
 
@@ -45,21 +43,22 @@ class Judged(NamedTuple):
         return self.counts.get(SEND, {}).get(OK, 0)
 
 
-def judge(history: Path, *, drained: bool) -> Judged:
-    """Judge a history file. Without a drain nobody can say that what was not read is lost."""
-    judging = _Judging(drained)
-    with open(history, "rb") as raw, open(history, "rb") as lines:
-        for line, op in zip(raw, read_lines(lines), strict=True):
-            judging.feed(line, op)
+def judge(history: Path, *, drained: bool, faults: Collection[str] = ()) -> Judged:
+    """Judge a history file. Without a drain nobody can say that what was not read is lost. `faults` are the kinds that
+    there were, which explain what clients were refused."""
+    judging = _Judging(drained, faults)
+    with open(history, "rb") as lines:
+        for op, entry, line in read_entries(lines):
+            judging.feed(op, entry, line)
     return judging.finish()
 
 
 class _Judging:
-    def __init__(self, drained: bool) -> None:
+    def __init__(self, drained: bool, faults: Collection[str]) -> None:
         self._drained = drained
         self._findings = Findings()
         self._panel = Panel(Rules(dense=True, forward_only_commits=True))
-        self._strict = StrictJudge(self._findings)
+        self._strict = StrictJudge(self._findings, faults)
         self._availability = Availability()
         self._pending: dict[int, Op] = {}
         self._counts: dict[str, dict[str, int]] = {}
@@ -67,9 +66,8 @@ class _Judging:
         self._polled = 0
         self._asked_all = 0
 
-    def feed(self, line: bytes, op: Op) -> None:
+    def feed(self, op: Op, entry: dict[str, Any], line: bytes) -> None:
         self._panel.feed(op)
-        entry = orjson.loads(line)
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
@@ -101,7 +99,6 @@ class _Judging:
         for kind, count in verdict.counts.items():
             if kind in shown:
                 self._findings.add_counted(kind, count - shown[kind])
-        self._strict.finish()
         for op in self._pending.values():
             by_outcome = self._counts.setdefault(op.kind, {})
             by_outcome["open"] = by_outcome.get("open", 0) + 1

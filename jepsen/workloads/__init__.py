@@ -4,6 +4,7 @@ client process.
     log          plain requests, never repeated; watermarks of groups
     idempotent   `raftlog.client.Producer` writes, and repeats what has no answer
     compaction   the same with keys and tombstones, into compacted topics
+    topics       topics that are deleted and made again while they are written and read
     register     each partition is a register: writes, and reads of the newest value
     groups       members that share partitions and commit, also when they should not any more
 

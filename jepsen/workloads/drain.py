@@ -1,5 +1,6 @@
 """The end of a test: everything is healed; every broker must serve, and every partition be read from its beginning.
 
+    names:   of topics that came and went each node says the same, and those that are there count as all others
     settle:  through each node a record goes into each partition, until all of them were acknowledged
     ends:    linearizable, from each node
     read:    each partition from offset 0 to the greatest of these ends, from each node
@@ -16,8 +17,10 @@ from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, values_of
+from jepsen.workloads.incarnations import labelled, named
 from jepsen.workloads.roles.asking import GROUPS, Committer, end_in, list_offsets
 from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
+from jepsen.workloads.roles.following import Standing, find_topic
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
 from raftlog.checkers.history import OK, Send
@@ -38,6 +41,8 @@ class Drained(NamedTuple):
     read_s: float
     unsettled: tuple[str, ...]
     unread: tuple[str, ...]
+    disputed: tuple[str, ...]
+    """Names of topics of which the nodes said different things to the end, and what."""
     ends: dict[TopicPartition, int]
     """The greatest end that any broker named."""
 
@@ -54,15 +59,17 @@ class Drain:
         bound_s: float,
         *,
         is_keyed: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
-        self._access, self._history, self._partitions = access, history, partitions
+        """`names` are topics of which nobody knows whether they are there."""
+        self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
         self._bound_s = bound_s
         self._is_keyed = is_keyed
         self._random = Random(client)  # noqa: S311 - repeatable, not secret
         self._until_s = 0.0
-        self._ends: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
+        self._ends: dict[TopicPartition, int] = {}
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> Drained:
@@ -70,6 +77,7 @@ class Drain:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._until_s = began + self._bound_s
+        disputed = await self._stand()
         places = [(node, place) for node in self._access.nodes for place in self._partitions]
         settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
         settled_s = loop.time() - began
@@ -82,8 +90,27 @@ class Drain:
             read_s=loop.time() - began - settled_s,
             unsettled=_names(places, settled),
             unread=_names(places, read),
-            ends=self._ends,
+            disputed=tuple(disputed),
+            ends={named(place): end for place, end in self._ends.items()},
         )
+
+    async def _stand(self) -> list[str]:
+        """Which topics are there; those of which the nodes do not agree are left out, and told."""
+        finders = {node: next(self._processes) for node in self._access.nodes}
+        disputed = []
+        for name in self._names:
+            said: dict[int, Standing | None] = {}
+            while len(set(said.values())) != 1 or None in said.values():
+                if self._is_late():
+                    disputed.append(f"{name}: {said}")
+                    break
+                for node, process in finders.items():
+                    said[node] = await find_topic(self._access, self._history, process, node, name)
+            else:
+                (found,) = set(said.values())
+                assert found is not None, said
+                self._partitions += [labelled(name, found.topic_id, number) for number in range(found.partitions)]
+        return disputed
 
     async def _settle(self, node: int, place: TopicPartition) -> bool:
         process = next(self._processes)
@@ -108,13 +135,13 @@ class Drain:
                 )
             end = end_in(listed)
             if end is not None:
-                self._ends[place] = max(self._ends[place], end)
+                self._ends[place] = max(self._ends.get(place, 0), end)
                 return
             await asyncio.sleep(_AGAIN_S)
 
     async def _read(self, node: int, place: TopicPartition) -> bool:
         reader = Reader(self._access, self._history, next(self._processes), [place], self._random)
-        while reader.positions[place] < self._ends[place]:
+        while reader.positions[place] < self._ends.get(place, 0):
             if self._is_late():
                 return False
             async with self._gate:

@@ -18,8 +18,18 @@ class Plan(NamedTuple):
     is_keyed: bool = False
     """Every record has a key, and what is replaced may be gone."""
     serve_flags: tuple[str, ...] = ()
+    topics_per_client: int = 0
+    """Topics that each client itself creates and deletes, besides those."""
 
     def places(self) -> tuple[TopicPartition, ...]:
         return tuple(
             TopicPartition(topic, number) for topic, count in self.partitions.items() for number in range(count)
         )
+
+    def coming_of(self, client: int) -> tuple[str, ...]:
+        """Names of the topics that a client creates and deletes."""
+        return tuple(f"coming-{client}-{number}" for number in range(self.topics_per_client))
+
+    def coming(self, clients: int) -> tuple[str, ...]:
+        """Those of all clients."""
+        return tuple(name for client in range(1, clients + 1) for name in self.coming_of(client))

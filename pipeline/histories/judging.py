@@ -72,7 +72,7 @@ SUMMARY: Final = """
         bool_or(kind = 'list') as has_lists, bool_or(kind = 'committed') as has_groups,
         bool_or(producer is not null) as has_producers, bool_or(size(keys) > 0) as has_keys,
         bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members,
-        bool_or(kind in ('write', 'read', 'cas')) as has_registers
+        bool_or(kind in ('write', 'read', 'cas')) as has_registers, bool_or(kind = 'topic') as has_topics
     from {parts} group by run
 """
 
@@ -187,6 +187,9 @@ def _unjudged(row: Row) -> Iterator[AnomalyKind]:
         yield from ("fenced-commit", "lost-commit")
     if row.has_registers:
         yield "not-linearizable"
+    if row.has_topics:
+        # What a deleted topic took with it is neither unseen nor a gap; which topics are deleted is not looked for.
+        yield from ("lost-topic", "resurrected-topic", "unseen", "gap")
 
 
 def _proofs(

@@ -60,7 +60,8 @@ UNSEEN: Final = """
                 '; no poll got so far')) as what,
         array(c.acked.seq, -c.polled.before) as proof
     from candidates c left join newest n on c.run = n.run and c.partition = n.partition and c.key = n.key
-    where n.offset is null or c.acked.offset >= n.offset
+    where (n.offset is null or c.acked.offset >= n.offset)
+        and (c.acked.offset < c.polled.end or c.partition not like '%@%')
 """
 """Acknowledged, not excused by retention or compaction, and never polled."""
 

@@ -123,7 +123,7 @@ GAPS: Final = """
             greatest(first(b.end), max(p.offset) + 1) as end, max(struct(p.offset, p.witness)) as high,
             count_if(p.offset >= b.begin) as present
         from {places} p join {books} b on p.run = b.run and p.partition = b.partition
-        where p.number = 1 and b.compacted is null
+        where p.number = 1 and b.compacted is null and p.partition not like '%@%'
         group by p.run, p.partition
     ), open as (
         select run, partition, count(*) as unknown from {values}

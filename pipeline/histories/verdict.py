@@ -35,8 +35,8 @@ JUDGED: Final[tuple[AnomalyKind, ...]] = (
 )
 """Kinds that are looked for in every history."""
 NOT_JUDGED: Final[tuple[AnomalyKind, ...]] = tuple(kind for kind in get_args(AnomalyKind) if kind not in JUDGED)
-"""Kinds that only `raftlog.checkers` can find: what members, keys and registers do, lag, and replicas, which are in no
-history."""
+"""Kinds that only `raftlog.checkers` can find: what members, keys, registers and topics do, lag, and replicas, which
+are in no history."""
 
 
 class HistoryAnomaly(NamedTuple):

@@ -21,9 +21,10 @@ from raftlog.checkers.history import (
     Send,
     Sequenced,
     Subscribe,
+    Topic,
     Trim,
 )
-from raftlog.checkers.json_lines import read_lines, write_lines
+from raftlog.checkers.json_lines import read_entries, read_lines, write_lines
 from raftlog.checkers.judge import Anomaly, AnomalyKind
 from raftlog.checkers.panel import Panel, Rules, Verdict, judge_history, judge_with
 from raftlog.checkers.replicas import ReplicaComparison, compare_streams
@@ -49,11 +50,13 @@ __all__ = [
     "Send",
     "Sequenced",
     "Subscribe",
+    "Topic",
     "Trim",
     "Verdict",
     "compare_streams",
     "judge_history",
     "judge_with",
+    "read_entries",
     "read_lines",
     "write_lines",
 ]

@@ -2,7 +2,8 @@
 
 A send of unknown outcome may sit at an offset that nobody has seen, so as many offsets may be missing as there are
 values of unknown outcome that nobody saw; one more is a `gap`. Offsets below the greatest log start do not count.
-Not for logs with transactions, nor for compacted partitions. Reads the book at the end; sees no operations itself.
+Not for logs with transactions, nor for compacted partitions; of a topic that may be gone only what was polled counts.
+Reads the book at the end; sees no operations itself.
 """
 
 from itertools import islice
@@ -30,8 +31,8 @@ class Density(Judge):
 
     def _finish_partition(self, book: PartitionBook) -> None:
         first = max(book.start, min(book.values))
-        end = max(book.end, max(book.values) + 1)
-        missing = end - first - sum(offset >= first for offset in book.values)
+        end = book.polled_end if book.may_be_gone else max(book.end, max(book.values) + 1)
+        missing = end - first - sum(first <= offset < end for offset in book.values)
         if missing <= 0:
             return
         unknown = sum(op.type in (INVOKE, INFO) and value not in book.offsets for value, op in book.sent.items())

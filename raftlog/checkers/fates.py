@@ -60,13 +60,17 @@ class Fates(NamedTuple):
 
 
 class _Partition:
-    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told."""
+    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told.
 
-    __slots__ = ("keys", "number", "polled_end", "rows", "start", "tombstones")
+    `phantoms` are values that were polled before anybody sent them, with the first offset.
+    """
+
+    __slots__ = ("keys", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.rows: dict[Value, int] = {}
+        self.phantoms: dict[Value, int] = {}
         self.polled_end = 0
         self.start = 0
         self.keys: dict[Value, str] = {}
@@ -104,7 +108,7 @@ class RecordFates(Judge):
         self._invoked_ns.extend([op.time_ns] * count)
         self._partition.extend([place.number] * count)
         self._acknowledged.extend([_NOWHERE] * count)
-        self._polled_at.extend([_NOWHERE] * count)
+        self._polled_at.extend([place.phantoms.pop(value, _NOWHERE) for value in send.values])
         self._outcome.extend([_OUTCOMES[INFO]] * count)
         self._is_twice.extend([0] * count)
         if send.keys:
@@ -143,13 +147,15 @@ class RecordFates(Judge):
     def _polled(self, fetched: Fetched) -> None:
         place = self._known(fetched.partition)
         polled_at, acknowledged = self._polled_at, self._acknowledged
-        for offset, row in zip(fetched.offsets, map(place.rows.get, fetched.values), strict=True):
-            if row is None or polled_at[row] == offset:  # a phantom belongs to no record
-                continue
-            if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
-                self._is_twice[row] = 1
-            if polled_at[row] == _NOWHERE:
-                polled_at[row] = offset
+        rows = map(place.rows.get, fetched.values)
+        for offset, row, value in zip(fetched.offsets, rows, fetched.values, strict=True):
+            if row is None:
+                place.phantoms.setdefault(value, offset)
+            elif polled_at[row] != offset:
+                if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
+                    self._is_twice[row] = 1
+                if polled_at[row] == _NOWHERE:
+                    polled_at[row] = offset
         if fetched.offsets:
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 

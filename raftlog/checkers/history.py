@@ -34,6 +34,7 @@ Kind = Literal[
     "write",
     "read",
     "cas",
+    "topic",
     "crash",
     "nemesis",
 ]
@@ -56,6 +57,7 @@ TRIM: Final = "trim"
 WRITE: Final = "write"
 READ: Final = "read"
 CAS: Final = "cas"
+TOPIC: Final = "topic"
 CRASH: Final = "crash"
 NEMESIS: Final = "nemesis"
 
@@ -175,6 +177,18 @@ class Register(NamedTuple):
     expected: Value | None = None
 
 
+class Topic(NamedTuple):
+    """A topic is to be created or deleted, or looked for by its name.
+
+    `topic_id` tells those apart that had the name one after the other: the `ok` of a creation has it, and that of a
+    search, where it is empty when there is none.
+    """
+
+    action: Literal["create", "delete", "find"]
+    name: str
+    topic_id: str = ""
+
+
 class Nemesis(NamedTuple):
     """A fault that begins or ends; judges ignore it, timelines show it."""
 
@@ -182,8 +196,30 @@ class Nemesis(NamedTuple):
 
 
 Payload: TypeAlias = (
-    Send | Poll | Assign | Subscribe | Membership | GroupOffsets | ListOffsets | Trim | Register | Nemesis | None
+    Send
+    | Poll
+    | Assign
+    | Subscribe
+    | Membership
+    | GroupOffsets
+    | ListOffsets
+    | Trim
+    | Register
+    | Topic
+    | Nemesis
+    | None
 )
+
+
+def incarnation_of(name: str, topic_id: str) -> str:
+    """What stands in place of a topic's name where topics of that name come and go: `name@id`."""
+    return f"{name}@{topic_id}"
+
+
+def name_and_id(partition: TopicPartition) -> tuple[str, str] | None:
+    """Of a partition of an incarnation."""
+    name, at, topic_id = partition.topic.partition("@")
+    return (name, topic_id) if at else None
 
 
 class Op(NamedTuple):
@@ -255,6 +291,8 @@ def describe(payload: Payload) -> str:
         return f"{payload.group} as {payload.member}, generation {payload.generation}: {owned}"
     if isinstance(payload, Trim):
         return f"{payload.partition} below {payload.start}"
+    if isinstance(payload, Topic):
+        return f"{payload.action} {payload.name}{f' {payload.topic_id}' if payload.topic_id else ''}"
     if isinstance(payload, Register):
         instead = "" if payload.expected is None else f" instead of {payload.expected!r}"
         return f"{payload.register}: {'nothing' if payload.value is None else repr(payload.value)}{instead}"

@@ -7,7 +7,7 @@ where there is one. What `value` holds for each kind is in `_ENCODERS`; a partit
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import orjson
 
@@ -23,6 +23,7 @@ from raftlog.checkers.history import (
     READ,
     SEND,
     SUBSCRIBE,
+    TOPIC,
     TRIM,
     WRITE,
     Assign,
@@ -41,11 +42,13 @@ from raftlog.checkers.history import (
     Send,
     Sequenced,
     Subscribe,
+    Topic,
     Trim,
 )
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
+Line = TypeVar("Line", bound=bytes | str)
 # Entries of a million share these few strings instead of having their own.
 _TYPES: Final[dict[str, OpType]] = {name: name for name in get_args(OpType)}
 _KINDS: Final[dict[str, Kind]] = {name: name for name in get_args(Kind)}
@@ -103,6 +106,7 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     COMMITTED: _encode_group,
     LIST: _encode_list,
     TRIM: lambda trim: (str(trim.partition), trim.start),
+    TOPIC: lambda topic: topic._asdict(),
     WRITE: lambda write: {"register": write.register, "value": write.value},
     READ: lambda read: {"register": read.register, "value": read.value},
     CAS: lambda cas: {"register": cas.register, "value": cas.value, "expected": cas.expected},
@@ -112,15 +116,22 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 def read_lines(lines: Iterable[bytes | str]) -> Iterator[Op]:
     """Entries one by one; empty lines are skipped. Raises `InvalidArgument` with the number of a line (from 1)."""
+    return (op for op, _, _ in read_entries(lines))
+
+
+def read_entries(lines: Iterable[Line]) -> Iterator[tuple[Op, dict[str, Any], Line]]:
+    """The same with the object that stands in the line, which may have further members, and the line itself."""
     decoder = _Decoder()
     sequence = 0
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if line.isspace() or not line:
             continue
         try:
-            yield decoder.decode(line, sequence)
+            entry = orjson.loads(line)
+            op = decoder.decode(entry, sequence)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise InvalidArgument(f"line {number} is not an entry of a history: {error!r}") from error
+        yield op, entry, line
         sequence += 1
 
 
@@ -139,14 +150,14 @@ class _Decoder:
             COMMITTED: self._group,
             LIST: self._list,
             TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
+            TOPIC: lambda value: Topic(value["action"], value["name"], value["topic_id"]),
             WRITE: _register,
             READ: _register,
             CAS: _register,
             NEMESIS: Nemesis,
         }
 
-    def decode(self, line: bytes | str, sequence: int) -> Op:
-        entry = orjson.loads(line)
+    def decode(self, entry: dict[str, Any], sequence: int) -> Op:
         kind = _KINDS[entry["kind"]]
         value = entry.get("value")
         payload = None if value is None else self._decoders[kind](value)

@@ -39,6 +39,8 @@ AnomalyKind = Literal[
     "lost-key",
     "resurrected-key",
     "trim-undone",
+    "lost-topic",
+    "resurrected-topic",
     "not-linearizable",
     "realtime-lag",
     "replicas-differ",

@@ -21,6 +21,7 @@ from raftlog.checkers.ownership import Ownership
 from raftlog.checkers.polls import Polls
 from raftlog.checkers.records import RecordBook
 from raftlog.checkers.sequences import Sequences
+from raftlog.checkers.topics import Topics
 from raftlog.errors import InvalidArgument
 
 
@@ -65,6 +66,7 @@ class Panel:
         self.lag = RealtimeLag(self.findings, bound_ns=rules.lag_bound_ns)
         self.linearizability = Linearizability(self.findings)
         self.judges: tuple[Judge, ...] = (
+            Topics(self.book, self.findings),  # before those that read the book at the end
             self.book,
             Polls(self.findings, book=self.book, dense=rules.dense),
             OffsetOrder(self.findings),

@@ -8,7 +8,8 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
   the test drained the log; the two are disjoint.
 
 Offsets below the greatest known log start are excused: retention may have taken them before anybody read. In a
-compacted partition a tombstone is, and what has a newer record of its key (`compaction` judges what is left).
+compacted partition a tombstone is, and what has a newer record of its key (`compaction` judges what is left). Of a
+topic that may have been deleted (`topics`) nothing is unseen.
 Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
 
 Costs a few dictionary entries per record, and for records that are polled again a comparison in one C call.
@@ -44,6 +45,7 @@ class PartitionBook:
         "began",
         "end",
         "keys",
+        "may_be_gone",
         "name",
         "offsets",
         "polled",
@@ -72,6 +74,7 @@ class PartitionBook:
         self.keys: dict[Value, str] = {}  # of all values of a compacted partition
         self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
         self.tombstones: set[Value] = set()
+        self.may_be_gone = False  # with its topic, by the end: nobody has to see what it held
 
     @property
     def is_compacted(self) -> bool:
@@ -230,6 +233,6 @@ class RecordBook(Judge):
             if offset < book.polled_end:
                 what = f"{book.name} value {value!r} was acknowledged at offset {offset} and never polled"
                 self.findings.report("lost-write", f"{what}; offset {book.polled_end - 1} was", (op, book.polled_op))
-            else:
+            elif not book.may_be_gone:
                 what = f"{book.name} value {value!r} was acknowledged at offset {offset}; no poll got so far"
                 self.findings.report("unseen", what, (op, book.polled_op))

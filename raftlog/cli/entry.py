@@ -32,6 +32,9 @@ VERBS = {
     ),
     "pipeline": Verb("raftlog.cli.pipeline", "pipeline", "Archive, replay and check logs of any size, on Spark."),
     "generate": Verb("raftlog.cli.generate", "generate", "Print files for programs that watch a cluster."),
+    "maelstrom": Verb(
+        "raftlog.cli.maelstrom", "maelstrom", "Run a node of a Jepsen Maelstrom test on stdin and stdout."
+    ),
     "log": Verb("raftlog.cli.log", "log", "Dump, verify and recover log files; no broker is needed."),
 }
 

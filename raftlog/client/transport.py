@@ -118,9 +118,12 @@ class Transport:
         body: Buffer | None,
     ) -> Answer:
         url = URL(f"http://{address}{target}", encoded=True)
+        once = _ONCE if method in _REPEATED_BY_AIOHTTP else None
         async with (
             asyncio.timeout(timeout_s),
-            self._session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
+            self._session.request(
+                method, url, headers=headers, data=body, allow_redirects=False, middlewares=once
+            ) as response,
         ):
             return Answer(response.status, response.headers, await response.read())
 
@@ -149,6 +152,26 @@ class Transport:
     def _forget(self, place: Place | None, address: str) -> None:
         if place is not None:
             self.leaders.forget(place, address)
+
+
+class _BrokenOff(aiohttp.ClientError):
+    """The connection ended before there was an answer."""
+
+
+async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """aiohttp sends these methods a second time when an old connection breaks. When that is refused, because the broker
+    just died, it looks as if nothing had been sent at all."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _BrokenOff("the connection was closed") from error
+
+
+_ONCE = (_sent_once,)
+_REPEATED_BY_AIOHTTP = frozenset(("PUT", "DELETE"))
+"""And those that only read, where it does no harm."""
 
 
 def _error_of(answer: Answer, method: str) -> RaftlogError:

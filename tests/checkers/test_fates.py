@@ -58,6 +58,14 @@ def test_what_retention_or_a_newer_record_took_is_excused() -> None:
     assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
 
 
+def test_what_was_polled_before_it_was_sent_was_polled() -> None:
+    story = Story()
+    story.poll(2, (0, 70), (1, 71))
+    story.send(1, 70, 0)
+    story.send(1, 71, 2)
+    assert [FATES[code] for code in fates_of(story.ops).fate] == ["ok", "duplicate"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     history=CLEAN_HISTORIES,

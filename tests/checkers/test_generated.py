@@ -48,9 +48,11 @@ PLANTED_BY_HAND = {
     "resurrected-key",
     "trim-undone",
     "not-linearizable",
+    "lost-topic",
+    "resurrected-topic",
 }
-"""Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`
-and `test_linearizability`."""
+"""Kinds that the model's histories have no place for: the first two are planted below, the others in `test_members`,
+`test_linearizability` and `test_topics`."""
 AS_WELL = {"int-poll-skip", "poll-skip"}
 """Without density these need a record that somebody saw between."""
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jepsen.runner.finding import Findings
 from jepsen.runner.options import RunOptions
@@ -82,12 +84,11 @@ def test_values_of_two_clients_never_meet() -> None:
     assert values_of(1)[-1] < values_of(2)[0]
 
 
-def strict(*entries: dict[str, object]) -> dict[str, int]:
+def strict(*entries: dict[str, object], faults: tuple[str, ...] = ()) -> dict[str, int]:
     findings = Findings()
-    judge = StrictJudge(findings)
+    judge = StrictJudge(findings, faults)
     for entry in entries:
         judge.feed(orjson.dumps(entry), {"type": "ok", **entry})
-    judge.finish()
     return findings.counts
 
 
@@ -103,11 +104,30 @@ def test_leader_epochs_rise_with_offsets_and_are_the_same_for_everybody() -> Non
     assert strict(sent(0, 1), sent(1, 1), polled((0, 1), (2, 4)), sent(3, 4)) == {}
     assert strict(sent(5, 2), polled((5, 3))) == {"leader-epoch": 1}
     assert strict(sent(5, 2), polled((6, 1))) == {"leader-epoch": 1}
+    assert strict(sent(5, 2), polled((4, 3), (4, 3)), sent(6, 2), polled((5, 1))) == {"leader-epoch": 2}, "each once"
+    assert strict(polled((0, 1), (9, 9)), polled((5, 4), (7, 6)), polled((6, 7))) == {"leader-epoch": 1}
+
+
+@settings(deadline=None)
+@given(claims=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=6))
+def test_some_claims_contradict_each_other_or_none_do(claims: list[tuple[int, int]]) -> None:
+    contradict = any(
+        (offset == other and epoch != later) or (offset < other and epoch > later)
+        for offset, epoch in claims
+        for other, later in claims
+    )
+    assert bool(strict(*(polled(claim) for claim in claims))) == contradict
 
 
 @pytest.mark.parametrize("error", ["Unavailable: no leader", "NotListening: x", "DeadlineExceeded: x", "50401: late"])
 def test_faults_explain_some_errors(error: str) -> None:
     assert strict({"type": "fail", "kind": "send", "error": error}) == {}
+
+
+def test_a_full_disk_explains_what_no_other_fault_does() -> None:
+    refused = {"type": "fail", "kind": "send", "error": "50701: no space left"}
+    assert strict(refused, faults=("kill", "full")) == {}
+    assert strict(refused, faults=("kill", "damage")) == {"wrong-refusal": 1}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,15 @@ from typing import Any, Final, Self
 import orjson
 
 from jepsen.workloads.client.values import value_in
-from raftlog.checkers.history import Value
+from jepsen.workloads.incarnations import labelled, named, short
+from raftlog.checkers.history import Value, name_and_id
 from raftlog.client.decode import checked_batches, records_from
 from raftlog.client.transport import Answer, Transport
 from raftlog.errors import OutcomeUnknown
 from raftlog.types import Offset, TopicPartition
 
 BATCHES: Final = "application/vnd.raftlog.batches"
+TOPIC_ID: Final = "X-Raftlog-Topic-Id"
 BINARY: Final = "application/vnd.kafka.binary.v2+json"
 ANYBODY: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
@@ -60,7 +62,13 @@ class Access:
             body=body,
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=False,
-            place=place,
+            place=_hint(node, place),
+        )
+
+    async def delete(self, node: int, path: str, timeout_ms: int) -> Answer:
+        """As `post`, without a body."""
+        return await self._transports[node].request(
+            "DELETE", path, query={"timeout": timeout_ms}, timeout_s=timeout_ms / 1000 + _GRACE_S, repeatable=False
         )
 
     async def get(
@@ -80,7 +88,7 @@ class Access:
             headers={"Accept": accept} if accept is not None else None,
             timeout_s=timeout_ms / 1000 + _GRACE_S,
             repeatable=True,
-            place=place,
+            place=_hint(node, place),
         )
 
     async def offsets(self, node: int, place: TopicPartition, linearizable: bool, timeout_ms: int) -> tuple[int, int]:
@@ -96,7 +104,10 @@ class Access:
         """Records from an offset on, a long poll. Raises `InvalidBatch` for one that arrived damaged."""
         query = {"offset": offset, "timeout": timeout_ms, "max_bytes": _FETCH_BYTES}
         answer = await self.get(node, f"{path_of(place)}/records", timeout_ms, query, BATCHES, place)
-        found = Found(offset)
+        found = Found(place, offset)
+        if (incarnation := name_and_id(place)) is not None:
+            topic_id = short(answer.headers.get(TOPIC_ID, ""))
+            found.place = labelled(incarnation[0], topic_id, place.partition)
         for header, batch in checked_batches(answer.body):
             found.next_offset = header.next_offset
             if header.is_control:
@@ -111,7 +122,9 @@ class Access:
 class Found:
     """What a fetch brought: offsets and values side by side, and the leader epoch of each batch by base offset."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, place: TopicPartition, offset: int) -> None:
+        self.place = place
+        """Whose records they are, where a name may have gone to another topic."""
         self.offsets: list[Offset] = []
         self.values: list[Value] = []
         self.epochs: list[tuple[int, int]] = []
@@ -120,7 +133,13 @@ class Found:
 
 
 def path_of(place: TopicPartition) -> str:
-    return f"/topics/{place.topic}/partitions/{place.partition}"
+    topic, partition = named(place)
+    return f"/topics/{topic}/partitions/{partition}"
+
+
+def _hint(node: int, place: TopicPartition | None) -> TopicPartition | None:
+    """Whose leader may be asked directly. Who asks one node wants its answer, also where it forwards."""
+    return place if node == ANYBODY else None
 
 
 def fields_of(answer: Answer) -> dict[str, Any]:

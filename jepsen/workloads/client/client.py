@@ -6,6 +6,7 @@ A workload's `begin` says which roles there are; each activity has a share of th
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
@@ -13,7 +14,7 @@ import orjson
 
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import ClientConfiguration
-from jepsen.workloads.client.numbering import Senders, other_process, pace
+from jepsen.workloads.client.numbering import PER_CLIENT, Senders, other_process, pace
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import values_of
 from jepsen.workloads.roles.asking import Committer, list_offsets
@@ -50,13 +51,15 @@ class Client:
         self.addresses = list(config.addresses.values())
         self.partitions = config.partitions
         self.random = Random(config.seed * 1_000_003 + config.number)  # noqa: S311 - repeatable, not secret
-        self.senders = Senders(config.number)
+        self.number, self.clients = config.number, config.clients
+        self.senders = Senders(config.number * PER_CLIENT)
         self.values = iter(values_of(config.number))
         self._config = config
         self._lives: list[Life] = []
         self._closings: list[Life] = []
         self._producers: list[Sends] = []
         self._requests: set[asyncio.Task[None]] = set()
+        self._ended = asyncio.Event()
 
     def process(self, number: int) -> int:
         """The number of a role's process in the whole test."""
@@ -120,15 +123,29 @@ class Client:
     # work
 
     async def work(self, until_s: float) -> None:
-        """Everything that this client does, until that time of the loop."""
-        async with asyncio.TaskGroup() as tasks:
-            for life in (*self._lives, self._tell):
-                tasks.create_task(_whole(life, until_s))
+        """Everything that this client does, until that time of the loop, or until `end`."""
+        living, ended = asyncio.create_task(self._live(until_s)), asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait((living, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            living.cancel()  # what a role was about to be told stays open
+            with suppress(asyncio.CancelledError):
+                await living
         if self._requests:
             await asyncio.wait(self._requests, timeout=_LAST_ANSWERS_S)
         for close in self._closings:
             await close(_LAST_ANSWERS_S)
         self._say_figures()
+
+    def end(self) -> None:
+        """Begin nothing any more."""
+        self._ended.set()
+
+    async def _live(self, until_s: float) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for life in (*self._lives, self._tell):
+                tasks.create_task(_whole(life, until_s))
 
     def _sent(self, request: "asyncio.Task[None]") -> None:
         self._requests.discard(request)

@@ -1,11 +1,14 @@
 """What a client process is told, as JSON: its place in the test, and when it begins and ends."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
 from raftlog.types import TopicPartition
+
+END: Final = b"end\n"
+"""What a client is told when its period ends early."""
 
 
 class ClientConfiguration(NamedTuple):
@@ -19,6 +22,8 @@ class ClientConfiguration(NamedTuple):
     seed: int
     history: Path
     epoch_ns: int
+    clients: int
+    """How many there are."""
 
     def write(self, path: Path) -> None:
         fields = {**self._asdict(), "partitions": list(map(list, self.partitions)), "history": str(self.history)}
@@ -36,6 +41,7 @@ class ClientConfiguration(NamedTuple):
             seed=fields["seed"],
             history=Path(fields["history"]),
             epoch_ns=fields["epoch_ns"],
+            clients=fields["clients"],
         )
 
 

@@ -19,10 +19,10 @@ _BEHIND_S_MAX: Final = 1.0
 
 
 class Senders:
-    """Free process numbers of one client; the one that waited longest is taken first."""
+    """Free process numbers, `count` from `first` on; the one that waited longest is taken first."""
 
-    def __init__(self, client: int, count: int = SENDERS_MAX) -> None:
-        self._free = deque(range(client * PER_CLIENT, client * PER_CLIENT + count))
+    def __init__(self, first: int, count: int = SENDERS_MAX) -> None:
+        self._free = deque(range(first, first + count))
 
     @contextmanager
     def take(self, count: int) -> Iterator[list[int]]:

@@ -2,8 +2,8 @@
 
     ready\n → (stdin: the period) → work → a line of figures now and then → end
 
-It ends at the end of the period, after the answers that it waits for, or as soon as its stdin is closed: then whoever
-started it is gone, or wants no more. What is under way then stays open in the history.
+It ends at the end of the period or when it is told `end`, after the answers that it waits for, or as soon as its stdin
+is closed: then whoever started it is gone, or wants no more. What is under way then stays open in the history.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.client import Client, say
-from jepsen.workloads.client.configuration import ClientConfiguration, Period, read_period
+from jepsen.workloads.client.configuration import END, ClientConfiguration, Period, read_period
 from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter, clock_since
 
 
@@ -34,7 +34,7 @@ async def run(config: ClientConfiguration) -> None:
             say(b"ready")
             line = await orders.readline()
             if line:
-                await _first(_work(client, read_period(line)), _gone(orders), _raised(broken))
+                await _first(_work(client, read_period(line)), _listen(orders, client), _raised(broken))
     finally:
         history.close()
 
@@ -46,9 +46,11 @@ async def _work(client: Client, period: Period) -> None:
     await client.work(period.end_ns / 1e9 + ahead_s)
 
 
-async def _gone(orders: asyncio.StreamReader) -> None:
-    while await orders.readline():
-        pass
+async def _listen(orders: asyncio.StreamReader, client: Client) -> None:
+    """Until nobody is there any more."""
+    while line := await orders.readline():
+        assert line == END, f"an order that no client knows: {line!r}"
+        client.end()
 
 
 async def _raised(broken: "asyncio.Future[None]") -> None:

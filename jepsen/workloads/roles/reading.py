@@ -49,18 +49,21 @@ class Reader:
                 return
 
     async def poll(self, node: int, place: TopicPartition, wait_ms: int) -> int | None:
-        """How many records it brought; None when it failed."""
+        """How many records it brought; None when it failed, or another topic has the name."""
         invocation = self._history.invoke(self._process, POLL, Poll(), node=node)
         try:
             found = await self._access.fetch(node, place, self.positions[place], wait_ms)
         except RaftlogError as error:
             self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
             return None
-        brought, self.positions[place] = len(found.offsets), found.next_offset
+        brought = len(found.offsets)
         if not brought:
             self._history.ok(invocation, Poll())
-            return 0
-        fetched = Fetched(place, tuple(found.offsets), tuple(found.values))
-        self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
-        self._history.polled += brought
+        else:
+            fetched = Fetched(found.place, tuple(found.offsets), tuple(found.values))
+            self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
+            self._history.polled += brought
+        if found.place != place:
+            return None
+        self.positions[place] = found.next_offset
         return brought

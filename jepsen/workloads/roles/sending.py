@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import orjson
 
-from jepsen.workloads.client.access import BATCHES, BINARY, Access, fields_of, path_of
+from jepsen.workloads.client.access import BATCHES, BINARY, TOPIC_ID, Access, fields_of, path_of
 from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of
-from raftlog.checkers.history import SEND, Op, Send
+from jepsen.workloads.incarnations import short
+from raftlog.checkers.history import SEND, Op, Send, name_and_id
 from raftlog.errors import RaftlogError
 from raftlog.records import Compression, build_batch
 from raftlog.types import Offset, TopicPartition
@@ -125,12 +126,12 @@ async def send_batch(
         complete = history.fail if row.get("outcome") == "failed" else history.info
         return complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
     more = {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
+    if name_and_id(place) is not None:
+        more["topic_id"] = short(answer.headers.get(TOPIC_ID, ""))
     return _acknowledged(history, invocation, row["offset"], acks, more)
 
 
-def _acknowledged(
-    history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, int | None]
-) -> Op:
+def _acknowledged(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:
     assert isinstance(invocation.payload, Send), invocation
     if acks != "all" or base is None:
         return history.info(invocation, f"answered with acks={acks}", acks=acks, offset=base, **more)

@@ -9,21 +9,29 @@ answers "unknown" and the error goes to the loop's exception handler, where the 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Overloaded, RaftlogError
 from raftlog.runtime.rpc.bulk_codec import answer_of, request_of
 from raftlog.runtime.rpc.calls import Answer, Call, decode_call, encode_answer, encode_failure
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.frame import Frame
-from raftlog.runtime.rpc.writer import Writer
-from raftlog.types import NodeId
+from raftlog.types import Buffer, NodeId
+
+
+class Answers(Protocol):
+    """Where answers go; a connection's `Writer` is one."""
+
+    def post_frame(self, frame: list[Buffer]) -> bool:
+        """Send it; false when there is no room."""
+        ...
 
 
 class Serving:
     """One for each accepted connection; `serve` answers what comes over it."""
 
     def __init__(
-        self, endpoint: Endpoint, node: NodeId, writer: Writer, serve: Callable[[object], Awaitable[object]]
+        self, endpoint: Endpoint, node: NodeId, writer: Answers, serve: Callable[[object], Awaitable[object]]
     ) -> None:
         self._endpoint, self._serve_request = endpoint, serve
         self._config = endpoint.config

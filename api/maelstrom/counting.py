@@ -1,0 +1,33 @@
+"""What a node did, for whoever wants to know how many messages an operation costs.
+
+`messages_between_nodes` are those that this node sent to other nodes, of every kind, also when nobody asked anything:
+the sums over all nodes are what is meant, as a leader sends more than the others.
+"""
+
+from collections import Counter
+from typing import Any
+
+
+class Counts:
+    """From the start of the node."""
+
+    def __init__(self) -> None:
+        self.operations: Counter[str] = Counter()
+        """Requests of clients, by workload."""
+        self.messages: Counter[str] = Counter()
+        """Messages to other nodes, by type."""
+        self.refused = 0
+        """Lines and messages that could not be read, or came from nobody who may send them."""
+
+    def report(self, node: str) -> dict[str, Any]:
+        """As one JSON object."""
+        operations, messages = self.operations.total(), self.messages.total()
+        return {
+            "node": node,
+            "operations": operations,
+            "messages_between_nodes": messages,
+            "messages_per_operation": round(messages / operations, 3) if operations else None,
+            "operations_by_workload": dict(sorted(self.operations.items())),
+            "messages_by_type": dict(sorted(self.messages.items())),
+            "refused": self.refused,
+        }

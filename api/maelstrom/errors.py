@@ -1,0 +1,55 @@
+"""Maelstrom's error codes, and the one rule from this project's errors to them.
+
+    definite     it did not happen and never will: node-not-found, not-supported, temporarily-unavailable,
+                 malformed-request, abort, key-does-not-exist, precondition-failed
+    indefinite   it may have: timeout, crash
+
+Nothing that may have reached a log is ever answered definitely, unless the log itself says that another entry took its
+place. Source: the table of errors in Maelstrom's protocol.
+"""
+
+from enum import IntEnum
+
+from raftlog.errors import DeadlineExceeded, OutcomeUnknown, RaftlogError, RequestError, Unavailable
+
+
+class Code(IntEnum):
+    """Those that this node says; key-already-exists and txn-conflict belong to workloads that it does not have."""
+
+    TIMEOUT = 0
+    NODE_NOT_FOUND = 1
+    NOT_SUPPORTED = 10
+    TEMPORARILY_UNAVAILABLE = 11
+    MALFORMED_REQUEST = 12
+    CRASH = 13
+    ABORT = 14
+    KEY_DOES_NOT_EXIST = 20
+    PRECONDITION_FAILED = 22
+
+
+class Refused(RequestError):
+    """A request that is answered with this code, definitely."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Malformed(Refused):
+    """A request, or a line, that is not what the protocol says."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Code.MALFORMED_REQUEST, text)
+
+
+def code_of(error: RaftlogError) -> Code:
+    """What a client is told."""
+    if isinstance(error, Refused):
+        return error.code
+    if isinstance(error, OutcomeUnknown):
+        return Code.TIMEOUT if isinstance(error, DeadlineExceeded | TimeoutError) else Code.CRASH
+    if error.outcome == "unknown":
+        return Code.CRASH
+    if isinstance(error, Unavailable):
+        return Code.TEMPORARILY_UNAVAILABLE
+    return Code.MALFORMED_REQUEST if isinstance(error, RequestError) else Code.ABORT

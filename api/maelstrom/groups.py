@@ -1,0 +1,164 @@
+"""The Raft groups of a Maelstrom node, from their directory to their keyspaces.
+
+    begin → (driver recovered, groups made, others roused, preferred leaders campaign) → close
+
+Every node is a voter of every group. A node's disk uuid and the groups' ids follow from the list of nodes, so all nodes
+know them without asking; the directory remembers for which list it was made. A node whose directory is gone must not
+come back under its name: it would vote twice. Called by `node`.
+"""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from raftlog.api.maelstrom.keyspace import Keyspace
+from raftlog.api.maelstrom.settings import NodeSettings
+from raftlog.api.maelstrom.wire import MaelstromTransport
+from raftlog.errors import RaftlogError, StorageError
+from raftlog.partitions.multiraft.campaigns import Campaigns
+from raftlog.partitions.multiraft.identity import NodeDirectory
+from raftlog.partitions.multiraft.leadership import LeaderWaits
+from raftlog.raft import Ready, ReplicaId
+from raftlog.runtime.control_entries import member_of
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.runtime.journal.operations import GroupKey
+from raftlog.runtime.rpc import Identity
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.roll import Roll
+from raftlog.storage.sync_threads import SyncThreads
+from raftlog.types import NodeId
+
+_SYNC_THREADS: Final = 2
+_SPACE: Final = uuid.UUID("5e5b1a8b-55a1-4c4c-9c43-0c8f7f6f6d10")
+
+
+class Cluster(NamedTuple):
+    """The nodes by name, in the order of the `init` message, and how many groups they have."""
+
+    me: str
+    names: tuple[str, ...]
+    groups: int
+
+    @property
+    def id(self) -> str:
+        return str(uuid.uuid5(_SPACE, "\n".join((str(self.groups), *self.names))))
+
+    def node_id(self, name: str) -> NodeId:
+        return NodeId(self.names.index(name) + 1)
+
+    def others(self) -> dict[NodeId, str]:
+        return {self.node_id(name): name for name in self.names if name != self.me}
+
+    def replica(self, name: str) -> ReplicaId:
+        return ReplicaId(self.node_id(name), uuid.uuid5(_SPACE, f"{self.id} node {name}"))
+
+    def roll(self, number: int) -> Roll:
+        """How a group begins, the same everywhere."""
+        voters = tuple(member_of(self.replica(name)) for name in self.names)
+        return Roll(uuid.uuid5(_SPACE, f"{self.id} group {number}"), 1, 0, 0, -1, 0, 1, voters)
+
+    def preferred_leader(self, number: int) -> str:
+        return self.names[number % len(self.names)]
+
+
+class Groups:
+    """See the module. `post(name, body)` hands a message to the network, `on_failure` hears when the disk fails."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        cluster: Cluster,
+        post: Callable[[str, dict[str, Any]], None],
+        on_failure: Callable[[RaftlogError], None],
+    ) -> None:
+        """Blocking: recovers what the directory holds. Raises `RaftlogError`, saying what to do."""
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._threads = SyncThreads(_SYNC_THREADS)
+        self._waits = LeaderWaits()
+        disk = RealDisk(self._threads.run, self._loop.call_soon_threadsafe)
+        path = os.path.join(os.path.abspath(settings.data_dir), cluster.me)
+        me = cluster.replica(cluster.me)
+        self._directory = NodeDirectory.open(disk, path, me.node_id, cluster.id, lambda: me.disk_uuid)
+        try:
+            self._open(disk, settings, post, on_failure)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used: {error}") from error
+
+    def _open(
+        self,
+        disk: RealDisk,
+        settings: NodeSettings,
+        post: Callable[[str, dict[str, Any]], None],
+        on_failure: Callable[[RaftlogError], None],
+    ) -> None:
+        identity, cluster = self._directory.identity, self._cluster
+        random = Random()  # noqa: S311  # election timeouts and correlations; seeded by the operating system
+        shown = Identity(cluster.id, identity.node_id, identity.disk_uuid, identity.boot_epoch, 0, "")
+        self.transport = MaelstromTransport(shown, cluster.others(), post, random, settings.linger_ms / 1000)
+        self.driver = Driver.open(
+            disk,
+            self._directory.path,
+            identity.replica,
+            self.transport,
+            random,
+            settings.driver_config(),
+            boot_epoch=identity.boot_epoch,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            create=not identity.has_journal,
+        )
+        self._directory.note_journal()
+        self.driver.on_failure, self.driver.on_step = on_failure, self._stepped
+        self.driver.loop = self._loop
+        self._campaigns = Campaigns(self._loop, identity.replica, self.driver.mark_dirty)
+        self.keyspaces = [self._keyspace(number) for number in range(cluster.groups)]
+        self._by_key: dict[GroupKey, Keyspace] = {space.group.key: space for space in self.keyspaces}
+
+    def _keyspace(self, number: int) -> Keyspace:
+        roll = self._cluster.roll(number)
+        group = self.driver.groups.get(roll.group_id.bytes)
+        return Keyspace(number, group or self.driver.create_group(roll, f"keys/{number}"), self._loop)
+
+    def begin(self, serve: Callable[[NodeId, object], Any]) -> None:
+        """Let them work; `serve(node, request)` answers what other nodes ask."""
+        transport, me = self.transport, self._cluster.me
+        transport.on_envelopes, transport.on_beat = self.driver.receive, self.driver.receive_beat
+        transport.serve = serve
+        transport.open()
+        self.driver.start()
+        transport.rouse()
+        preferred = [space.group for space in self.keyspaces if self._cluster.preferred_leader(space.number) == me]
+        if len(self._cluster.names) == 1:
+            self._campaigns.begin_alone(preferred)
+        else:
+            self._campaigns.begin(preferred)
+
+    async def close(self) -> None:
+        """Durable and closed. A sync that hangs is waited for, unless the disk failed."""
+        self._campaigns.stop()
+        self._waits.wake_all()
+        has_failed = self.driver.failure is not None
+        self.transport.close()
+        self.driver.close()
+        self._directory.close()
+        await asyncio.to_thread(self._threads.close, not has_failed)
+
+    def of(self, key: str) -> Keyspace:
+        """Where a key is, by its text."""
+        return self.keyspaces[crc32c(key.encode()) % len(self.keyspaces)]
+
+    async def leader_changed(self, space: Keyspace, deadline: float) -> bool:
+        """Wait for a change of role, term or leader; false when the deadline came first."""
+        return await self._waits.changed(space.group.key, deadline)  # type: ignore[arg-type]  # the loop's time
+
+    def _stepped(self, group: Group, ready: Ready) -> None:
+        if ready.role_state is not None:
+            self._waits.wake(group.key)
+        self._by_key[group.key].step()

@@ -1,0 +1,179 @@
+"""Any node takes any request: commands go to their group's leader, reads wait until what is here is new enough.
+
+    command     here, when this node leads; otherwise one hop to the leader, which never sends it on
+    read        a read index of the group, confirmed by a majority, and delivered here
+
+Whoever is told definitely that nothing was appended asks again until the deadline. After an append, or when a forwarded
+command was not answered, nobody knows: only commands that may be done twice are sent again. Called by the workloads.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from raftlog.api.maelstrom.errors import Code
+from raftlog.api.maelstrom.groups import Groups
+from raftlog.api.maelstrom.keyspace import Keyspace
+from raftlog.api.maelstrom.machine import Command, Outcome
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NoLeader,
+    NotLeader,
+    OutcomeUnknown,
+    RaftlogError,
+    Unavailable,
+)
+from raftlog.partitions.deadline import Deadline
+from raftlog.runtime.rpc import Answer, Call
+from raftlog.types import NodeId
+
+COMMANDS: Final = "maelstrom.commands"
+_RETRY_S: Final = 0.1
+"""Between two attempts, unless the leader changes before."""
+_NO_CODE: Final = -1
+
+
+class Keys:
+    """See the module."""
+
+    def __init__(self, groups: Groups, repeat_ms: int) -> None:
+        """A command that may be done twice is sent again when it was not answered for `repeat_ms`."""
+        self._groups, self._repeat_ms = groups, repeat_ms
+        self._loop = asyncio.get_running_loop()
+
+    def of(self, key: str) -> Keyspace:
+        """Where a key is, by its text."""
+        return self._groups.of(key)
+
+    def all(self) -> Sequence[Keyspace]:
+        return self._groups.keyspaces
+
+    # commands
+
+    async def execute(self, command: Command, deadline: Deadline, *, may_repeat: bool = False) -> Outcome:
+        """Raises `Unavailable` and `InvalidArgument` (nothing happened), `OutcomeUnknown`."""
+        outcomes = await self._execute(self.of(command.key), [command], deadline, may_repeat)
+        return outcomes[0]
+
+    async def execute_all(self, commands: Sequence[Command], deadline: Deadline) -> None:
+        """Commands that may be done twice, for any keys. When some of them were done it is `OutcomeUnknown`."""
+        by_space: dict[int, list[Command]] = {}
+        for command in commands:
+            by_space.setdefault(self.of(command.key).number, []).append(command)
+        spaces = self.all()
+        results = await asyncio.gather(
+            *(self._execute(spaces[number], some, deadline, True) for number, some in by_space.items()),
+            return_exceptions=True,
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, RaftlogError) or failure.outcome == "unknown" or len(failures) == len(results):
+                raise failure
+        if failures:
+            raise OutcomeUnknown(f"done for some of the keys only: {failures[0]}")
+
+    async def _execute(
+        self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool
+    ) -> list[Outcome]:
+        while True:
+            try:
+                return await self._attempt(space, commands, deadline, may_repeat)
+            except (NotLeader, NoLeader):
+                if not await self._pause(space, deadline):
+                    raise
+            except OutcomeUnknown:
+                if not may_repeat or self._loop.time() >= deadline:
+                    raise
+
+    async def _attempt(
+        self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool
+    ) -> list[Outcome]:
+        if space.is_leader:
+            return await self._propose(space, commands, deadline)
+        leader = space.leader
+        if leader is None:
+            raise NoLeader(f"nobody leads group {space.number}, as far as is known here")
+        left_ms = int((deadline - self._loop.time()) * 1000)
+        call = Call(
+            COMMANDS,
+            [space.number, [list(command) for command in commands]],
+            timeout_ms=max(1, min(left_ms, self._repeat_ms) if may_repeat else left_ms),
+        )
+        answer = await self._groups.transport.call(leader, call)
+        return _outcomes_of(answer, len(commands))
+
+    async def _propose(self, space: Keyspace, commands: Sequence[Command], deadline: float) -> list[Outcome]:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await space.propose(commands)
+        except TimeoutError:
+            raise DeadlineExceeded(f"group {space.number} appended it and has not committed it in time") from None
+
+    async def _pause(self, space: Keyspace, deadline: Deadline) -> bool:
+        """Wait a moment, or for another leader; false when no time is left."""
+        await self._groups.leader_changed(space, Deadline(min(deadline, self._loop.time() + _RETRY_S)))
+        return self._loop.time() < deadline
+
+    # reads
+
+    async def confirm(self, space: Keyspace, deadline: Deadline) -> None:
+        """What is here is as new as everything acknowledged before the call. Raises `Unavailable`."""
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await space.group.read_index()
+                return
+            except NotLeader:
+                if not await self._pause(space, deadline):
+                    raise
+            except TimeoutError:
+                raise Unavailable(f"no majority of group {space.number} answered in time") from None
+
+    async def confirm_all(self, spaces: Sequence[Keyspace], deadline: Deadline) -> None:
+        """The same for several groups at once."""
+        async with asyncio.TaskGroup() as confirming:
+            for space in spaces:
+                confirming.create_task(self.confirm(space, deadline))
+
+    # what other nodes ask
+
+    async def serve(self, node: NodeId, request: object) -> object:
+        """Commands that another node sends on, and what its driver asks. Raises `RaftlogError`."""
+        if not isinstance(request, Call):
+            return await self._groups.driver.serve(node, request)
+        number, commands = _commands_of(request)
+        if not number < len(self.all()):
+            raise InvalidArgument(f"there is no group {number}")
+        space = self.all()[number]
+        if not space.is_leader:
+            raise NotLeader(f"another node leads group {number}", space.group.core.leader)
+        outcomes = await self._propose(space, commands, self._loop.time() + request.timeout_ms / 1000)
+        return Answer([[_NO_CODE if code is None else int(code), offset] for code, offset in outcomes])
+
+
+def _commands_of(call: Call) -> tuple[int, list[Command]]:
+    """Raises `InvalidArgument`."""
+    match call:
+        case Call(name=name, value=[int(number), [*pairs]]) if name == COMMANDS and pairs and number >= 0:
+            commands = [_command_of(pair) for pair in pairs]
+            return number, commands
+    raise InvalidArgument(f"a request {call.name} that cannot be read")
+
+
+def _command_of(pair: Any) -> Command:
+    match pair:
+        case [str(key), str(what)]:
+            return Command(key, what)
+    raise InvalidArgument("a command that cannot be read")
+
+
+def _outcomes_of(answer: Answer, count: int) -> list[Outcome]:
+    """What a leader answered to so many commands. It was done, so an answer that cannot be read tells nothing else."""
+    try:
+        outcomes = [Outcome(None if code == _NO_CODE else Code(code), offset) for code, offset in answer.value]
+    except (TypeError, ValueError) as error:
+        raise OutcomeUnknown(f"an answer that cannot be read: {error}") from None
+    if len(outcomes) != count:
+        raise OutcomeUnknown(f"{count} commands were answered with {len(outcomes)} outcomes")
+    return outcomes

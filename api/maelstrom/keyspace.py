@@ -1,0 +1,150 @@
+"""One Raft group as the workloads see it: commands in, outcomes out, and what its keys are.
+
+    applied ≤ the group's applied entry,   open batches ≤ what the core takes beyond its commit
+
+Commands of one loop turn go as one batch, which is one entry of the log. What is here is committed, and may be old: for
+more, ask the group for a read index first. Nothing is ever trimmed, so a start applies the whole log again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+from raftlog.api.maelstrom.machine import Command, Machine, Outcome
+from raftlog.api.maelstrom.messages import value_of
+from raftlog.errors import InvalidBatch
+from raftlog.raft import Role
+from raftlog.records import build_batch, read_records
+from raftlog.runtime.group import Committed, Group
+from raftlog.types import Index, NodeId
+
+_logger = logging.getLogger(__name__)
+
+BATCH_BYTES_MAX: Final = 128 * 1024
+"""Commands of one turn beyond this go in several batches."""
+_READ_BYTES: Final = 256 * 1024
+_Waiting = tuple[Sequence[Command], "asyncio.Future[list[Outcome]]"]
+
+
+class Keyspace:
+    """See the module."""
+
+    def __init__(self, number: int, group: Group, loop: asyncio.AbstractEventLoop) -> None:
+        self.number, self.group = number, group
+        self.machine = Machine()
+        self._loop = loop
+        self._applied = Index(0)
+        self._queue: list[_Waiting] = []
+        """Commands of this turn."""
+        self._expected: dict[Index, asyncio.Future[list[Outcome]]] = {}
+        """Committed batches of this process whose commands are not applied here yet."""
+        self.step()
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as it is known here."""
+        leader = self.group.core.leader
+        return None if leader is None else leader.node_id
+
+    @property
+    def is_leader(self) -> bool:
+        """It may have been deposed without knowing it yet."""
+        return self.group.core.role is Role.LEADER
+
+    # commands
+
+    def propose(self, commands: Sequence[Command]) -> "asyncio.Future[list[Outcome]]":
+        """Append them, all or nothing, one after another; the outcome of each, once they are committed and applied.
+
+        The future fails as that of `Group.propose` does; it may stay pending for long.
+        """
+        if not self._queue:
+            self._loop.call_soon(self._append_queued)
+        waiting: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        self._queue.append((commands, waiting))
+        return waiting
+
+    def _append_queued(self) -> None:
+        queue, self._queue = self._queue, []
+        batch: list[_Waiting] = []
+        size = 0
+        for waiting in queue:
+            more = sum(len(command.key) + len(command.what) for command in waiting[0])
+            if batch and size + more > BATCH_BYTES_MAX:
+                self._append(batch)
+                batch, size = [], 0
+            batch.append(waiting)
+            size += more
+        self._append(batch)
+
+    def _append(self, batch: Sequence[_Waiting]) -> None:
+        records = [command.record() for commands, _ in batch for command in commands]
+        committed = self.group.propose_as([build_batch(records)], self._expect)
+        committed.add_done_callback(partial(self._committed, batch))
+
+    def _expect(self, committed: Committed) -> "asyncio.Future[list[Outcome]]":
+        """A batch of this process is committed. Its commands are applied later in the turn, or once it is durable."""
+        index = committed.last_index
+        assert index > self._applied, f"entry {index} was applied before its outcome was known"
+        outcomes = self._expected[index] = self._loop.create_future()
+        return outcomes
+
+    def _committed(self, batch: Sequence[_Waiting], committed: "asyncio.Future[asyncio.Future[list[Outcome]]]") -> None:
+        error = committed.exception()
+        if error is None:
+            committed.result().add_done_callback(partial(_tell, batch))
+            return
+        for _, waiting in batch:
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    # what is committed
+
+    def step(self) -> None:
+        """Apply what was delivered since the last time."""
+        while self._applied < self.group.applied_index:
+            for entry in self.group.committed_entries(Index(self._applied + 1), _READ_BYTES):
+                outcomes = [] if entry.kind is not None else self._apply(bytes(entry.batch))
+                self._applied = entry.index
+                expected = self._expected.pop(entry.index, None)
+                if expected is not None:
+                    expected.set_result(outcomes)
+
+    def _apply(self, batch: bytes) -> list[Outcome]:
+        try:
+            records = list(read_records(batch))
+        except InvalidBatch as error:
+            _logger.error("a batch of %s is committed that holds no commands: %s", self.group.name, error)
+            return []
+        apply = self.machine.apply
+        return [apply(each.offset, (each.key or b"").decode(errors="replace"), each.value or b"") for each in records]
+
+    def messages(self, key: str, first: int, count_max: int, bytes_max: int) -> list[list[Any]]:
+        """`[offset, message]` of a key from its offset `first` on, without a gap, as far as the bounds allow.
+
+        At least one where there is one. Raises `CorruptBatch` and `InvalidBatch`.
+        """
+        places = self.machine.places.get(key)
+        wanted = () if places is None else places[first : first + count_max]
+        found: list[list[Any]] = []
+        size = 0
+        while len(found) < len(wanted) and size < bytes_max:
+            batches = self.group.read(wanted[len(found)], _READ_BYTES)
+            assert batches, f"nothing is at {wanted[len(found)]}, where offset {first + len(found)} of {key} is"
+            for record in chain.from_iterable(map(read_records, batches)):
+                if len(found) < len(wanted) and record.offset == wanted[len(found)]:
+                    text = record.value or b""
+                    found.append([first + len(found), value_of(text)[1]])
+                    size += len(text)
+        return found
+
+
+def _tell(batch: Sequence[_Waiting], applied: "asyncio.Future[list[Outcome]]") -> None:
+    outcomes = iter(applied.result())
+    for commands, waiting in batch:
+        own = [next(outcomes) for _ in commands]
+        if not waiting.done():
+            waiting.set_result(own)

@@ -1,0 +1,89 @@
+"""Maelstrom's messages: one JSON object a line, with `src`, `dest` and a `body` that has a `type`.
+
+The standard library's JSON is used, because what a client sends must come back as it was: whole numbers of any size and
+halves of surrogate pairs included. Two values are the same when their `text_of` is: 1, 1.0 and true are three values.
+"""
+
+import json
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+
+from raftlog.api.maelstrom.errors import Malformed
+
+LINE_BYTES_MAX: Final = 16 << 20
+"""A longer line is dropped."""
+VALUE_CHARACTERS_MAX: Final = 1 << 18
+"""Of a key or a value as text."""
+_OFFSET_MAX: Final = (1 << 63) - 1
+_T = TypeVar("_T")
+
+
+class Message(NamedTuple):
+    """A message of which sender, receiver, and the type in its body are there."""
+
+    src: str
+    dest: str
+    body: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        return str(self.body["type"])
+
+
+def parse(line: bytes) -> Message:
+    """Raises `Malformed`."""
+    try:
+        found = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not JSON: {error}") from None
+    match found:
+        case {"src": str(src), "dest": str(dest), "body": {"type": str()} as body}:
+            return Message(src, dest, body)
+    raise Malformed("a message has src, dest, and a body with a type")
+
+
+def line_of(src: str, dest: str, body: dict[str, Any]) -> bytes:
+    """Raises `Malformed` for a body that is nested too deeply."""
+    try:
+        text = json.dumps({"src": src, "dest": dest, "body": body}, separators=(",", ":"), allow_nan=False)
+    except RecursionError as error:
+        raise Malformed(f"it is nested too deeply: {error}") from None
+    return text.encode() + b"\n"
+
+
+def text_of(value: object) -> str:
+    """The one text of a JSON value; raises `Malformed` for one that is too large to be kept."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    except RecursionError as error:
+        raise Malformed(f"a value is nested too deeply: {error}") from None
+    if len(text) > VALUE_CHARACTERS_MAX:
+        raise Malformed(f"a value of {len(text)} characters; {VALUE_CHARACTERS_MAX} is the most")
+    return text
+
+
+def value_of(text: str | bytes) -> Any:
+    """What `text_of` made this of."""
+    return json.loads(text)
+
+
+def field(body: dict[str, Any], name: str, kind: type[_T]) -> _T:
+    """A field of a request that must be there, as a dict, list or str, or (object) as anything; raises `Malformed`."""
+    if name not in body:
+        raise Malformed(f"{body['type']} needs {name}")
+    value = body[name]
+    if not isinstance(value, kind):
+        raise Malformed(f"{name} of {body['type']} is not a {kind.__name__}")
+    return value
+
+
+def offsets_in(body: dict[str, Any]) -> dict[str, int]:
+    """The `offsets` of a request, by key; raises `Malformed`."""
+    offsets = field(body, "offsets", dict)
+    for key, offset in offsets.items():
+        if type(offset) is not int or not 0 <= offset <= _OFFSET_MAX:
+            raise Malformed(f"{text_of(offset)[:40]} is no offset of key {key!r}")
+    return offsets
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

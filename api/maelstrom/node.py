@@ -1,0 +1,273 @@
+"""A node of a Maelstrom test: lines in, lines out, and what is between them.
+
+    node = Node(settings, write, fail)      `write(line)` hands a line to the network
+    node.receive(line)                      never raises: what cannot be read is answered, or counted and logged
+    await node.settle(seconds)              requests under way get this long to be answered
+    await node.close()
+
+The groups begin with the first request that needs them, at every node: `echo` and `broadcast` cost no Raft. Requests
+under way are bounded, and each is answered within the timeout. Called by the composition root.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from raftlog.api.maelstrom.counting import Counts
+from raftlog.api.maelstrom.errors import Code, Malformed, Refused, code_of
+from raftlog.api.maelstrom.groups import Cluster, Groups
+from raftlog.api.maelstrom.keys import Keys
+from raftlog.api.maelstrom.messages import Message, field, line_of, parse
+from raftlog.api.maelstrom.settings import NodeSettings
+from raftlog.api.maelstrom.wire import TYPE as RAFT
+from raftlog.api.maelstrom.workloads import g_set, kafka, lin_kv
+from raftlog.api.maelstrom.workloads.broadcast import TYPE as GOSSIP
+from raftlog.api.maelstrom.workloads.broadcast import Gossip
+from raftlog.errors import LogClosed, Overloaded, RaftlogError, Unavailable
+from raftlog.partitions.deadline import Deadline, deadline_in
+
+REQUESTS_MAX: Final = 10_000
+"""Under way at once; more are refused."""
+REFUSALS_LOGGED_MAX: Final = 100
+REPEATS_MAX: Final = 4
+"""Within its timeout a command that may be done twice is sent to leaders so often at most, where none answers."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_logger = logging.getLogger(__name__)
+Body = dict[str, Any]
+
+
+class _Request(NamedTuple):
+    """What answers requests of one type, and the workload that they belong to."""
+
+    workload: str
+    serve: Callable[[Keys, Body, Deadline], Awaitable[Body]]
+
+
+_REQUESTS: Final[Mapping[str, _Request]] = {
+    "add": _Request("g-set", g_set.add),
+    "write": _Request("lin-kv", lin_kv.write),
+    "cas": _Request("lin-kv", lin_kv.cas),
+    "send": _Request("kafka", kafka.send),
+    "poll": _Request("kafka", kafka.poll),
+    "commit_offsets": _Request("kafka", kafka.commit_offsets),
+    "list_committed_offsets": _Request("kafka", kafka.list_committed_offsets),
+}
+"""Those that need the groups; `read` belongs to three workloads and is told apart by what it says."""
+_READ_KEY: Final = _Request("lin-kv", lin_kv.read)
+_READ_SET: Final = _Request("g-set", g_set.read)
+
+
+class Node:
+    """See the module. Made on a running loop."""
+
+    def __init__(
+        self, settings: NodeSettings, write: Callable[[bytes], None], fail: Callable[[RaftlogError], None]
+    ) -> None:
+        self._settings, self._write, self._fail = settings, write, fail
+        self._loop = asyncio.get_running_loop()
+        self.counts = Counts()
+        self._cluster: Cluster | None = None
+        self._groups: Groups | None = None
+        self._keys: Keys | None = None
+        self._gossip: Gossip | None = None
+        self._is_broadcasting = False
+        """Whether a read without a key asks for what was broadcast."""
+        self._is_closed = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        """Empty before `init`."""
+        return "" if self._cluster is None else self._cluster.me
+
+    # in
+
+    def receive(self, line: bytes) -> None:
+        """A line of the network, with or without its end."""
+        if not line.strip() or self._is_closed:
+            return
+        try:
+            message = parse(line)
+        except Malformed as error:
+            self.refuse(f"a line of {len(line)} bytes: {error}")
+            return
+        try:
+            self._take(message)
+        except RaftlogError as error:
+            self._answer_error(message, error)
+
+    def refuse(self, why: str) -> None:
+        """Something came that nobody can be answered about."""
+        self.counts.refused += 1
+        if self.counts.refused <= REFUSALS_LOGGED_MAX:
+            _logger.warning("refused: %s", why)
+
+    def _take(self, message: Message) -> None:
+        cluster = self._cluster
+        if message.type == "init":
+            self._init(message)
+        elif cluster is None:
+            raise Unavailable("this node has not been initialized")
+        elif message.dest != cluster.me:
+            raise Refused(Code.NODE_NOT_FOUND, f"{message.dest} is not here: this is {cluster.me}")
+        elif message.type in (RAFT, GOSSIP):
+            self._take_from_node(cluster, message)
+        elif "in_reply_to" in message.body:
+            self.refuse(f"an answer of {message.src}, which was asked nothing")
+        else:
+            self._take_request(message)
+
+    def _init(self, message: Message) -> None:
+        me, names = field(message.body, "node_id", str), field(message.body, "node_ids", list)
+        if me not in names or len(set(map(str, names))) < len(names):
+            raise Malformed("node_ids names every node once, and node_id is one of them")
+        if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+            raise Malformed("names of nodes are up to 64 letters, digits, underscores, dots and hyphens")
+        cluster = Cluster(me, tuple(names), self._settings.groups)
+        if self._cluster not in (None, cluster):
+            raise Refused(Code.ABORT, f"this node is {self.name} already")
+        if self._cluster is None:
+            self._cluster = cluster
+            self._gossip = Gossip(cluster.others().values(), self._post, self._settings.gossip_ms / 1000)
+        self._answer(message, {})
+
+    def _take_from_node(self, cluster: Cluster, message: Message) -> None:
+        if message.src == cluster.me or message.src not in cluster.names:
+            raise Refused(Code.MALFORMED_REQUEST, f"{message.type} is between nodes, and {message.src} is none")
+        try:
+            if message.type == RAFT:
+                self.keys()
+                assert self._groups is not None, "keys without groups"
+                self._groups.transport.receive(cluster.node_id(message.src), message.body)
+            else:
+                assert self._gossip is not None, "a cluster without gossip"
+                self._is_broadcasting = True
+                self._gossip.receive(message.src, message.body)
+        except RaftlogError as error:
+            self.refuse(f"{message.type} of {message.src}: {error}")
+
+    def keys(self) -> Keys:
+        """The groups begin with the first call. Raises `RaftlogError` when they cannot, and then the node ends."""
+        if self._is_closed:
+            raise LogClosed("this node stops")
+        if self._keys is None:
+            assert self._cluster is not None, "groups before `init`"
+            try:
+                self._groups = Groups(self._settings, self._cluster, self._post, self._fail)
+            except RaftlogError as error:
+                self._fail(error)
+                raise
+            self._keys = Keys(self._groups, max(1, self._settings.timeout_ms // REPEATS_MAX))
+            self._groups.begin(self._keys.serve)
+        return self._keys
+
+    # requests
+
+    def _take_request(self, message: Message) -> None:
+        kind, body = message.type, message.body
+        assert self._gossip is not None, "a cluster without gossip"
+        if kind == "echo":
+            self._count("echo")
+            self._answer(message, {"echo": field(body, "echo", object)})
+        elif kind == "topology":
+            self._set_topology(field(body, "topology", dict))
+            self._answer(message, {})
+        elif kind == "broadcast":
+            self._count("broadcast")
+            self._is_broadcasting = True
+            self._gossip.add(field(body, "message", object))
+            self._answer(message, {})
+        elif kind == "read" and "key" not in body and self._is_broadcasting:
+            self._count("broadcast")
+            self._answer(message, {"messages": self._gossip.values})
+        else:
+            self._begin_request(message)
+
+    def _set_topology(self, topology: Body) -> None:
+        neighbours = topology.get(self.name, [])
+        if not isinstance(neighbours, list):
+            raise Malformed("a topology maps names to lists of names")
+        self._is_broadcasting = True
+        assert self._gossip is not None, "a cluster without gossip"
+        self._gossip.set_neighbours(neighbours)
+
+    def _begin_request(self, message: Message) -> None:
+        request = _REQUESTS.get(message.type)
+        if message.type == "read":
+            request = _READ_KEY if "key" in message.body else _READ_SET
+        if request is None:
+            raise Refused(Code.NOT_SUPPORTED, f"this node knows no {message.type[:100]}")
+        self._count(request.workload)
+        if len(self._tasks) >= REQUESTS_MAX:
+            raise Overloaded(f"{REQUESTS_MAX} requests are under way")
+        deadline = deadline_in(self._settings.timeout_ms)
+        task = self._loop.create_task(self._serve(message, request, self.keys(), deadline), name=message.type)
+        self._tasks.add(task)
+        task.add_done_callback(self._served)
+
+    async def _serve(self, message: Message, request: _Request, keys: Keys, deadline: Deadline) -> None:
+        try:
+            fields = await request.serve(keys, message.body, deadline)
+        except* RaftlogError as errors:
+            self._answer_error(message, _first_of(errors))
+        else:
+            self._answer(message, fields)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            context = {"message": f"{task.get_name()} failed in a way that was not foreseen", "exception": error}
+            self._loop.call_exception_handler(context)
+
+    # out
+
+    def _count(self, workload: str) -> None:
+        self.counts.operations[workload] += 1
+
+    def _answer(self, message: Message, fields: Body) -> None:
+        self._reply(message, {"type": f"{message.type}_ok", **fields})
+
+    def _answer_error(self, message: Message, error: RaftlogError) -> None:
+        self._reply(message, {"type": "error", "code": int(code_of(error)), "text": str(error)})
+
+    def _reply(self, message: Message, body: Body) -> None:
+        asked = message.body.get("msg_id")
+        if type(asked) is not int:
+            if body["type"] == "error":
+                self.refuse(f"{message.type[:100]} of {message.src[:100]}: {body['text']}")
+            return
+        self._write(line_of(self.name or message.dest, message.src, {**body, "in_reply_to": asked}))
+
+    def _post(self, name: str, body: Body) -> None:
+        self.counts.messages[body["type"]] += 1
+        self._write(line_of(self.name, name, body))
+
+    # the end
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for the requests that are under way, but not longer."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    async def close(self) -> None:
+        """Durable and closed. What is still under way is answered with a definite or an indefinite error."""
+        self._is_closed = True
+        if self._gossip is not None:
+            self._gossip.stop()
+        if self._groups is not None:
+            await self._groups.close()
+
+    def report(self) -> Body:
+        """Operations and messages so far."""
+        return self.counts.report(self.name)
+
+
+def _first_of(errors: BaseExceptionGroup[RaftlogError]) -> RaftlogError:
+    """One of them; reads of several groups may fail together, and do so definitely."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, RaftlogError), first
+    return first

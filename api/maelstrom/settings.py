@@ -1,0 +1,62 @@
+"""What a Maelstrom node can be told; every number is at least 1, but for the linger."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from raftlog.config import KIB, MIB
+from raftlog.errors import InvalidArgument
+from raftlog.raft import RaftSettings
+from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.journal.config import JournalConfig
+from raftlog.runtime.rpc import RpcConfig
+
+_STALL_TICKS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Times in milliseconds."""
+
+    data_dir: str
+    """Every node of a cluster may be given the same one: each has a directory of its own in it."""
+    groups: int = 3
+    """Raft groups over which keys are spread; the same at every node."""
+    tick_ms: int = 100
+    """One tick of Raft: a follower that hears nothing for 10 to 20 of them campaigns. Round trips must be shorter."""
+    linger_ms: int = 5
+    """How long a message to another node waits for more that can go with it; 0: until the loop's turn ends."""
+    gossip_ms: int = 50
+    """Between two messages to one neighbour of what was broadcast."""
+    timeout_ms: int = 4_000
+    """After so long a request is answered, one way or another. Maelstrom's clients wait for 5 seconds."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if type(value) is int and value < (0 if name == "linger_ms" else 1):
+                raise InvalidArgument(f"{name}={value} is out of range: it must be at least 1")
+
+    def driver_config(self) -> DriverConfig:
+        """Small files, for there may be many nodes on one disk; messages that a line has room for."""
+        return DriverConfig(
+            tick_ms=self.tick_ms,
+            raft=RaftSettings(sleep_after_ticks=20, message_bytes_max=256 * KIB),
+            journal=JournalConfig(
+                file_bytes=2 * MIB, write_bytes_max=MIB, reserve_bytes=256 * KIB, checkpoint_bytes=8 * MIB
+            ),
+            segment_bytes=64 * MIB,
+            transfer_chunk_bytes=256 * KIB,
+            stall_ms=max(1_000, _STALL_TICKS * self.tick_ms),
+        )
+
+
+RPC: Final = RpcConfig(
+    frame_bytes_max=4 * MIB,
+    body_bytes_max=2 * MIB,
+    header_bytes_max=MIB,
+    turn_bytes=MIB,
+    calls_outstanding_max=16 * KIB,
+    calls_served_max=4 * KIB,
+    served_bytes_max=16 * MIB,
+)
+"""Bounds of what travels between nodes, before it is written as text."""

@@ -1,0 +1,126 @@
+"""Lines of a process's stdin and stdout on the event loop, within bounds.
+
+    in     pipes, terminals and sockets are watched; a regular file is read piece by piece. A line that is too long is
+           dropped up to its end, and told
+    out    what a pipe does not take at once waits, up to OUT_BYTES_MAX; past that lines are dropped, as any network
+           may drop messages, and counted
+
+Called by the composition root.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from raftlog.api.maelstrom.messages import LINE_BYTES_MAX
+
+OUT_BYTES_MAX: Final = 64 << 20
+_READ_BYTES: Final = 1 << 18
+
+
+class Lines:
+    """Splits what arrives into lines; `take(line)` gets each without its end, `too_long(bytes)` hears of the others."""
+
+    def __init__(self, take: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
+        self._take, self._too_long = take, too_long
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._dropped = 0
+        """Bytes of the line under way that are gone."""
+
+    def feed(self, data: bytes) -> None:
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self._add(part)
+            self._end()
+        self._add(rest)
+
+    def end(self) -> None:
+        """Nothing more comes; a last line without an end is one."""
+        if self._size or self._dropped:
+            self._end()
+
+    def _add(self, part: bytes) -> None:
+        if self._dropped or self._size + len(part) > LINE_BYTES_MAX:
+            self._dropped += self._size + len(part)
+            self._parts, self._size = [], 0
+        elif part:
+            self._parts.append(part)
+            self._size += len(part)
+
+    def _end(self) -> None:
+        if self._dropped:
+            self._too_long(self._dropped)
+        else:
+            self._take(b"".join(self._parts))
+        self._parts, self._size, self._dropped = [], 0, 0
+
+
+class Input:
+    """Reads a descriptor into `lines` until its end, of which `on_end` hears once."""
+
+    def __init__(self, descriptor: int, lines: Lines, on_end: Callable[[], None]) -> None:
+        self._descriptor, self._lines, self._on_end = descriptor, lines, on_end
+        self._loop = asyncio.get_running_loop()
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if self._is_file:
+            self._loop.call_soon(self._read_file)
+        else:
+            self._loop.add_reader(descriptor, self._read)
+
+    def _read_file(self) -> None:
+        if self._read():
+            self._loop.call_soon(self._read_file)
+
+    def _read(self) -> bool:
+        """False at the end."""
+        data = os.read(self._descriptor, _READ_BYTES)
+        if data:
+            self._lines.feed(data)
+            return True
+        self.stop()
+        self._lines.end()
+        self._on_end()
+        return False
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        if not self._is_file:
+            self._loop.remove_reader(self._descriptor)
+
+
+class Output(asyncio.BaseProtocol):
+    """Writes lines to a descriptor; `on_lost` hears when nobody reads them any more."""
+
+    def __init__(self, descriptor: int, on_lost: Callable[[], None]) -> None:
+        self._descriptor, self._on_lost = descriptor, on_lost
+        self._transport: asyncio.WriteTransport | None = None
+        self.dropped = 0
+        """Lines for which there was no room."""
+
+    async def open(self) -> None:
+        """A regular file needs no waiting, and is written as it is."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            pipe = os.fdopen(os.dup(self._descriptor), "wb", 0)
+            self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_lost()
+
+    def write(self, line: bytes) -> None:
+        if self._transport is None:
+            os.write(self._descriptor, line)
+        elif self._transport.get_write_buffer_size() > OUT_BYTES_MAX:
+            self.dropped += 1
+        else:
+            self._transport.write(line)
+
+    async def flush(self, seconds: float) -> None:
+        """Give whoever reads so long to take the rest."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self._transport is not None and self._transport.get_write_buffer_size():
+            if self._transport.is_closing() or asyncio.get_running_loop().time() >= deadline:
+                return
+            await asyncio.sleep(0.005)

@@ -1,0 +1,226 @@
+"""The driver's transport over Maelstrom's network: frames between brokers as text in JSON messages.
+
+    body      {"type": "raft", "frames": base64 of frames, one after another}
+    frames    Raft messages of a turn, heartbeats between processes, requests and their answers, as over TCP
+
+What goes to one node within the linger goes as one message: appends of all groups, votes, forwarded requests, answers.
+A heartbeat waits for something to go with until the next one is due. Nothing that arrives is trusted: frames are
+bounded and checked before they are decoded, and a sender speaks only in its own name. Made by `groups`, used by the
+driver.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from raftlog.api.maelstrom.settings import RPC
+from raftlog.errors import Overloaded, RaftlogError, Unavailable
+from raftlog.runtime.bulk import BulkRequest
+from raftlog.runtime.rpc import Answer, Call, Identity, NoAnswer
+from raftlog.runtime.rpc.bulk_codec import call_of, found_of
+from raftlog.runtime.rpc.calls import decode_answer, encode_call
+from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
+from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers, bounds_of_callers
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
+from raftlog.runtime.rpc.handshake import Channel
+from raftlog.runtime.rpc.serving import Serving
+from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
+from raftlog.types import Buffer, NodeId
+
+TYPE: Final = "raft"
+BULK_TIMEOUT_MS: Final = 5_000
+_BOUNDS: Final = {**bounds_of_callers(RPC, Channel.RAFT), **bounds_of_answers(RPC)}
+_logger = logging.getLogger(__name__)
+
+
+class _Way:
+    """What waits to be sent to one node."""
+
+    def __init__(self) -> None:
+        self.frames: list[Buffer] = []
+        self.bytes = 0
+        self.beat: list[Buffer] | None = None
+
+
+class MaelstromTransport(Transport):
+    """`post(name, body)` hands a message to the network; `on_envelopes`, `on_beat` and `serve` are the owner's."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        names: Mapping[NodeId, str],
+        post: Callable[[str, dict[str, Any]], None],
+        random: Random,
+        linger_s: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._endpoint = Endpoint(lambda: identity, random, RPC)
+        self._endpoint.loop = self._loop
+        self._names, self._post, self._linger_s = names, post, linger_s
+        self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
+        self.on_beat: Callable[[NodeId, ProcessBeat], None]
+        self.serve: Callable[[NodeId, object], Awaitable[object]]
+        self._decoder = TurnDecoder()
+        self._ways = {node: _Way() for node in names}
+        self._servings: dict[NodeId, Serving] = {}
+        self._waiting: dict[tuple[NodeId, int], asyncio.Future[Answer]] = {}
+        """Requests without an answer, at most `calls_outstanding_max`."""
+        self._last_correlation = random.getrandbits(40) << 16
+        """Answers to an earlier life of this process belong to nothing."""
+        self._flush_due: asyncio.Handle | None = None
+
+    def open(self) -> None:
+        """The services are there from now on."""
+        for node in self._names:
+            posts = _Posts(self, node)
+            self._servings[node] = Serving(self._endpoint, node, posts, partial(self.serve, node))
+
+    def close(self) -> None:
+        """Nothing is sent any more but what waits; requests that are being served are given up."""
+        for task in list(self._endpoint.tasks):
+            task.cancel()
+        self._flush()
+
+    # out
+
+    def send(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+        if node not in self._ways:
+            return
+        turn: list[Envelope] = []
+        size = 0
+        for envelope in envelopes:
+            more = size_of(envelope)
+            if turn and size + more > RPC.turn_bytes:
+                self.post_frame(node, encode_turn(turn))
+                turn, size = [], 0
+            turn.append(envelope)
+            size += more
+        self.post_frame(node, encode_turn(turn))
+
+    def beat(self, node: NodeId, beat: ProcessBeat) -> None:
+        way = self._ways.get(node)
+        if way is None:
+            return
+        if way.beat is not None:
+            self._want_flush()
+        way.beat = encode_beat(beat)
+
+    async def request(self, node: NodeId, request: object) -> object:
+        question: BulkRequest = request  # type: ignore[assignment]  # the driver asks nothing else
+        try:
+            answer = await self.call(node, call_of(question, BULK_TIMEOUT_MS))
+        except OSError:
+            raise
+        except RaftlogError as error:
+            raise ConnectionAbortedError(f"refused: {error}") from None
+        return found_of(question, answer)
+
+    async def call(self, node: NodeId, call: Call) -> Answer:
+        """Ask a node. Raises what it answers; `NoAnswer`; `Unavailable`, `InvalidArgument` when nothing was sent."""
+        if node not in self._ways:
+            raise Unavailable(f"there is no node {node}")
+        if len(self._waiting) >= RPC.calls_outstanding_max:
+            raise Overloaded(f"{len(self._waiting)} requests wait for answers")
+        correlation = self._last_correlation = self._last_correlation + 1
+        frame = encode_call(correlation, call, RPC)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[node, correlation] = future
+        try:
+            async with asyncio.timeout(call.timeout_ms / 1000):
+                self.post_frame(node, frame)
+                return await future
+        except TimeoutError:
+            raise NoAnswer(f"{self._names[node]} did not answer {call.name} in {call.timeout_ms} ms") from None
+        finally:
+            del self._waiting[node, correlation]
+
+    def rouse(self) -> None:
+        """Let every other node know that there is something to do."""
+        for name in self._names.values():
+            self._post(name, {"type": TYPE, "frames": ""})
+
+    def post_frame(self, node: NodeId, frame: list[Buffer]) -> None:
+        way = self._ways[node]
+        way.frames += frame
+        way.bytes += sum(map(len, frame))
+        if way.bytes >= RPC.turn_bytes:
+            self._flush_way(node, way)
+        else:
+            self._want_flush()
+
+    def _want_flush(self) -> None:
+        if self._flush_due is None:
+            if self._linger_s:
+                self._flush_due = self._loop.call_later(self._linger_s, self._flush)
+            else:
+                self._flush_due = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = None
+        for node, way in self._ways.items():
+            if way.frames or way.beat is not None:
+                self._flush_way(node, way)
+
+    def _flush_way(self, node: NodeId, way: _Way) -> None:
+        frames = b"".join([*way.frames, *(way.beat or ())])
+        way.frames, way.bytes, way.beat = [], 0, None
+        self._post(self._names[node], {"type": TYPE, "frames": base64.b64encode(frames).decode()})
+
+    # in
+
+    def receive(self, node: NodeId, body: Mapping[str, Any]) -> None:
+        """The body of a message of another node. Raises `BadFrame`, and what came before that in it is taken."""
+        text = body.get("frames")
+        if not isinstance(text, str):
+            raise BadFrame(f"a message of node {node} without frames")
+        try:
+            data = base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise BadFrame(f"frames of node {node} are not base64: {error}") from None
+        if not data:
+            return
+        reader = FrameReader(_BOUNDS, len(data))
+        reader.get_buffer()[:] = data
+        reader.advance(len(data))
+        while (frame := reader.next_frame()) is not None:
+            self._take(node, frame)
+        if reader.is_inside_frame:
+            raise BadFrame(f"the last frame of node {node} is not whole")
+
+    def _take(self, node: NodeId, frame: Frame) -> None:
+        if frame.kind is FrameKind.TURN:
+            self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, node))
+        elif frame.kind is FrameKind.BEAT:
+            self.on_beat(node, decode_beat(frame.body))
+        elif frame.kind is FrameKind.CALL:
+            self._servings[node].take(frame)
+        elif frame.kind in (FrameKind.ANSWER, FrameKind.FAILURE):
+            self._settle(node, frame)
+        else:
+            raise BadFrame(f"node {node} sends a {frame.kind.name}, which has no place here")
+
+    def _settle(self, node: NodeId, frame: Frame) -> None:
+        correlation, outcome = decode_answer(frame, RPC)
+        future = self._waiting.get((node, correlation))
+        if future is None or future.done():  # the answer came after its deadline, or twice
+            return
+        if isinstance(outcome, RaftlogError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+class _Posts:
+    """Where answers to one node go."""
+
+    def __init__(self, transport: MaelstromTransport, node: NodeId) -> None:
+        self._transport, self._node = transport, node
+
+    def post_frame(self, frame: list[Buffer]) -> bool:
+        self._transport.post_frame(self._node, frame)
+        return True

@@ -1,0 +1,172 @@
+"""`broadcast`: every value reaches every node, over the neighbours that the topology says, whatever is lost meanwhile.
+
+    body      {"type": "gossip", "from": i, "to": j, "base": b, "values": […], "heard": h}
+    values    those of the sender from its i-th to before its j-th, without what it got from the receiver
+    base      below it nothing is missing at the receiver;   heard: below it nothing of the receiver is missing here
+
+    confirmed ≤ sent ≤ values here,   at most one message to a neighbour in `gossip_ms`
+
+What was sent and is not confirmed goes again after a while, which doubles; a confirmation goes with values, or alone a
+little later. No log is behind this: a node that ends forgets. Values are told apart by their text.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from raftlog.api.maelstrom.errors import Malformed
+from raftlog.api.maelstrom.messages import text_of
+from raftlog.errors import Overloaded
+
+TYPE: Final = "gossip"
+VALUES_MAX: Final = 1_000_000
+"""Of one node; more are refused."""
+MESSAGE_VALUES_MAX: Final = 2_000
+MESSAGE_CHARACTERS_MAX: Final = 1 << 20
+_AGAIN_FIRST: Final = 20
+_AGAIN_MAX: Final = 80
+"""Intervals after which what is not confirmed goes again, at first and at most."""
+_CONFIRM_WITHIN: Final = 5
+"""Intervals after which a confirmation goes alone."""
+_NEVER: Final = float("inf")
+Body = dict[str, Any]
+
+
+class _Peer:
+    """How far another node is with what is here, as places in the values of `Gossip`."""
+
+    def __init__(self) -> None:
+        self.confirmed = 0
+        self.sent = 0
+        self.has: set[int] = set()
+        """Places of values that came from it, none below `confirmed`."""
+        self.again_after = _AGAIN_FIRST
+        """In intervals."""
+        self.again_at = _NEVER
+        self.heard = 0
+        """Below this none of its own values is missing here."""
+        self.confirm_at = _NEVER
+        """When it is told so at the latest."""
+
+
+class Gossip:
+    """What one node knows. `post(name, body)` hands a message to the network."""
+
+    def __init__(self, others: Iterable[str], post: Callable[[str, Body], None], interval_s: float) -> None:
+        self.values: list[Any] = []
+        self._texts: list[str] = []
+        self._places: dict[str, int] = {}
+        self._peers = {name: _Peer() for name in others}
+        self._neighbours = set(self._peers)
+        """Whom values are sent to: everybody until there is a topology. Never iterated."""
+        self._post, self._interval_s = post, interval_s
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set_neighbours(self, names: Sequence[object]) -> None:
+        """From now on values are sent to these only, as far as they are nodes."""
+        self._neighbours = self._peers.keys() & set(filter(lambda name: isinstance(name, str), names))
+        self._want_round()
+
+    def add(self, value: object) -> None:
+        """A client's value. Raises `Overloaded` and `Malformed`."""
+        if len(self.values) >= VALUES_MAX:
+            raise Overloaded(f"{VALUES_MAX} values are the most")
+        self._learn(value)
+        self._want_round()
+
+    def receive(self, name: str, body: Body) -> None:
+        """A message of another node. Raises `Malformed` and `Overloaded`."""
+        peer = self._peers[name]
+        match body:
+            case {"from": int(first), "to": int(end), "base": int(base), "values": [*values], "heard": int(heard)} if (
+                0 <= base <= first <= end
+            ):
+                if len(self.values) + len(values) > VALUES_MAX:
+                    raise Overloaded(f"{VALUES_MAX} values are the most")
+                peer.has.update(self._learn(value) for value in values)
+                peer.heard = max(peer.heard, base)
+                if first <= peer.heard:
+                    peer.heard = max(peer.heard, end)
+                if values:
+                    peer.confirm_at = min(peer.confirm_at, self._loop.time() + _CONFIRM_WITHIN * self._interval_s)
+                self._confirm(peer, heard)
+                self._want_round()
+            case _:
+                raise Malformed("gossip that cannot be read")
+
+    def _learn(self, value: object) -> int:
+        """Where it stands, from now on or before."""
+        text = text_of(value)
+        place = self._places.setdefault(text, len(self.values))
+        if place == len(self.values):
+            self._texts.append(text)
+            self.values.append(value)
+        return place
+
+    def _confirm(self, peer: _Peer, heard: int) -> None:
+        if peer.confirmed < heard <= len(self.values):
+            peer.confirmed = heard
+            peer.sent = max(peer.sent, heard)
+            peer.again_after = _AGAIN_FIRST
+            peer.again_at = self._loop.time() + peer.again_after * self._interval_s
+        peer.has = {place for place in peer.has if place >= peer.confirmed}
+
+    # rounds
+
+    def _want_round(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._interval_s, self._round)
+
+    def stop(self) -> None:
+        """Nothing is sent any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _round(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        is_open = False
+        for name, peer in self._peers.items():
+            is_neighbour = name in self._neighbours
+            values = self._next_values(peer, now) if is_neighbour else []
+            if values or peer.confirm_at <= now:
+                self._send(name, peer, values, now)
+            is_open |= peer.confirm_at < _NEVER or (is_neighbour and peer.confirmed < len(self.values))
+        if is_open:
+            self._want_round()
+
+    def _next_values(self, peer: _Peer, now: float) -> list[int]:
+        """Places of what is to be sent to it now: what is new, or all again that is not confirmed."""
+        if peer.again_at <= now:
+            peer.sent = peer.confirmed
+            peer.again_after = min(2 * peer.again_after, _AGAIN_MAX)
+        while peer.sent == peer.confirmed and peer.sent in peer.has:
+            peer.has.discard(peer.sent)
+            peer.sent = peer.confirmed = peer.sent + 1
+        found: list[int] = []
+        size = 0
+        for place in range(peer.sent, len(self.values)):
+            if place in peer.has:
+                continue
+            size += len(self._texts[place])
+            if found and (size > MESSAGE_CHARACTERS_MAX or len(found) >= MESSAGE_VALUES_MAX):
+                break
+            found.append(place)
+        return found
+
+    def _send(self, name: str, peer: _Peer, places: Sequence[int], now: float) -> None:
+        first = peer.sent
+        if places:
+            peer.sent = places[-1] + 1
+            peer.again_at = now + peer.again_after * self._interval_s
+        peer.confirm_at = _NEVER
+        body = {
+            "type": TYPE,
+            "from": first,
+            "to": peer.sent,
+            "base": peer.confirmed,
+            "values": [self.values[place] for place in places],
+            "heard": peer.heard,
+        }
+        self._post(name, body)

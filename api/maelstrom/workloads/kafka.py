@@ -1,0 +1,65 @@
+"""`kafka`: a log for each key, whose offsets have no gaps, and a committed offset for each, which only rises.
+
+    poll                       committed messages that are here; a node that is behind returns fewer, never others
+    list_committed_offsets     linearizable: no commit that was answered before is missing
+
+A message is part of a group's log, and its offset is how many messages of its key stand before it.
+"""
+
+from typing import Any, Final
+
+from raftlog.api.maelstrom.errors import Code, Malformed, Refused
+from raftlog.api.maelstrom.keys import Keys
+from raftlog.api.maelstrom.machine import COMMIT, SEND, command
+from raftlog.api.maelstrom.messages import field, offsets_in, text_of
+from raftlog.partitions.deadline import Deadline
+
+MESSAGES_MAX: Final = 1_000
+"""Of one key that a poll returns."""
+POLL_CHARACTERS_MAX: Final = 1 << 20
+"""Of a poll as a whole; a key gets at least one message as long as they are not reached."""
+Body = dict[str, Any]
+
+
+async def send(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    outcome = await keys.execute(command(field(body, "key", str), SEND, field(body, "msg", object)), deadline)
+    if outcome.code is not None:
+        raise Refused(Code.ABORT, "it was not done")
+    return {"offset": outcome.offset}
+
+
+async def poll(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    found: dict[str, list[list[Any]]] = {}
+    left = POLL_CHARACTERS_MAX
+    for key, first in offsets_in(body).items():
+        text = text_of(key)
+        messages = keys.of(text).messages(text, first, MESSAGES_MAX, left)
+        if messages:
+            found[key] = messages
+            left -= sum(len(text_of(message)) for _, message in messages)
+        if left <= 0:
+            break
+    return {"msgs": found}
+
+
+async def commit_offsets(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    wanted = [
+        command(key, COMMIT, offset)
+        for key, offset in offsets_in(body).items()
+        if keys.of(text_of(key)).machine.committed.get(text_of(key), -1) < offset
+    ]
+    if wanted:
+        await keys.execute_all(wanted, deadline)
+    return {}
+
+
+async def list_committed_offsets(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    texts: dict[str, str] = {}
+    for key in field(body, "keys", list):
+        if not isinstance(key, str):
+            raise Malformed(f"key {text_of(key)[:40]} of list_committed_offsets is not a str")
+        texts[key] = text_of(key)
+    spaces = {keys.of(text).number: keys.of(text) for text in texts.values()}
+    await keys.confirm_all(list(spaces.values()), deadline)
+    known = {key: keys.of(text).machine.committed.get(text) for key, text in texts.items()}
+    return {"offsets": {key: offset for key, offset in known.items() if offset is not None}}

@@ -1,0 +1,45 @@
+"""`lin-kv`: registers with read, write and compare-and-set, all of them linearizable."""
+
+from typing import Any
+
+from raftlog.api.maelstrom.errors import Code, Refused
+from raftlog.api.maelstrom.keys import Keys
+from raftlog.api.maelstrom.machine import CAS, WRITE, Outcome, command
+from raftlog.api.maelstrom.messages import field, text_of, value_of
+from raftlog.partitions.deadline import Deadline
+
+Body = dict[str, Any]
+
+
+async def read(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    key = text_of(field(body, "key", object))
+    space = keys.of(key)
+    await keys.confirm(space, deadline)
+    value = space.machine.registers.get(key)
+    if value is None:
+        raise Refused(Code.KEY_DOES_NOT_EXIST, f"there is no key {key[:100]}")
+    return {"value": value_of(value)}
+
+
+async def write(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    wanted = command(field(body, "key", object), WRITE, field(body, "value", object))
+    _check(await keys.execute(wanted, deadline))
+    return {}
+
+
+async def cas(keys: Keys, body: Body, deadline: Deadline) -> Body:
+    expected, value = field(body, "from", object), field(body, "to", object)
+    _check(await keys.execute(command(field(body, "key", object), CAS, expected, value), deadline))
+    return {}
+
+
+def _check(outcome: Outcome) -> None:
+    """Raises what the register said."""
+    if outcome.code is not None:
+        raise Refused(outcome.code, _TEXTS.get(outcome.code, "it was not done"))
+
+
+_TEXTS = {
+    Code.KEY_DOES_NOT_EXIST: "there is no such key",
+    Code.PRECONDITION_FAILED: "the key has another value",
+}

@@ -1,0 +1,134 @@
+"""A broker's own idea of the time: libfaketime under an unmodified broker, and a file that it reads at each question.
+
+    faked(t) = t + offset + (t − since) · (factor − 1)
+
+By itself only the wall clock is wrong, as after a bad NTP step: the kernel never sets the monotonic one. With
+`with_monotonic` that one goes wrong with it, forward only, as in a virtual machine that was moved or that loses ticks.
+Used by whoever launches brokers; what a broker's clock shows is asked from outside, by the `Date` of its answers.
+"""
+
+import http.client
+import sys
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from raftlog.testing.http import ANSWER_SECONDS_MAX
+
+_LIBRARIES: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
+"""For programs with threads."""
+_SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where the library makes its names, which are those of the process
+_LEFTOVERS: Final = ("faketime_shm_{}", "sem.faketime_sem_{}")
+_PATH: Final = "/v1/status/ready"
+
+
+def why_not() -> str | None:
+    """Why no clock can be faked here."""
+    if sys.platform != "linux":
+        return f"libfaketime is used on Linux alone, and this is {sys.platform}"
+    return None if _library() is not None else "libfaketime is missing; install the package libfaketime"
+
+
+def _library() -> Path | None:
+    found = [path for pattern in _LIBRARIES for path in Path("/").glob(pattern.removeprefix("/"))]
+    return found[0] if found else None
+
+
+class Ahead(NamedTuple):
+    """So many seconds, at least and at most, a broker's clock is ahead of that of this process; negative is behind."""
+
+    least: float
+    most: float
+
+
+class NodeClock:
+    """The clock of one broker, over all its lives. `state_dir` gets the file that says how wrong it is."""
+
+    def __init__(self, state_dir: Path, *, with_monotonic: bool = False) -> None:
+        self._file = state_dir / "clock"
+        self._with_monotonic = with_monotonic
+        self._offset_s, self._factor = 0.0, 1.0
+        self._since = self._launched = time.time()
+        state_dir.mkdir(parents=True, exist_ok=True)
+
+    def environment(self) -> dict[str, str]:
+        """For the next launch of the broker, which begins now. Raises `OSError` where `why_not` has a reason."""
+        library = _library()
+        if library is None:
+            raise FileNotFoundError(why_not())
+        self._launched = time.time()
+        self._write()
+        environment = {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file.absolute()),
+            "FAKETIME_NO_CACHE": "1",
+            "NO_FAKE_STAT": "1",
+        }
+        if not self._with_monotonic:
+            environment["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
+        return environment
+
+    @property
+    def offset_s(self) -> float:
+        """How far it is ahead by now."""
+        return self._offset_s + (time.time() - self._since) * (self._factor - 1.0)
+
+    def jump(self, seconds: float) -> None:
+        """So far ahead of real time (behind it, if negative), whatever it was before; it drifts on from there. Raises
+        `ValueError` where a monotonic clock would go back."""
+        if self._with_monotonic and seconds < self.offset_s:
+            raise ValueError(f"a monotonic clock does not go back from {self.offset_s:+.3f} to {seconds:+.3f} s")
+        self._set(seconds, self._factor)
+
+    def drift(self, factor: float) -> None:
+        """So many seconds pass on it in a real one, from what it shows now on. Raises `ValueError`."""
+        if factor <= 0:
+            raise ValueError(f"a clock that runs {factor} times as fast stands still or goes back")
+        self._set(self.offset_s, factor)
+
+    def reset(self) -> None:
+        """Right again; a monotonic one, which cannot go back, only runs as it should."""
+        self._set(self.offset_s if self._with_monotonic else 0.0, 1.0)
+
+    def ahead(self, address: str) -> Ahead:
+        """What the broker's own answers say, to a second. Raises `OSError` when it does not answer."""
+        host, _, port = address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=ANSWER_SECONDS_MAX)
+        try:
+            before = time.time()
+            connection.request("GET", _PATH)
+            answer = connection.getresponse()
+            answer.read()
+            after = time.time()
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"{address} does not answer: {error!r}") from error
+        finally:
+            connection.close()
+        shown = parsedate_to_datetime(answer.headers["Date"]).timestamp()
+        return Ahead(shown - after, shown + 1.0 - before)
+
+    def seen(self, address: str) -> float | None:
+        """How far it is ahead by its own answers, half a second more or less; None when it does not answer."""
+        try:
+            least, most = self.ahead(address)
+        except OSError:
+            return None
+        return (least + most) / 2
+
+    def ended(self, pid: int) -> None:
+        """Remove what a killed broker left in shared memory, where a later process with its number would find it."""
+        for name in _LEFTOVERS:
+            (_SHARED_MEMORY / name.format(pid)).unlink(missing_ok=True)
+
+    def _set(self, offset_s: float, factor: float) -> None:
+        self._offset_s, self._factor, self._since = offset_s, factor, time.time()
+        self._write()
+
+    def _write(self) -> None:
+        """The library counts a drift from the start of the process on, wherever it began."""
+        since_launch_s = self._since - self._launched
+        offset_s = self._offset_s - since_launch_s * (self._factor - 1.0)
+        beside = self._file.with_suffix(".new")
+        beside.write_text(f"{offset_s:+.6f} x{self._factor:.6f}\n")
+        beside.replace(self._file)

@@ -1,0 +1,117 @@
+"""Which files a broker's directory has, by what they are for, and which of their bytes mean something.
+
+docs/FORMATS.md, section 3, has the layout. Zeros behind the end of a file, and blocks of the journal that count for
+nothing any more, may be anything: damage there would not be any.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import Final, Literal, NamedTuple, get_args
+
+from raftlog.runtime.journal.blocks import BLOCK_HEADER, BLOCK_HEADER_SIZE, BLOCK_MAGIC, BLOCK_SIZE, BlockHeader
+
+FileKind = Literal[
+    "segment", "index", "timeindex", "journal", "controller", "meta", "peers", "checkpoint", "identity", "bootstrap"
+]
+"""`controller`: segments and indexes of group 0. `meta`: of the node and of its replicas. Only a lone log has a
+`checkpoint`."""
+KINDS: Final[tuple[FileKind, ...]] = get_args(FileKind)
+SURVIVABLE: Final[tuple[FileKind, ...]] = tuple(kind for kind in KINDS if kind not in ("identity", "bootstrap"))
+"""Those that are meant where no kind is named. With `identity` or `bootstrap` damaged a broker needs an operator."""
+INTERNAL: Final = ".raftlog"
+_BY_SUFFIX: Final[dict[str, FileKind]] = {".log": "segment", ".index": "index", ".timeindex": "timeindex"}
+_BY_NAME: Final[dict[str, FileKind]] = {
+    "meta": "meta",
+    "peers": "peers",
+    "identity": "identity",
+    "bootstrap": "bootstrap",
+    "checkpoint": "checkpoint",
+}
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class Part(NamedTuple):
+    """Bytes of a file that mean something: from `start` on, before `end`."""
+
+    start: int
+    end: int
+
+
+class Found(NamedTuple):
+    """A file that can be damaged. `name` is its path below the data directory; `parts` are not empty."""
+
+    path: Path
+    name: str
+    kind: FileKind
+    parts: tuple[Part, ...]
+
+
+def find(data_dir: Path, only: Sequence[str] = ()) -> list[Found]:
+    """All files of these kinds that hold something, by name. Raises `ValueError` when there is no such kind."""
+    wanted = set(only or SURVIVABLE)
+    if unknown := wanted - set(KINDS):
+        raise ValueError(f"no kind of file: {', '.join(sorted(unknown))}")
+    names = {path: path.relative_to(data_dir) for path in sorted(data_dir.rglob("*")) if path.is_file()}
+    kinds = {path: kind for path, name in names.items() if (kind := kind_of(name)) in wanted and kind is not None}
+    blocks = _blocks([path for path, kind in kinds.items() if kind == "journal"])
+    files = [
+        Found(path, str(names[path]), kind, blocks[path] if kind == "journal" else tuple(_content(path)))
+        for path, kind in kinds.items()
+    ]
+    return [file for file in files if file.parts]
+
+
+def kind_of(name: PurePath) -> FileKind | None:
+    """None: nothing that the broker reads. `name` is relative to its data directory."""
+    parts = name.parts
+    if parts[0] == INTERNAL:
+        if len(parts) == 2:
+            return _BY_NAME.get(name.name)
+        if parts[1] == "journal":
+            return "journal" if name.suffix == ".journal" else None
+        if parts[1] != "controller":
+            return None
+        parts = parts[2:]
+        return _of_log(parts) if parts[0] == INTERNAL else ("controller" if _of_log(parts) is not None else None)
+    return _of_log(parts[2:]) if len(parts) > 2 else None
+
+
+def _of_log(parts: tuple[str, ...]) -> FileKind | None:
+    """Of a file by its place in the directory of a log."""
+    if len(parts) == 1:
+        return _BY_SUFFIX.get(PurePath(parts[0]).suffix)
+    return _BY_NAME.get(parts[1]) if parts[0] == INTERNAL and len(parts) == 2 else None
+
+
+def _content(path: Path) -> Iterator[Part]:
+    """All before the zeros that it may end with."""
+    with open(path, "rb", buffering=0) as opened:
+        end = opened.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _CHUNK_BYTES)
+            rest = os.pread(opened.fileno(), end - start, start).rstrip(b"\0")
+            end = start + len(rest)
+            if rest:
+                yield Part(0, end)
+                return
+
+
+def _blocks(files: Sequence[Path]) -> dict[Path, tuple[Part, ...]]:
+    """Of a journal those that recovery needs: none is older than where it begins, which the newest block says."""
+    headers = [(path, at, header) for path in files for at, header in _headers(path)]
+    begin = max((header.start for _, _, header in headers), default=0)
+    parts: dict[Path, tuple[Part, ...]] = dict.fromkeys(files, ())
+    for path, at, header in headers:
+        if header.sequence >= begin:
+            parts[path] += (Part(at, at + BLOCK_HEADER_SIZE + header.length),)
+    return parts
+
+
+def _headers(path: Path) -> Iterator[tuple[int, BlockHeader]]:
+    with open(path, "rb") as opened:
+        for at in range(0, os.fstat(opened.fileno()).st_size - BLOCK_HEADER_SIZE + 1, BLOCK_SIZE):
+            opened.seek(at)
+            header = BlockHeader(*BLOCK_HEADER.unpack(opened.read(BLOCK_HEADER_SIZE)))
+            if header.magic == BLOCK_MAGIC:
+                yield at, header

@@ -1,0 +1,89 @@
+"""Damage to the files of a broker that is down, as disks and people do it. What was done is told in words.
+
+The words are read back from the disk: a byte is what it is said to be. They are empty when there was nothing to be
+damaged. Bits may flip under a running broker too; it notices when it reads them.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from jepsen.damage.files import Found, Part, find
+
+_TAIL_BYTES: Final = 4096
+_TAIL_SHARE: Final = 0.5
+"""Of cuts: those near the end, as an interrupted write leaves it."""
+
+
+def flip_bits(data_dir: Path, random: Random, count: int, only: Sequence[str] = ()) -> str:
+    """Flip one bit in each of so many bytes, in files of these kinds; less where there are not as many."""
+    files = find(data_dir, only)
+    flipped: set[tuple[str, int]] = set()
+    said = []
+    for _ in range(count if files else 0):
+        file = _choose(files, random)
+        part = random.choice(file.parts)
+        position = random.randrange(part.start, part.end)
+        if (file.name, position) not in flipped:
+            flipped.add((file.name, position))
+            said.append(_flip(file, position, random.randrange(8)))
+    return "; ".join(said)
+
+
+def truncate(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
+    """Cut one file somewhere before the end of what it holds."""
+    files = find(data_dir, only)
+    if not files:
+        return ""
+    file = _choose(files, random)
+    end = max(part.end for part in file.parts)
+    near = Part(max(min(part.start for part in file.parts), end - _TAIL_BYTES), end)
+    part = near if random.random() < _TAIL_SHARE else random.choice(file.parts)
+    position = random.randrange(part.start, part.end)
+    before = file.path.stat().st_size
+    os.truncate(file.path, position)
+    return f"{file.name}, which held {end:,} bytes in {before:,}, is cut to {file.path.stat().st_size:,}"
+
+
+def delete(data_dir: Path, random: Random, only: Sequence[str] = ()) -> str:
+    """One file disappears."""
+    files = find(data_dir, only)
+    if not files:
+        return ""
+    file = _choose(files, random)
+    size = file.path.stat().st_size
+    file.path.unlink()
+    assert not file.path.exists(), f"{file.path} is still there"
+    return f"{file.name}, {size:,} bytes, is deleted"
+
+
+def wipe(data_dir: Path) -> str:
+    """Everything disappears, as with a new disk in the place of the old one."""
+    files = [path for path in data_dir.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    for path in list(data_dir.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    assert not any(data_dir.iterdir()), f"{data_dir} is not empty"
+    return f"{len(files)} files, {size:,} bytes, are deleted, and the directory is empty" if files else ""
+
+
+def _choose(files: Sequence[Found], random: Random) -> Found:
+    """A kind first: otherwise it would nearly always be a segment."""
+    kind = random.choice(sorted({file.kind for file in files}))
+    return random.choice([file for file in files if file.kind == kind])
+
+
+def _flip(file: Found, position: int, bit: int) -> str:
+    with open(file.path, "r+b", buffering=0) as opened:
+        before = os.pread(opened.fileno(), 1, position)[0]
+        os.pwrite(opened.fileno(), bytes([before ^ (1 << bit)]), position)
+    with open(file.path, "rb", buffering=0) as opened:
+        after = os.pread(opened.fileno(), 1, position)[0]
+    assert after == before ^ (1 << bit), f"{file.path} at {position}: {before:#04x} became {after:#04x}"
+    return f"{file.name} at {position:,}: {before:#04x} is {after:#04x}"

@@ -1,0 +1,51 @@
+"""A copy of a broker's directory, or of one of its replicas, to be put back later: a disk that is older than it was.
+
+Taken and put back while the broker is down.
+"""
+
+import filecmp
+import shutil
+import time
+from pathlib import Path
+
+
+class Snapshot:
+    """Of `data_dir`, or of what is called `part` below it ("orders/0"). The copy is kept in `state_dir`, which is
+    outside of it, until it is put back."""
+
+    def __init__(self, data_dir: Path, state_dir: Path, part: str = "") -> None:
+        self._original = data_dir / part
+        self._copy = state_dir / "copy"
+        self._part = part
+        self._taken_at = 0.0
+
+    def take(self) -> str:
+        """In the place of an older copy; what was copied, in words."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self._original, self._copy)
+        self._taken_at = time.monotonic()
+        files = _files(self._copy)
+        return f"{len(files)} files, {sum(path.stat().st_size for path in files.values()):,} bytes, are copied"
+
+    def restore(self) -> str:
+        """Put the copy back; what is not as it was a moment ago, in words, and empty when nothing had changed."""
+        age_s = time.monotonic() - self._taken_at
+        new, old = _files(self._original), _files(self._copy)
+        others = [name for name in {*new, *old} if not _same(new.get(name), old.get(name))]
+        gone = [name for name in others if name not in old]
+        shutil.rmtree(self._original, ignore_errors=True)
+        shutil.copytree(self._copy, self._original)
+        put_back = _files(self._original)
+        assert all(_same(put_back.get(name), path) for name, path in old.items()), f"{self._original} is not the copy"
+        shutil.rmtree(self._copy)
+        what = self._part or "everything"
+        words = f"{what} is as it was {age_s:.1f} s ago: {len(others)} files differ, {len(gone)} of them are gone"
+        return words if others else ""
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    return {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}
+
+
+def _same(one: Path | None, other: Path | None) -> bool:
+    return one is not None and other is not None and filecmp.cmp(one, other, shallow=False)

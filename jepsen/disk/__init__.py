@@ -1,0 +1,15 @@
+"""The disk under an unmodified broker: it forgets what was not synced, is slow, fails or is full, and its loop stalls.
+
+A library in C (`shim/`), loaded into the broker by LD_PRELOAD, remembers what a loss of power would undo. One
+`NodeDisk` per broker gives the environment to start it with, switches the faults while it runs, takes the power away
+once it is dead, and says what was seen of each. Any program can be run under it whose files are below one directory.
+
+The model is that of `raftlog.storage.simulated_disk`: POSIX rather than a friendly file system.
+"""
+
+from jepsen.disk.control import DiskCounters
+from jepsen.disk.losing import Lost
+from jepsen.disk.node_disk import NodeDisk
+from jepsen.disk.shim_library import why_not
+
+__all__ = ["DiskCounters", "Lost", "NodeDisk", "why_not"]

@@ -1,0 +1,96 @@
+"""One node's disk, as whoever starts and hurts the node sees it.
+
+    environment → (the node runs: slow, failing, full, stalled) → it is dead → lose_power, or not → environment …
+
+What is not durable stays so from life to life, until it is synced or the power goes: SIGKILL syncs nothing.
+"""
+
+import fcntl
+import shutil
+from pathlib import Path
+from random import Random
+
+from jepsen.disk.control import DiskControl, DiskCounters
+from jepsen.disk.losing import Lost, lose
+from jepsen.disk.shim_library import library
+from jepsen.disk.volatile import read_volatile
+
+
+class NodeDisk:
+    """`data_dir` is made when missing. `state_dir` is ours: beside it, on the same file system.
+
+    With `removes_syncs` the process's syncs are answered and not made, as if its calls had been removed.
+    """
+
+    def __init__(self, data_dir: Path, state_dir: Path, removes_syncs: bool = False) -> None:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        state_dir.mkdir(parents=True, exist_ok=True)
+        self._data, self._state = data_dir.resolve(), state_dir.resolve()
+        assert not self._state.is_relative_to(self._data), f"{state_dir} is inside of {data_dir}"
+        assert self._state.stat().st_dev == self._data.stat().st_dev, f"{state_dir} is on another file system"
+        self._removes_syncs = removes_syncs
+        self._graves, self._memory = self._state / "graves", self._state / "memory"
+        self._graves.mkdir(exist_ok=True)
+        self._control = DiskControl(self._state / "control")
+
+    def environment(self) -> dict[str, str]:
+        """For the next launch, which begins without faults and with counters at zero. Raises `CannotBeBuilt`."""
+        self._data.mkdir(parents=True, exist_ok=True)  # somebody may have wiped the disk
+        self._control.reset()
+        found = {
+            "LD_PRELOAD": str(library()),
+            "JEPSEN_DISK_DATA": str(self._data),
+            "JEPSEN_DISK_STATE": str(self._state),
+        }
+        return found | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
+
+    def lose_power(self, random: Random, torn: bool = True) -> str:
+        """What became of the files when the power went; the process has to be dead, with all that it started."""
+        return str(self.lose(random, torn))
+
+    def lose(self, random: Random, torn: bool = True) -> Lost:
+        """The same in numbers."""
+        self._claim_memory()
+        blind = self._control.blind_spot()
+        assert blind is None, f"nobody knows what of {self._data} is durable: {blind}"
+        lost = lose(self._data, self._graves, read_volatile(self._memory), random, torn)
+        self.forget()
+        return lost
+
+    def forget(self) -> None:
+        """Everything is durable as it is; for a directory that was replaced from outside."""
+        self._memory.unlink(missing_ok=True)
+        shutil.rmtree(self._graves)
+        self._graves.mkdir()
+
+    def _claim_memory(self) -> None:
+        """The kernel gives it back when the last thread of its owner has ended."""
+        if not self._memory.exists():
+            return
+        with self._memory.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AssertionError(f"a process still writes to {self._data}") from None
+
+    def slow_syncs(self, seconds: float) -> None:
+        """Every sync takes so much longer, from the next one on; 0 ends it."""
+        self._control.set("sync_delay_ns", round(seconds * 1e9))
+
+    def fail_syncs(self, count: int) -> None:
+        """The next `count` syncs fail with EIO, -1 all; 0 ends it. The kernel loses what they were to save."""
+        self._control.set("syncs_to_fail", count)
+
+    def fill(self) -> None:
+        """No write gets new space; what has space can be overwritten."""
+        self._control.set("is_full", 1)
+
+    def free(self) -> None:
+        self._control.set("is_full", 0)
+
+    def stall_loop(self, seconds: float) -> None:
+        """Once: the main thread stands still for so long before it waits for events again."""
+        self._control.set("stall_ns", round(seconds * 1e9))
+
+    def seen(self) -> DiskCounters:
+        return self._control.counters()

@@ -1,0 +1,67 @@
+"""The shim as a shared library: compiled when it is first needed, kept in the user's cache by a digest."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_SOURCE: Final = Path(__file__).parent / "shim"
+_FLAGS: Final = ("-O2", "-Wall", "-shared", "-fPIC")
+_COMPILED_S_MAX: Final = 120.0
+
+
+class CannotBeBuilt(Exception):
+    """There is no shim on this machine; the text says why and what to do."""
+
+
+@cache
+def library() -> Path:
+    """Its absolute path. Raises `CannotBeBuilt`."""
+    if sys.platform != "linux":
+        raise CannotBeBuilt("the disk's faults need Linux")
+    files = sorted(_SOURCE.glob("*.[ch]"))
+    digest = hashlib.sha256(b"\0".join([os.uname().machine.encode(), *(file.read_bytes() for file in files)]))
+    path = _cache() / f"disk-{digest.hexdigest()[:16]}.so"
+    if not path.exists():
+        _compile([str(file) for file in files if file.suffix == ".c"], path)
+    return path
+
+
+def why_not() -> str | None:
+    """Why the shim cannot be used here; None: it can. Builds it."""
+    try:
+        library()
+    except CannotBeBuilt as error:
+        return str(error)
+    return None
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "raftlog-jepsen"
+
+
+def _compile(sources: list[str], path: Path) -> None:
+    """It appears whole or not at all, also when several processes make it at once."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise CannotBeBuilt("there is no C compiler: install gcc and libc6-dev")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+            new = f"{directory}/shim.so"
+            command = [compiler, *_FLAGS, "-o", new, *sources]
+            done = subprocess.run(  # noqa: S603 - our own arguments
+                command, check=False, capture_output=True, text=True, timeout=_COMPILED_S_MAX
+            )
+            if done.returncode:
+                first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+                raise CannotBeBuilt(f"the shim does not compile (install gcc and libc6-dev): {first}")
+            os.replace(new, path)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBeBuilt(f"the shim cannot be built: {error}") from error

@@ -1,0 +1,104 @@
+"""What a node's files and names have that is not durable, as its shim wrote it down.
+
+The layout is that of `shim/shim.h`: a page with the numbers, slots, ops, and an image of 4 KiB for each slot.
+"""
+
+import mmap
+import struct
+from collections import defaultdict
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PAGE_BYTES: Final = 4096
+_MAGIC: Final = b"jdmemo01"
+_HEADER: Final = struct.Struct("8s6Q")
+_SLOT: Final = struct.Struct("QqQQqII")
+_OP: Final = struct.Struct("QIIQ")
+_CHANGE: Final = struct.Struct("QQ256s")
+_FREE, _LOST, _WHOLE_SIZE = 0, 2, -1
+
+
+class Page(NamedTuple):
+    """A page that changed: what it held when it was durable, and whether a sync of what it holds now has failed."""
+
+    durable: bytes
+    is_lost: bool
+
+
+class File(NamedTuple):
+    durable_size: int | None
+    """None: its size is durable as it is."""
+    pages: dict[int, Page]
+
+
+class Change(NamedTuple):
+    """An entry of a directory; `before` is the inode that it had, 0 for none."""
+
+    directory: int
+    before: int
+    name: str
+
+
+class Operation(NamedTuple):
+    """What was done to one directory, or by a rename to two names."""
+
+    sequence: int
+    changes: tuple[Change, ...]
+
+    @property
+    def directories(self) -> list[int]:
+        return list(dict.fromkeys(change.directory for change in self.changes))
+
+
+class Volatile(NamedTuple):
+    files: dict[int, File]
+    """By inode."""
+    operations: list[Operation]
+    """Oldest first."""
+
+
+def read_volatile(path: Path) -> Volatile:
+    """Of a process that is dead; nothing when none has written yet."""
+    if not path.exists() or not path.stat().st_size:
+        return Volatile({}, [])
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        magic, _, ops, slots_at, ops_at, images_at, slots_used = _HEADER.unpack_from(memory)
+        if magic == bytes(8):
+            return Volatile({}, [])  # it died before it began
+        assert magic == _MAGIC, f"{path} is of another version: {magic!r}"
+        return Volatile(_files(memory, slots_at, slots_used, images_at), _operations(memory, ops_at, ops))
+
+
+def _files(memory: mmap.mmap, at: int, count: int, images_at: int) -> dict[int, File]:
+    """Of several contents of a page the oldest is the durable one, and the newest says whether a sync may save it."""
+    slots = [(number, *_SLOT.unpack_from(memory, at + number * _SLOT.size)) for number in range(count)]
+    sizes: dict[int, int] = {}
+    pages: defaultdict[int, dict[int, Page]] = defaultdict(dict)
+    for number, inode, page, _, _, size, state, is_zero in sorted(slots, key=lambda slot: slot[3]):
+        if state == _FREE:
+            continue
+        if page == _WHOLE_SIZE:
+            sizes.setdefault(inode, size)
+        elif (older := pages[inode].get(page)) is not None:
+            pages[inode][page] = older._replace(is_lost=state == _LOST)
+        else:
+            start = images_at + number * PAGE_BYTES
+            durable = bytes(PAGE_BYTES) if is_zero else memory[start : start + PAGE_BYTES]
+            pages[inode][page] = Page(durable, state == _LOST)
+    return {inode: File(sizes.get(inode), pages[inode]) for inode in sorted({*sizes, *pages})}
+
+
+def _operations(memory: mmap.mmap, at: int, count: int) -> list[Operation]:
+    operations = []
+    for start in range(at, at + count * (bytes_each := _OP.size + 2 * _CHANGE.size), bytes_each):
+        sequence, changes, _, _ = _OP.unpack_from(memory, start)
+        if sequence:
+            places = (start + _OP.size + number * _CHANGE.size for number in range(changes))
+            found = tuple(_change(memory, place) for place in places)
+            operations.append(Operation(sequence, found))
+    return sorted(operations)
+
+
+def _change(memory: mmap.mmap, at: int) -> Change:
+    directory, before, name = _CHANGE.unpack_from(memory, at)
+    return Change(directory, before, name.split(b"\0", 1)[0].decode(errors="surrogateescape"))

@@ -1,0 +1,12 @@
+"""The report of a run, or of a suite of runs, as one page that opens from disk.
+
+`write_page` is all that others need. Drawing takes matplotlib and jinja2, which only the extra `dev` installs; they are
+imported when a page is written, so that a run without them ends with its verdict all the same.
+
+    series (one pass over the history) → plots (inline SVG) ┐
+    findings, folder (results.json, timeline.json, logs/)   ┴→ page (run.html) · overview (suite.html)
+"""
+
+from jepsen.report.writing import INDEX, write_page
+
+__all__ = ["INDEX", "write_page"]

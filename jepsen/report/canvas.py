@@ -1,0 +1,136 @@
+"""Figures that share one axis of time, as SVG that stands in the page itself.
+
+Lines and words are vectors in the colour of the page's text, so that they are readable on a light and on a dark page;
+clouds of points are pictures inside, so that a million of them is not a megabyte. The same figure is the same text.
+"""
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from jepsen.report.frame import Frame
+
+INK: Final = "#0b0c0d"
+"""Becomes the colour of the text around the figure."""
+WIDTH: Final = 11.6
+"""Inches; the page shows a figure as wide as itself."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 1.1, 0.24, 0.26, 0.36
+_DPI: Final = 130
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+}
+_CELLS: Final = (1500, 400)
+"""Points that would cover each other are drawn once: a cell is about a pixel."""
+
+
+class Canvas:
+    """Panels above each other, `heights` in inches. `name` makes the ids of the figure its own in the page."""
+
+    def __init__(self, name: str, frame: Frame, heights: list[float], *, gap: float = 0.12) -> None:
+        self._name, self._frame = name, frame
+        self._titles: dict[str, str] = {}
+        height = _TOP + sum(heights) + gap * (len(heights) - 1) + _BOTTOM
+        self._figure = Figure(figsize=(WIDTH, height))
+        self.panels: list[Axes] = []
+        top = height - _TOP
+        for panel_height in heights:
+            bottom = top - panel_height
+            box = (_LEFT / WIDTH, bottom / height, (WIDTH - _LEFT - _RIGHT) / WIDTH, panel_height / height)
+            self.panels.append(self._figure.add_axes(box))
+            top = bottom - gap
+        for panel in self.panels:
+            panel.set_xlim(frame.begin_s, frame.end_s)
+            panel.tick_params(labelbottom=panel is self.panels[-1])
+            panel.grid(axis="x")
+            panel.axvline(frame.load_s, color=INK, linewidth=0.8, linestyle=":")
+        self.panels[-1].set_xlabel(
+            "seconds from the beginning of the load (dotted: its end, then the drain)", labelpad=1
+        )
+
+    def faults_behind(self) -> None:
+        """The faults as stripes behind all panels."""
+        for number, panel in enumerate(self.panels):
+            for at, band in enumerate(self._frame.bands):
+                colour = self._frame.colours[band.kind]
+                stripe = panel.axvspan(band.begin_s, band.end_s, color=colour, alpha=0.16, linewidth=0, zorder=0)
+                self.explain(stripe, f"stripe-{number}-{at}", band.words)
+
+    def seconds_of(self, words: str) -> float:
+        """About how much of the axis of time small words cover."""
+        inches = 0.1 + 0.062 * len(words)
+        return inches / (WIDTH - _LEFT - _RIGHT) * (self._frame.end_s - self._frame.begin_s)
+
+    def explain(self, artist: Any, name: str, words: str) -> None:
+        """Shown by a browser that points at the artist."""
+        artist.set_gid(name)
+        self._titles[name] = words
+
+    def svg(self, words: str) -> Markup:
+        """`words` say what there is to be seen, for those who do not see it."""
+        text = io.StringIO()
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        FigureCanvasSVG(self._figure)
+        with matplotlib.rc_context({"svg.hashsalt": self._name}):
+            self._figure.savefig(text, format="svg", dpi=_DPI, metadata=metadata)
+        return Markup(_in_page(text.getvalue(), self._name, self._titles, words))  # noqa: S704 - see there
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures are made and drawn inside."""
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def thinned(xs: NDArray[Any], ys: NDArray[Any]) -> NDArray[np.intp]:
+    """Which of the points to draw, so that every pixel that any of them covers is covered."""
+    if not len(xs):
+        return np.zeros(0, np.intp)
+    cells = [
+        np.floor((values - values.min()) / (np.ptp(values) or 1) * count).astype(np.int64)
+        for values, count in zip((xs, ys), _CELLS, strict=True)
+    ]
+    _, first = np.unique(cells[0] * (_CELLS[1] + 1) + cells[1], return_index=True)
+    return np.sort(first)
+
+
+def _in_page(svg: str, name: str, titles: dict[str, str], words: str) -> str:
+    """The element alone, its ids made unique, with titles. All text in it was escaped by matplotlib or is here."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    for gid, title in titles.items():
+        svg = svg.replace(f'<g id="{gid}">', f'<g id="{gid}"><title>{html.escape(title)}</title>', 1)
+    svg = re.sub(r'\bid="image[^"]*"', "", svg)  # those of equal pictures are equal, and nobody refers to them
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', svg)
+    svg = svg.replace(INK, "currentColor")
+    svg = re.sub(r'<svg\b([^>]*?) width="[^"]*"', r"<svg\1", svg, count=1)
+    svg = re.sub(r'<svg\b([^>]*?) height="[^"]*"', r"<svg\1", svg, count=1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(words)}"', 1)

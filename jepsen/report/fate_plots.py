@@ -1,0 +1,114 @@
+"""What became of every record that was sent, over the time at which it was sent."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from jepsen.report.canvas import Canvas, styled, thinned
+from jepsen.report.frame import Frame
+from jepsen.report.plots import Plot
+from jepsen.report.series import Records
+from raftlog.checkers.fates import FATES, Fate
+
+
+class _Look(NamedTuple):
+    words: str
+    colour: str
+    marker: str
+    size: float
+    is_bad: bool = False
+
+
+LOOKS: Final[dict[Fate, _Look]] = {
+    "lost": _Look("lost", "#d1350f", "x", 26, is_bad=True),
+    "unseen": _Look("unseen", "#b58a00", "s", 14, is_bad=True),
+    "duplicate": _Look("duplicate", "#b5509c", "D", 14, is_bad=True),
+    "aborted": _Look("refused, yet there", "#7a4fd0", "^", 18, is_bad=True),
+    "ok": _Look("ok", "#2a7fc1", ".", 7),
+    "stored": _Look("unknown, is there", "#12a07a", ".", 8),
+    "absent": _Look("unknown, is not", "#8c8c8c", ".", 8),
+    "refused": _Look("refused", "#e08a00", ".", 8),
+    "excused": _Look("expired, replaced", "#8f8f5a", ".", 5),
+}
+"""The worst first."""
+BAD: Final = tuple(fate for fate, look in LOOKS.items() if look.is_bad)
+PARTITIONS_MAX: Final = 6
+"""Of which the offsets are drawn; those with something bad come first."""
+
+
+def fates(frame: Frame, records: Records) -> Plot:
+    """A row for each fate that occurs, in it a lane for each partition."""
+    rows = [fate for fate in LOOKS if records.counts.get(fate)]
+    with styled():
+        canvas = Canvas("fates", frame, [0.34 * max(1, len(rows)) + 0.1])
+        canvas.faults_behind()
+        (panel,) = canvas.panels
+        for row, fate in enumerate(rows):
+            look, which = LOOKS[fate], records.fate == FATES.index(fate)
+            lane = (records.partition[which] + 0.5) / len(records.partitions) - 0.5
+            _scatter(panel, look, records.invoked_s[which], row + 0.8 * lane)
+        panel.set_yticks(
+            range(len(rows)), [f"{LOOKS[fate].words}\n{records.counts[fate]:,}" for fate in rows], fontsize=7
+        )
+        panel.set_ylim(max(1, len(rows)) - 0.5, -0.5)
+        words = (
+            "Each record at the time it was sent, in the row of what became of it; within a row each partition has a "
+            "lane of its own. Lost: acknowledged and never seen again. Unknown: the client was not told."
+        )
+        told = ", ".join(f"{records.counts[fate]} {LOOKS[fate].words}" for fate in rows)
+        return Plot("fates", "What became of each record", words, canvas.svg(f"{told}. {words}"))
+
+
+def offsets(frame: Frame, records: Records) -> Plot:
+    """The same by offset, a panel for each partition."""
+    bad = np.isin(records.fate, [FATES.index(fate) for fate in BAD])
+    count = len(records.partitions)
+    harm = np.bincount(records.partition[bad], minlength=count)
+    order = sorted(range(count), key=lambda number: (-harm[number], records.partitions[number]))
+    with styled():
+        drawn = order[:PARTITIONS_MAX]
+        canvas = Canvas("offsets", frame, [1.25 if harm.any() else 0.9] * max(1, len(drawn)))
+        canvas.faults_behind()
+        for panel, number in zip(canvas.panels, drawn, strict=False):
+            _draw_offsets(panel, records, number)
+        _legend(canvas.panels[0], records)
+        words = (
+            "Where each record stands, by the time it was sent. A record of unknown fate that is there may stand far "
+            "above its neighbours: it was stored late."
+        )
+        if len(order) > len(drawn):
+            words += f" {len(order) - len(drawn)} more partitions are not drawn; those with something bad come first."
+        return Plot("offsets", "Records by offset", words, canvas.svg(words))
+
+
+def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
+    here = (records.partition == number) & (records.offset >= 0)
+    for fate in reversed(LOOKS):
+        which = here & (records.fate == FATES.index(fate))
+        _scatter(panel, LOOKS[fate], records.invoked_s[which], records.offset[which].astype(np.float64))
+    panel.set_ylabel(records.partitions[number])
+    panel.set_ylim(0)
+    panel.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    panel.grid(axis="y")
+
+
+def _scatter(panel: Axes, look: _Look, xs: np.ndarray, ys: np.ndarray) -> None:
+    shown = thinned(xs, ys)
+    panel.scatter(
+        xs[shown],
+        ys[shown],
+        s=look.size,
+        marker=look.marker,
+        color=look.colour,
+        linewidths=1.1 if look.marker == "x" else 0,
+        rasterized=True,
+    )
+
+
+def _legend(panel: Axes, records: Records) -> None:
+    for fate, look in LOOKS.items():
+        if records.counts.get(fate) and fate not in ("refused", "absent"):
+            panel.scatter([], [], s=max(14, look.size), marker=look.marker, color=look.colour, label=look.words)
+    panel.legend(ncols=8, loc="lower right", bbox_to_anchor=(1, 0.98), borderpad=0)

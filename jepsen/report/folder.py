@@ -1,0 +1,114 @@
+"""What stands in a run's folder beside its history, as the page shows it.
+
+Folders of older runs lack what was added since; what is not there is not shown.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from jepsen.report.frame import Band, Frame
+from jepsen.report.series import Series
+from jepsen.runner.availability import SETTLED_S, quiet_spans
+from raftlog.errors import InvalidArgument
+
+HISTORY: Final = "history.jsonl"
+_ENTRY: Final = re.compile(r"#(\d+) ")
+"""How a judge's evidence names an entry of the history, by its number from 0."""
+
+
+class Evidence(NamedTuple):
+    """`number` is that of the history's line (from 0), where the evidence is one."""
+
+    text: str
+    number: int | None
+
+    @classmethod
+    def of(cls, text: str) -> "Evidence":
+        entry = _ENTRY.match(text)
+        return cls(text, int(entry[1]) if entry else None)
+
+
+class Found(NamedTuple):
+    """Findings of one kind: the number of all, and those that were kept."""
+
+    kind: str
+    number: int
+    shown: tuple[tuple[str, tuple[Evidence, ...]], ...]
+
+
+class Folder:
+    """Made by reading `results.json`; raises `InvalidArgument` where that is not the result of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: dict[str, Any] = _object(path / "results.json")
+        if "verdict" not in self.results:
+            raise InvalidArgument(f"{path / 'results.json'} holds no verdict of a run")
+        timeline = _object(path / "timeline.json") if (path / "timeline.json").exists() else {}
+        self.bands = tuple(Band.of(happened) for happened in timeline.get("happened", ()))
+
+    @property
+    def history(self) -> Path:
+        return self.path / HISTORY
+
+    @property
+    def load_s(self) -> float:
+        return float(self.results.get("options", {}).get("seconds", 0))
+
+    def found(self) -> list[Found]:
+        """The worst first, as they stand in the results."""
+        by_kind: dict[str, list[tuple[str, tuple[Evidence, ...]]]] = {}
+        for finding in self.results.get("findings", ()):
+            evidence = tuple(Evidence.of(text) for text in finding["evidence"])
+            by_kind.setdefault(finding["kind"], []).append((finding["what"], evidence))
+        counts: Mapping[str, int] = self.results.get("anomalies", {})
+        kinds = [*by_kind, *(kind for kind in counts if kind not in by_kind)]
+        return [
+            Found(kind, counts.get(kind, len(by_kind.get(kind, ()))), tuple(by_kind.get(kind, ()))) for kind in kinds
+        ]
+
+    def wanted_lines(self) -> frozenset[int]:
+        """Of the history, to be shown beside the findings that they prove."""
+        return frozenset(
+            evidence.number
+            for found in self.found()
+            for _, shown in found.shown
+            for evidence in shown
+            if evidence.number is not None
+        )
+
+    def first_fault_s(self) -> float | None:
+        return min((band.begin_s for band in self.bands), default=None)
+
+    def frame(self, series: Series) -> Frame:
+        begin_s = min([0.0, *series.offered_s[:1]])
+        end_s = max(series.end_s, *(band.served_s for band in self.bands), begin_s + 1.0, self.load_s)
+        busy = [(band.begin_s, band.served_s + SETTLED_S) for band in self.bands]
+        return Frame(begin_s, end_s, self.load_s, self.bands, tuple(quiet_spans(busy, self.load_s)))
+
+    def log_link(self, name: str) -> str | None:
+        """From the page to a log beside it."""
+        path = self.path / "logs" / f"{name}.log"
+        return f"logs/{quote(path.name)}" if path.exists() else None
+
+    def logs(self) -> list[tuple[str, str, int]]:
+        """Name, link and size in bytes of each log that is not empty."""
+        paths = sorted((self.path / "logs").glob("*.log"))
+        return [(path.stem, f"logs/{quote(path.name)}", size) for path in paths if (size := path.stat().st_size)]
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        read = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise InvalidArgument(f"there is no {path.name} in {path.parent}") from None
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"{path} is not JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise InvalidArgument(f"{path} holds no object")
+    return read

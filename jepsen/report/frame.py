@@ -1,0 +1,67 @@
+"""The span of time that all plots of a page share, and what was wrong in it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+_PALETTE: Final = ("#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#b5a400", "#8a63d2")
+"""Okabe and Ito's, which colour-blind people tell apart; the yellow is darker, to be seen on white."""
+_BINS_MAX: Final = 240
+
+
+class Band(NamedTuple):
+    """A fault that happened, in seconds from the beginning of the load; its victims served again at `served_s`."""
+
+    kind: str
+    label: str
+    begin_s: float
+    end_s: float
+    served_s: float
+    words: str
+    """What and when, with the proof."""
+
+    @classmethod
+    def of(cls, happened: Mapping[str, Any]) -> "Band":
+        kind, what = happened["kind"], happened["what"]
+        begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
+        label = what.removeprefix(kind).lstrip(", ").partition(":")[0].removeprefix("nodes ").removeprefix("node ")
+        served = f", served again at {served_s:.1f} s" if served_s > end_s else ""
+        words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. Proof: {happened['proof']}"
+        return cls(kind, label, begin_s, end_s, served_s, words)
+
+
+class Frame(NamedTuple):
+    """Times are seconds from the beginning of the load, which ends at `load_s`; then comes the drain."""
+
+    begin_s: float
+    end_s: float
+    load_s: float
+    bands: tuple[Band, ...]
+    quiet: tuple[tuple[float, float], ...]
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """Of each kind of fault."""
+        kinds = sorted({band.kind for band in self.bands})
+        return {kind: _PALETTE[number % len(_PALETTE)] for number, kind in enumerate(kinds)}
+
+    @property
+    def bin_s(self) -> float:
+        """A whole number of seconds, so that a second more or less does not move all figures."""
+        return float(max(1, math.ceil((self.end_s - self.begin_s) / _BINS_MAX)))
+
+    def edges(self) -> list[float]:
+        """Of bins that cover everything; 0 is one of them."""
+        first, last = math.floor(self.begin_s / self.bin_s), math.ceil(self.end_s / self.bin_s)
+        return [number * self.bin_s for number in range(first, max(last, first + 1) + 1)]
+
+
+def lanes(bands: Sequence[Band]) -> Iterable[tuple[int, Band]]:
+    """Bands of one kind with the number of a lane in which each is alone; the earliest take the first."""
+    free_at: list[float] = []
+    for band in sorted(bands, key=lambda each: each.begin_s):
+        lane = next((number for number, at in enumerate(free_at) if at <= band.begin_s), len(free_at))
+        if lane == len(free_at):
+            free_at.append(0.0)
+        free_at[lane] = band.served_s
+        yield lane, band

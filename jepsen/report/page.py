@@ -1,0 +1,122 @@
+"""The page of one run, from its folder: the verdict first, then what proves it, then what happened when."""
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from jepsen.report import fate_plots, plots
+from jepsen.report.folder import HISTORY, Folder
+from jepsen.report.frame import Frame
+from jepsen.report.series import KINDS, OUTCOMES, Operations, Series, read_series
+from jepsen.report.templates import render
+
+SHOWN_FIRST: Final = 3
+"""Findings of a kind that are seen without opening anything."""
+_ABSENT: Final[dict[str, Any]] = {
+    "options": {},
+    "command": "",
+    "commit": "unknown",
+    "operations": None,
+    "acknowledged_records": None,
+    "faults": (),
+    "quiet": None,
+    "worst_lag_s": None,
+    "not_offered": None,
+    "recovered_s": None,
+    "settled_s": None,
+    "read_s": None,
+    "complaints": {},
+}
+"""Of results in which something is missing: of a run of before, or one that was broken off."""
+_PERCENTS: Final = (50, 95, 99, 99.9)
+
+
+class LatencyRow(NamedTuple):
+    """In milliseconds; `percentiles` are those of `_PERCENTS`, `number` is how many."""
+
+    kind: str
+    outcome: str
+    number: int
+    percentiles: tuple[float, ...]
+    worst_ms: float
+
+
+def page_of(path: Path) -> str:
+    """HTML. Raises `InvalidArgument` for a folder that holds no run, and `OSError`."""
+    folder = Folder(path)
+    series = _series(folder)
+    return render(
+        "run.html",
+        folder=folder,
+        results={**_ABSENT, **folder.results},
+        why=_why(folder.results),
+        explanation=_paragraphs(folder.results.get("explanation")),
+        found=folder.found(),
+        lines=series.lines if series is not None else {},
+        plots=_plots(folder.frame(series), series) if series is not None else [],
+        records=series.records.counts if series is not None else {},
+        looks=fate_plots.LOOKS,
+        latencies=latency_rows(series.operations) if series is not None else [],
+        percents=_PERCENTS,
+        history=HISTORY if folder.history.exists() else None,
+        shown_first=SHOWN_FIRST,
+    )
+
+
+def _series(folder: Folder) -> Series | None:
+    """None where there is no history, or an empty one."""
+    if not folder.history.exists():
+        return None
+    begin_s: float | None = folder.results.get("load_begin_s")
+    series = read_series(folder.history, begin_s, folder.first_fault_s(), folder.wanted_lines())
+    return series if len(series.offered_s) else None
+
+
+def _plots(frame: Frame, series: Series) -> list[plots.Plot]:
+    drawn = [plots.faults(frame), plots.throughput(frame, series)]
+    if len(series.records.fate):
+        drawn.append(fate_plots.fates(frame, series.records))
+    drawn.append(plots.latency(frame, series.operations))
+    if len(series.records.fate):
+        drawn.append(fate_plots.offsets(frame, series.records))
+    if len(series.lags.at_s):
+        drawn.append(plots.lag(frame, series.lags))
+    return drawn
+
+
+def _why(results: dict[str, Any]) -> list[str]:
+    """The verdict's reasons, a sentence each."""
+    reasons = []
+    if results.get("anomalies"):
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in results["anomalies"].items())
+        reasons.append(f"Found: {kinds}.")
+    reasons += [f"Doubt: {doubt}." for doubt in results.get("doubts", ())]
+    if not reasons:
+        faults = len(results.get("faults", ()))
+        reasons.append(
+            f"No anomaly in {results.get('operations', 0):,} operations; "
+            f"{results.get('acknowledged_records', 0):,} records were acknowledged, {faults} faults happened."
+        )
+    return reasons
+
+
+def _paragraphs(explanation: Any) -> list[str]:
+    """An explanation is a text with empty lines between its paragraphs, or a list of them."""
+    if isinstance(explanation, str):
+        return [paragraph for paragraph in explanation.split("\n\n") if paragraph.strip()]
+    return [str(paragraph) for paragraph in explanation or ()]
+
+
+def latency_rows(operations: Operations) -> list[LatencyRow]:
+    """For each kind and outcome that occurs, frequent kinds first."""
+    counts = np.bincount(operations.kind, minlength=len(KINDS))
+    rows = []
+    for code in np.argsort(-counts, kind="stable"):
+        for outcome, word in enumerate(OUTCOMES):
+            _, took_s = operations.of(int(code), outcome)
+            if len(took_s):
+                percentiles = tuple(float(ms) for ms in np.percentile(1000 * took_s, _PERCENTS))
+                worst_ms = 1000 * float(took_s.max())
+                rows.append(LatencyRow(KINDS[code], plots.WORDS[word], len(took_s), percentiles, worst_ms))
+    return rows

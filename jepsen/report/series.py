@@ -1,0 +1,172 @@
+"""What plots show of a history, gathered in one pass over its lines: columns, a few bytes for each operation.
+
+Times are in seconds from the beginning of the load. An operation that was never completed has a line in `offered`, and
+none in the other columns.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raftlog.checkers import Op, read_lines
+from raftlog.checkers.fates import Fates, RecordFates
+from raftlog.checkers.history import NEMESIS, SEND, Kind
+from raftlog.checkers.judge import Judge
+from raftlog.checkers.lag import RealtimeLag
+from raftlog.checkers.panel import Pairing
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+OUTCOMES: Final = ("ok", "fail", "info")
+LINE_MAX: Final = 2000
+"""Characters of a line of the history that are shown."""
+Floats = NDArray[np.float64]
+Codes = NDArray[np.uint8]
+
+
+class Operations(NamedTuple):
+    """Completed operations, in the order of their completion. `kind` and `outcome` are indices."""
+
+    invoked_s: Floats
+    completed_s: Floats
+    kind: Codes
+    outcome: Codes
+
+    def of(self, kind: int, outcome: int) -> tuple[Floats, Floats]:
+        """When those of a kind with an outcome were asked for, and how long they took, in seconds."""
+        which = (self.kind == kind) & (self.outcome == outcome)
+        return self.invoked_s[which], self.completed_s[which] - self.invoked_s[which]
+
+
+class Records(NamedTuple):
+    """Every record that was sent. `offset` is −1 where none is known."""
+
+    partitions: tuple[str, ...]
+    invoked_s: Floats
+    partition: NDArray[np.uint32]
+    offset: NDArray[np.int64]
+    fate: Codes
+    counts: dict[str, int]
+    """By fate."""
+
+
+class Lags(NamedTuple):
+    """How far behind a consumer was, at each of its polls that were answered."""
+
+    at_s: Floats
+    process: NDArray[np.int64]
+    lag_s: Floats
+
+
+class Series(NamedTuple):
+    """`lines` are the lines that were asked for, by their number from 0."""
+
+    offered_s: Floats
+    operations: Operations
+    records: Records
+    lags: Lags
+    lines: dict[int, str]
+    end_s: float
+
+
+class _Columns(Judge):
+    """Every operation, whatever it is."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset(KINDS)
+    completions: ClassVar[frozenset[Kind]] = frozenset(KINDS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offered = array("q")
+        self.invoked_ns, self.completed_ns = array("q"), array("q")
+        self.kind, self.outcome = array("B"), array("B")
+        self._kinds = {kind: code for code, kind in enumerate(KINDS)}
+        self._outcomes = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+
+    def invoked(self, op: Op) -> None:
+        self.offered.append(op.time_ns)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        self.invoked_ns.append(invocation.time_ns)
+        self.completed_ns.append(op.time_ns)
+        self.kind.append(self._kinds[op.kind])
+        self.outcome.append(self._outcomes[op.type])
+
+
+class _Lagging:
+    def __init__(self) -> None:
+        self.at_ns, self.process, self.lag_ns = array("q"), array("q"), array("q")
+
+    def note(self, at_ns: int, process: int, lag_ns: int) -> None:
+        self.at_ns.append(at_ns)
+        self.process.append(process)
+        self.lag_ns.append(lag_ns)
+
+
+def read_series(
+    history: Path, begin_s: float | None, first_fault_s: float | None, wanted: Collection[int] = ()
+) -> Series:
+    """`begin_s` is the beginning of the load on the history's clock.
+
+    Where nobody noted it: the first fault began `first_fault_s` later; without faults it is the first send.
+    Raises `InvalidArgument` when the file is no history.
+    """
+    columns, fates, lagging = _Columns(), RecordFates(), _Lagging()
+    pairing = Pairing((columns, fates, RealtimeLag(observe=lagging.note)))
+    lines: dict[int, str] = {}
+    first_send_ns = first_nemesis_ns = None
+    last_ns = 0
+    with open(history, "rb") as file:
+        for op in read_lines(_keeping(file, wanted, lines)):
+            pairing.feed(op)
+            last_ns = op.time_ns
+            if op.kind == NEMESIS and first_nemesis_ns is None:
+                first_nemesis_ns = op.time_ns
+            elif op.kind == SEND and first_send_ns is None:
+                first_send_ns = op.time_ns
+    if begin_s is not None:
+        begin_ns = round(begin_s * 1e9)
+    elif first_fault_s is not None and first_nemesis_ns is not None:
+        begin_ns = first_nemesis_ns - round(first_fault_s * 1e9)
+    else:
+        begin_ns = first_send_ns or 0
+    return Series(
+        offered_s=_seconds(columns.offered, begin_ns),
+        operations=Operations(
+            _seconds(columns.invoked_ns, begin_ns),
+            _seconds(columns.completed_ns, begin_ns),
+            np.frombuffer(columns.kind, np.uint8),
+            np.frombuffer(columns.outcome, np.uint8),
+        ),
+        records=_records(fates.fates(), begin_ns),
+        lags=Lags(
+            _seconds(lagging.at_ns, begin_ns), np.frombuffer(lagging.process, np.int64), _seconds(lagging.lag_ns, 0)
+        ),
+        lines=lines,
+        end_s=(last_ns - begin_ns) / 1e9,
+    )
+
+
+def _records(fates: Fates, begin_ns: int) -> Records:
+    return Records(
+        tuple(map(str, fates.partitions)),
+        _seconds(fates.invoked_ns, begin_ns),
+        np.frombuffer(fates.partition, np.uint32),
+        np.frombuffer(fates.offset, np.int64),
+        np.frombuffer(fates.fate, np.uint8),
+        {str(fate): count for fate, count in fates.counts().items()},
+    )
+
+
+def _seconds(times_ns: "array[int]", begin_ns: int) -> Floats:
+    return (np.frombuffer(times_ns, np.int64) - begin_ns) / 1e9
+
+
+def _keeping(file: Iterable[bytes], wanted: Collection[int], kept: dict[int, str]) -> Iterator[bytes]:
+    for number, line in enumerate(file):
+        if number in wanted:
+            kept[number] = line[:LINE_MAX].decode(errors="replace").rstrip()
+        yield line

@@ -1,0 +1,30 @@
+"""The pages themselves, in jinja2; everything that is put into them is escaped, but for the plots, which are SVG."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_PLACES: Final = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def _ms(value: float) -> str:
+    """Milliseconds in three digits."""
+    return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"
+
+
+def _thousands(value: float) -> str:
+    return f"{value:,}"
+
+
+_PLACES.filters |= {"ms": _ms, "thousands": _thousands}
+
+
+def render(template: str, **context: Any) -> str:
+    return _PLACES.get_template(template).render(**context)

@@ -1,0 +1,28 @@
+"""Where a page is asked for: finds out whether one can be drawn, and of what."""
+
+import importlib
+import importlib.util
+import threading
+from pathlib import Path
+from typing import Final
+
+INDEX: Final = "index.html"
+SUITE: Final = "suite.json"
+_NEEDED: Final = ("jinja2", "matplotlib", "numpy")
+_DRAWING: Final = threading.Lock()
+"""matplotlib's settings are everybody's; one page is drawn at a time."""
+
+
+def write_page(folder: Path) -> str | None:
+    """Write `index.html` into the folder of a run, or of a suite of runs. Returns why there is none, in one line.
+
+    Raises `OSError`, and `InvalidArgument` when the folder holds something else.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"the page of the run needs {', '.join(missing)}: pip install 'raftlog[dev]'"
+    drawer = "jepsen.report.overview" if (folder / SUITE).exists() else "jepsen.report.page"
+    with _DRAWING:
+        html: str = importlib.import_module(drawer).page_of(folder)
+    (folder / INDEX).write_text(html, encoding="utf-8")
+    return None

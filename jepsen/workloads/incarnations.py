@@ -1,0 +1,80 @@
+"""Topics that come and go under one name, in histories: each incarnation has partitions of its own, `name@id/number`.
+
+A client sends to a name, and believes to know who has it; it may have gone to another topic by then. So a send is
+written down with the belief, and `resolved` puts right what the answers and the polls of the whole test say: a send
+that was answered belongs to whoever answered, one that was not to whoever showed its values first, and otherwise to
+the one that was meant. Nothing is hidden by it: a value that is seen elsewhere as well is found by the judges.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from raftlog.checkers.history import incarnation_of, name_and_id
+from raftlog.types import TopicPartition
+
+UNKNOWN: Final = "unknown"
+"""In place of an id that a client does not know."""
+_SEND: Final = b'"kind":"send"'
+_POLL: Final = b'"kind":"poll"'
+_SHOWN_ID: Final = 8
+
+
+def short(topic_id: str) -> str:
+    """As much of a uuid as histories show."""
+    return topic_id[:_SHOWN_ID]
+
+
+def labelled(name: str, topic_id: str, partition: int) -> TopicPartition:
+    """A partition of an incarnation; `topic_id` is shortened already."""
+    return TopicPartition(incarnation_of(name, topic_id or UNKNOWN), partition)
+
+
+def named(place: TopicPartition) -> TopicPartition:
+    """The partition as the service calls it."""
+    found = name_and_id(place)
+    return place if found is None else place._replace(topic=found[0])
+
+
+def resolver(lines: Iterable[bytes]) -> Callable[[bytes], bytes]:
+    """From all lines of a history, in any order, what makes its lines right."""
+    believed: dict[Any, str] = {}
+    answered: dict[Any, str] = {}
+    shown: dict[Any, str] = {}
+    for line in lines:
+        if _SEND in line:
+            entry = orjson.loads(line)
+            partition = entry["value"]["partition"]
+            if "@" in partition:
+                believed.update(dict.fromkeys(entry["value"]["values"], partition))
+            if entry["type"] == "ok" and "topic_id" in entry:
+                answered.update(dict.fromkeys(entry["value"]["values"], _moved(partition, entry["topic_id"])))
+        elif _POLL in line and b"@" in line:
+            for fetched in orjson.loads(line).get("value") or ():
+                for value in fetched["values"]:
+                    shown.setdefault(value, fetched["partition"])
+    homes = {value: answered.get(value) or shown.get(value) or partition for value, partition in believed.items()}
+    moved = {value: home for value, home in homes.items() if home != believed[value]}
+    return lambda line: _resolved(line, moved)
+
+
+def resolved(lines: Iterable[bytes], again: Iterable[bytes]) -> Iterator[bytes]:
+    """`again` are the lines that are given back; `lines` the same ones, in any order."""
+    return map(resolver(lines), again)
+
+
+def _moved(partition: str, topic_id: str) -> str:
+    topic, _, number = partition.rpartition("/")
+    return str(labelled(topic.partition("@")[0], topic_id, int(number)))
+
+
+def _resolved(line: bytes, homes: dict[Any, str]) -> bytes:
+    if _SEND not in line:
+        return line
+    entry = orjson.loads(line)
+    home = homes.get(entry["value"]["values"][0])
+    if home is None:
+        return line
+    entry["value"]["partition"] = home
+    return orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)

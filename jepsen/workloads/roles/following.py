@@ -1,0 +1,137 @@
+"""Clients of topics that come and go: who looks for them by name, reads them from the beginning, and sends to them.
+
+Each asks one node all its life, because a node must never show again what had gone for it. What a node says of who has
+a name is the belief of the senders.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from jepsen.workloads.client.access import Access, fields_of
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.incarnations import labelled, short
+from jepsen.workloads.roles.sending import send_batch
+from raftlog.checkers.history import ASSIGN, POLL, TOPIC, Assign, Fetched, Poll, Send, Topic
+from raftlog.errors import RaftlogError, UnknownTopic
+from raftlog.records import build_batch
+from raftlog.types import Offset, TopicPartition
+
+TIMEOUT_MS: Final = 1_000
+FIND_SHARE: Final = 0.2
+"""Share of a follower's steps in which it looks for the topic anew, besides those in which it has to."""
+WAITS_MS: Final = (0, 0, 50, 200)
+RECORDS_MAX: Final = 3
+SIZES: Final = (10, 100, 1000)
+
+
+class Standing(NamedTuple):
+    """Who has a name. `partitions` is 0 when nobody has."""
+
+    topic_id: str
+    partitions: int
+
+
+NOBODY: Final = Standing("", 0)
+
+
+async def find_topic(access: Access, history: HistoryWriter, process: int, node: int, name: str) -> Standing | None:
+    """Who has the name, as the node says; None when it does not answer."""
+    invocation = history.invoke(process, TOPIC, Topic("find", name), node=node)
+    try:
+        fields = fields_of(await access.get(node, f"/v3/clusters/-/topics/{name}", TIMEOUT_MS, {"timeout": TIMEOUT_MS}))
+    except UnknownTopic:
+        history.ok(invocation, Topic("find", name))
+        return NOBODY
+    except RaftlogError as error:
+        history.refused(invocation, error)
+        return None
+    found = Standing(short(fields["topic_id"]), int(fields["partitions_count"]))
+    history.ok(invocation, Topic("find", name, found.topic_id))
+    return found
+
+
+class Follower:
+    """One process of the history, which asks one node; `standing` is what it was told last."""
+
+    def __init__(
+        self, access: Access, history: HistoryWriter, process: int, node: int, names: Sequence[str], random: Random
+    ) -> None:
+        self._access, self._history, self._process, self._node = access, history, process, node
+        self._names, self._random = names, random
+        self.standing: dict[str, Standing] = {}
+        self._positions: dict[TopicPartition, int] = {}
+
+    async def step(self) -> None:
+        """Look for a topic, or poll one of its partitions."""
+        name = self._random.choice(self._names)
+        known = self.standing.get(name, NOBODY)
+        if not known.partitions or self._random.random() < FIND_SHARE:
+            await self._find(name)
+        else:
+            number = self._random.randrange(known.partitions)
+            if not await self._poll(labelled(name, known.topic_id, number)):
+                await self._find(name)
+
+    async def _find(self, name: str) -> None:
+        found = await find_topic(self._access, self._history, self._process, self._node, name)
+        if found is not None and found != self.standing.get(name, NOBODY):
+            self.standing[name] = found
+            places = [labelled(name, found.topic_id, number) for number in range(found.partitions)]
+            gone = {place for place in self._positions if place.topic.startswith(f"{name}@")}
+            self._positions = {place: at for place, at in self._positions.items() if place not in gone}
+            self._positions.update(dict.fromkeys(places, 0))
+            positions = tuple((place, Offset(at)) for place, at in self._positions.items())
+            self._history.ok(self._history.invoke(self._process, ASSIGN, Assign(positions)))
+
+    async def _poll(self, place: TopicPartition) -> bool:
+        """Whether it was answered by the topic that was meant."""
+        position, wait_ms = self._positions[place], self._random.choice(WAITS_MS)
+        invocation = self._history.invoke(self._process, POLL, Poll(), node=self._node)
+        try:
+            found = await self._access.fetch(self._node, place, position, wait_ms)
+        except RaftlogError as error:
+            self._history.refused(invocation, error, partition=str(place), offset=position)
+            return False
+        fetched = Fetched(found.place, tuple(found.offsets), tuple(found.values))
+        self._history.ok(invocation, Poll((fetched,)), leader_epochs=found.epochs)
+        self._history.polled += len(found.offsets)
+        if found.place == place:
+            self._positions[place] = found.next_offset
+        return found.place == place
+
+
+class TopicProducer:
+    """Stored batches for topics that may be gone; one for each client."""
+
+    def __init__(
+        self,
+        access: Access,
+        history: HistoryWriter,
+        followers: Mapping[int, Follower],
+        values: Iterator[int],
+        senders: Mapping[int, Senders],
+        names: Sequence[str],
+        random: Random,
+    ) -> None:
+        """`followers` and `senders` by node: a process asks one node alone."""
+        self._access, self._history, self._random = access, history, random
+        self._followers, self._values, self._senders, self._names = followers, values, senders, names
+        self.not_offered = 0
+
+    async def send(self) -> None:
+        node, name = self._random.choice(self._access.nodes), self._random.choice(self._names)
+        with self._senders[node].take(1) as processes:
+            if not processes:
+                self.not_offered += 1
+                return
+            # Somebody else's belief: it may be older or newer than what this node knows.
+            believer = self._followers[self._random.choice(self._access.nodes)]
+            known = believer.standing.get(name, NOBODY)
+            place = labelled(name, known.topic_id, self._random.randrange(max(1, known.partitions)))
+            values = tuple(next(self._values) for _ in range(self._random.randint(1, RECORDS_MAX)))
+            body = build_batch([payload_of(value, self._random.choice(SIZES)) for value in values])
+            send = Send(place, values)
+            await send_batch(self._access, self._history, processes[0], node, send, body, "all", TIMEOUT_MS)

@@ -1,0 +1,78 @@
+"""Somebody who makes a topic and deletes it, over and over, through any node.
+
+After an answer that never came it asks again half of the time, and goes on as if it had come the other half: then two
+orders about one name may be under way.
+"""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import orjson
+
+from jepsen.workloads.client.access import Access, fields_of
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.incarnations import short
+from raftlog.checkers.history import OK, TOPIC, Op, Topic
+from raftlog.errors import RaftlogError
+
+TIMEOUT_MS: Final = 2_000
+LIVES_S: Final = (0.5, 4.0)
+ABSENT_S: Final = 0.5
+AGAIN_S: Final = 0.05
+PARTITIONS_MAX: Final = 2
+COPIES_MAX: Final = 3
+_JSON: Final = "application/json"
+_TOPICS: Final = "/v3/clusters/-/topics"
+
+
+class Operator:
+    """One process of the history, and the only one that changes this topic."""
+
+    def __init__(self, access: Access, history: HistoryWriter, process: int, name: str, random: Random) -> None:
+        self._access, self._history, self._process, self._random = access, history, process, random
+        self._name = name
+
+    async def live(self, until_s: float) -> None:
+        """Until that time of the loop; what it made last stays."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._random.uniform(0, LIVES_S[0]))
+        while loop.time() < until_s:
+            if await self._order("create", until_s, "TopicExists"):
+                await asyncio.sleep(self._random.uniform(*LIVES_S))
+            if loop.time() < until_s and await self._order("delete", until_s, "UnknownTopic"):
+                await asyncio.sleep(self._random.choice((0, self._random.uniform(0, ABSENT_S))))
+
+    async def _order(self, action: str, until_s: float, in_vain: str) -> bool:
+        """Until it was answered, or is given up; whether it was done by this order."""
+        while asyncio.get_running_loop().time() < until_s:
+            done = await (self._create() if action == "create" else self._delete())
+            if done.type == OK:
+                return True
+            if done.error.startswith(in_vain) or (done.type == "info" and self._random.random() < 0.5):
+                return False
+            await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def _create(self) -> Op:
+        node = self._random.choice(self._access.nodes)
+        invocation = self._history.invoke(self._process, TOPIC, Topic("create", self._name), node=node)
+        body = {
+            "topic_name": self._name,
+            "partitions_count": self._random.randint(1, PARTITIONS_MAX),
+            "replication_factor": min(COPIES_MAX, len(self._access.nodes)),
+        }
+        try:
+            fields = fields_of(await self._access.post(node, _TOPICS, orjson.dumps(body), _JSON, TIMEOUT_MS))
+        except RaftlogError as error:
+            return self._history.refused(invocation, error)
+        return self._history.ok(invocation, Topic("create", self._name, short(fields["topic_id"])))
+
+    async def _delete(self) -> Op:
+        node = self._random.choice(self._access.nodes)
+        invocation = self._history.invoke(self._process, TOPIC, Topic("delete", self._name), node=node)
+        try:
+            await self._access.delete(node, f"{_TOPICS}/{self._name}", TIMEOUT_MS)
+        except RaftlogError as error:
+            return self._history.refused(invocation, error)
+        return self._history.ok(invocation)

@@ -1,0 +1,46 @@
+"""Topics that are created, deleted and created again under the same names, while others send to them and read them.
+
+One topic stays all the time, for what the other workloads do.
+"""
+
+from typing import Final
+
+from jepsen.workloads.client.client import Client
+from jepsen.workloads.client.numbering import Senders
+from jepsen.workloads.plan import Plan
+from jepsen.workloads.roles.following import Follower, TopicProducer
+from jepsen.workloads.roles.operating import Operator
+from jepsen.workloads.roles.sending import Producer
+
+PLAN: Final = Plan({"steady": 2}, topics_per_client=2)
+STEADY_SEND_SHARE, STEADY_POLL_SHARE, STEADY_LIST_SHARE = 0.15, 0.1, 0.05
+SEND_SHARE, FOLLOW_SHARE = 0.35, 0.35
+_OPERATOR: Final = 300
+"""Process number of the first operator."""
+_FOLLOWER: Final = 320
+"""Process number of the follower at node 0."""
+_SENDER: Final = 340
+"""Process number of the first sender at node 0."""
+_SENDERS: Final = 40
+"""At each node."""
+
+
+def begin(client: Client) -> None:
+    shared = (client.access, client.history)
+    client.produce(
+        Producer(*shared, client.partitions, client.values, client.senders, client.random), STEADY_SEND_SHARE
+    )
+    client.read(STEADY_POLL_SHARE)
+    client.list_offsets(STEADY_LIST_SHARE)
+    names = PLAN.coming(client.clients)
+    for number, name in enumerate(PLAN.coming_of(client.number)):
+        client.live(Operator(*shared, client.process(_OPERATOR + number), name, client.new_random()).live)
+    followers = {
+        node: Follower(*shared, client.process(_FOLLOWER + node), node, names, client.random)
+        for node in client.access.nodes
+    }
+    for follower in followers.values():
+        client.repeat(follower.step, FOLLOW_SHARE / len(followers))
+    senders = {node: Senders(client.process(_SENDER + _SENDERS * node), _SENDERS) for node in client.access.nodes}
+    producer = TopicProducer(*shared, followers, client.values, senders, names, client.random)
+    client.produce(producer, SEND_SHARE)

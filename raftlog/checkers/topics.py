@@ -1,0 +1,224 @@
+"""Topics that come and go under one name: what was deleted stays away, what was created is there.
+
+An *incarnation* is a topic from its creation to its deletion; its partitions stand in a history under its own name
+(`incarnation_of`), so every other judge takes them for partitions of their own. Here:
+
+- `resurrected-topic`: a process that was shown another incarnation, or that there was none, is shown an earlier one
+  again; one is shown that nobody created; its records are found in another one; a name is taken, or can be deleted,
+  although its deletion was answered and nobody created it since.
+- `lost-topic`: one whose creation was answered, and that nobody asked to be deleted, is unknown, or can be made again.
+
+A process asks one server all its life, or any that promise this together. Which topics there are is decided in one
+order, so creations and deletions are judged across processes; what a server shows may be old, and it may deny a topic
+for `DENIED_NS` after its creation. An operation of unknown outcome has happened or never will as soon as a later change
+of its name, begun after it was given up, was answered.
+
+Records of an incarnation that may be gone need not be seen by anybody (`PartitionBook.may_be_gone`).
+"""
+
+from typing import ClassVar, Final, NamedTuple
+
+from raftlog.checkers.history import (
+    FAIL,
+    INFO,
+    OK,
+    POLL,
+    SEND,
+    TOPIC,
+    Kind,
+    Op,
+    Poll,
+    Send,
+    Topic,
+    Value,
+    incarnation_of,
+    name_and_id,
+)
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.records import RecordBook
+from raftlog.types import TopicPartition
+
+DENIED_NS: Final = 1_000_000_000
+"""A server may go on for so long believing what it was told of a name: that there is no such topic."""
+NONE: Final = ""
+"""In place of an id: no topic has the name."""
+
+
+class Known(NamedTuple):
+    """What was certain of a name when somebody asked: an id, `NONE`, or None when nothing was, and since when."""
+
+    topic_id: str | None
+    since: Op | None
+    changes: int
+
+
+class Name:
+    """What is known of a name. `changes` counts creations and deletions that began or ended."""
+
+    __slots__ = ("acknowledged", "changes", "given_up", "maybe_created", "open", "since", "topic_id")
+
+    def __init__(self) -> None:
+        self.topic_id: str | None = NONE
+        self.since: Op | None = None
+        self.changes = 0
+        self.open: set[int] = set()  # processes with a change under way
+        self.given_up: list[Op] = []  # completions of changes that may still happen
+        self.maybe_created = 0
+        self.acknowledged: set[str] = set()
+
+    def known(self) -> Known:
+        return Known(None if self.open or self.given_up else self.topic_id, self.since, self.changes)
+
+    def is_certain_of(self, topic_id: str) -> bool:
+        return self.known().topic_id == topic_id
+
+
+class Topics(Judge):
+    """See the module."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((TOPIC, SEND))
+    completions: ClassVar[frozenset[Kind]] = frozenset((TOPIC, SEND, POLL))
+
+    def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._book = book
+        self._names: dict[str, Name] = {}
+        self._asked: dict[int, Known] = {}
+        self._shown: dict[tuple[int, str], tuple[str, Op]] = {}
+        self._left: dict[tuple[int, str], set[str]] = {}
+        self._first: dict[tuple[str, str], Op] = {}  # the entry that first showed an incarnation
+        self._sent: dict[Value, TopicPartition] = {}
+
+    def invoked(self, op: Op) -> None:
+        if isinstance(op.payload, Topic):
+            name = self._name(op.payload.name)
+            if op.payload.action != "find":
+                name.changes += 1
+                self._asked[op.process] = name.known()._replace(changes=name.changes)
+                name.open.add(op.process)
+            else:
+                self._asked[op.process] = name.known()
+        elif isinstance(op.payload, Send) and (named := name_and_id(op.payload.partition)) is not None:
+            self._asked[op.process] = self._name(named[0]).known()
+            self._sent.update(dict.fromkeys(op.payload.values, op.payload.partition))
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        if isinstance(op.payload, Topic):
+            if op.payload.action == "find":
+                self._found(invocation, op, op.payload)
+            else:
+                self._changed(invocation, op, op.payload)
+        elif isinstance(op.payload, Send):
+            named = name_and_id(op.payload.partition)
+            if named is not None and op.type == OK:
+                self._show(*named, op)
+            elif named is not None and op.type == FAIL and op.error.startswith("UnknownTopic"):
+                self._denied(named[0], invocation, op)
+        elif isinstance(op.payload, Poll) and op.type == OK:
+            for fetched in op.payload.fetched:
+                if (named := name_and_id(fetched.partition)) is not None:
+                    self._show(*named, op)
+                    for value in fetched.values:
+                        self._check_home(value, fetched.partition, op)
+
+    def _name(self, name: str) -> Name:
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = Name()
+        return known
+
+    # creations and deletions
+
+    def _changed(self, invocation: Op, op: Op, topic: Topic) -> None:
+        name, asked = self._name(topic.name), self._asked.pop(op.process)
+        is_alone = name.changes == asked.changes
+        name.changes += 1
+        name.open.discard(op.process)
+        if op.type == INFO:
+            name.given_up.append(op)
+            name.maybe_created += topic.action == "create"
+            return
+        was = asked.topic_id if is_alone else None
+        if op.type == OK and topic.action == "create":
+            name.acknowledged.add(topic.topic_id)
+            if was:
+                self._lost(topic.name, was, "and it could be created again", asked.since, op)
+            self._settled(name, invocation, topic.topic_id if is_alone else None, op)
+        elif op.type == OK:
+            if was == NONE:
+                self._taken(topic.name, "could be deleted", asked.since, op)
+            self._settled(name, invocation, NONE if is_alone else None, op)
+        elif op.error.startswith("UnknownTopic"):
+            if was:
+                self._lost(topic.name, was, "and it could not be deleted, being unknown", asked.since, op)
+            self._settled(name, invocation, NONE if is_alone else None, op)
+        elif op.error.startswith("TopicExists"):
+            if was == NONE:
+                self._taken(topic.name, "could not be created, because it exists", asked.since, op)
+            self._settled(name, invocation, None, op)
+
+    def _settled(self, name: Name, invocation: Op, topic_id: str | None, op: Op) -> None:
+        name.given_up = [each for each in name.given_up if each.sequence > invocation.sequence]
+        name.topic_id, name.since = topic_id, op
+
+    def _lost(self, name: str, topic_id: str, what: str, since: Op | None, op: Op) -> None:
+        self.findings.report("lost-topic", f"{incarnation_of(name, topic_id)} exists, {what}", (since, op))
+
+    def _taken(self, name: str, what: str, since: Op | None, op: Op) -> None:
+        self.findings.report("resurrected-topic", f"there is no topic {name}, and it {what}", (since, op))
+
+    # what processes are shown
+
+    def _found(self, invocation: Op, op: Op, topic: Topic) -> None:
+        if op.type != OK:
+            self._asked.pop(op.process, None)
+        elif topic.topic_id == NONE:
+            self._denied(topic.name, invocation, op)
+        else:
+            self._asked.pop(op.process, None)
+            self._show(topic.name, topic.topic_id, op)
+
+    def _denied(self, name: str, invocation: Op, op: Op) -> None:
+        asked = self._asked.pop(op.process)
+        is_unchanged = self._name(name).changes == asked.changes
+        since = asked.since
+        if asked.topic_id and is_unchanged and since and invocation.time_ns - since.time_ns > DENIED_NS:
+            self._lost(name, asked.topic_id, "and it is unknown", since, op)
+        shown = self._shown.pop((op.process, name), None)
+        if shown is not None:
+            self._left.setdefault((op.process, name), set()).add(shown[0])
+
+    def _show(self, name: str, topic_id: str, op: Op) -> None:
+        self._first.setdefault((name, topic_id), op)
+        key = (op.process, name)
+        shown = self._shown.get(key)
+        if shown is not None and shown[0] == topic_id:
+            return
+        left = self._left.setdefault(key, set())
+        if topic_id in left:
+            left.discard(topic_id)  # said once
+            what = f"process {op.process} is shown {incarnation_of(name, topic_id)} again, which had gone for it"
+            self.findings.report("resurrected-topic", what, (None if shown is None else shown[1], op))
+        if shown is not None:
+            left.add(shown[0])
+        self._shown[key] = topic_id, op
+
+    def _check_home(self, value: Value, partition: TopicPartition, op: Op) -> None:
+        home = self._sent.get(value)
+        if home is not None and home != partition:
+            what = f"{partition} shows {value!r}, which belongs to {home}"
+            self.findings.report("resurrected-topic", what, (op,))
+
+    def finish(self) -> None:
+        for name, known in self._names.items():
+            shown = [topic_id for each, topic_id in self._first if each == name]
+            strange = [topic_id for topic_id in shown if topic_id not in known.acknowledged]
+            if len(strange) > known.maybe_created + len(known.open):
+                what = f"nobody created {', '.join(incarnation_of(name, each) for each in strange)}"
+                what += f"; {known.maybe_created} creations of {name} have an unknown outcome"
+                ops = [self._first[name, each] for each in strange]
+                self.findings.report("resurrected-topic", what, ops)
+        for book in self._book.partitions.values():
+            named = name_and_id(book.name)
+            if named is not None:
+                book.may_be_gone = not self._name(named[0]).is_certain_of(named[1])

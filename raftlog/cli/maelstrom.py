@@ -1,0 +1,123 @@
+"""`raftlog maelstrom`: a node of a Maelstrom test on stdin and stdout, until stdin ends, SIGTERM or Ctrl-C.
+
+Exit codes: 0 after any of these, 1 when it cannot go on (its disk failed, nobody reads what it writes). The last line
+on stderr is a JSON object with what the node did; one comes every ten seconds, too, for Maelstrom kills its nodes.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+import uvloop
+
+from raftlog.api.maelstrom import Node, NodeSettings
+from raftlog.api.maelstrom.stdio import Input, Lines, Output
+from raftlog.api.maelstrom.temporary import temporary_directory
+from raftlog.cli import logs
+from raftlog.cli.options import option
+from raftlog.cli.outcome import CommandFailed
+from raftlog.errors import RaftlogError, StorageError
+
+REPORT_S: Final = 10.0
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_LAST_ANSWERS_S: Final = 6.0
+"""Requests under way when stdin ends get this long; each is answered within its timeout."""
+_FLUSH_S: Final = 1.0
+_Number = click.IntRange(1, 1_000_000)
+
+
+@click.command()
+@option(
+    "--data-dir",
+    envvar="RAFTLOG_DATA_DIR",
+    type=click.Path(),
+    default=None,
+    show_default="a temporary directory, removed at the end",
+    help="Where nodes keep their logs, each in a directory of its name.",
+)
+@option("--groups", type=click.IntRange(1, 1024), default=3, help="Raft groups over which keys are spread.")
+@option("--tick-ms", type=_Number, default=100, help="A tick of Raft; 10 to 20 without a leader begin an election.")
+@option("--linger-ms", type=click.IntRange(0, 1_000), default=5, help="A message to a node waits so long for more.")
+@option("--gossip-ms", type=_Number, default=50, help="Between two messages to one neighbour in broadcast.")
+@option("--timeout-ms", type=_Number, default=4_000, help="After so long a request is answered with an error.")
+@option("--log-level", envvar="RAFTLOG_LOG_LEVEL", type=click.Choice(logs.LEVELS), default="warning", help="To stderr.")
+def maelstrom(data_dir: str | None, log_level: str, **settings: Any) -> None:
+    """Run a node of a Jepsen Maelstrom test: echo, broadcast, g-set, lin-kv and kafka as JSON on stdin and stdout.
+
+    maelstrom test -w kafka --bin "$(command -v raftlog)" --node-count 3 … -- maelstrom
+    """
+    if not __debug__:
+        raise CommandFailed("raftlog maelstrom does not run under python -O: its assertions guard the data")
+    logs.configure(log_level, "text")
+    logs.write_out()
+    with _directory(data_dir) as path:
+        uvloop.run(_run(NodeSettings(data_dir=path, **settings)))
+
+
+@contextlib.contextmanager
+def _directory(data_dir: str | None) -> Iterator[str]:
+    if data_dir is not None:
+        yield os.path.abspath(data_dir)
+        return
+    with temporary_directory() as path:
+        yield path
+
+
+async def _run(settings: NodeSettings) -> None:
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[RaftlogError | None] = loop.create_future()
+
+    def end(why: RaftlogError | None = None) -> None:
+        if not stop.done():
+            stop.set_result(why)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    output = Output(_STDOUT, lambda: end(StorageError("nobody reads what this node writes")))
+    await output.open()
+    node = Node(settings, output.write, end)
+    loop.set_exception_handler(lambda loop, context: _unforeseen(end, loop, context))
+    lines = Lines(node.receive, lambda size: node.refuse(f"a line of {size} bytes is too long"))
+    reader = Input(_STDIN, lines, end)
+    reports = loop.create_task(_report_regularly(node))
+    failure = await stop
+    reports.cancel()
+    reader.stop()
+    if failure is None:
+        await node.settle(_LAST_ANSWERS_S)
+    await node.close()
+    await output.flush(_FLUSH_S)
+    _say(node)
+    if failure is not None:
+        raise CommandFailed(f"the node cannot go on: {failure}")
+
+
+async def _report_regularly(node: Node) -> None:
+    """While there is something new to say."""
+    said = 0
+    while True:
+        await asyncio.sleep(REPORT_S)
+        if node.counts.operations.total() > said:
+            said = node.counts.operations.total()
+            _say(node)
+
+
+def _say(node: Node) -> None:
+    with contextlib.suppress(OSError):  # nobody needs to read it
+        click.echo(json.dumps(node.report()), err=True)
+        sys.stderr.flush()
+
+
+def _unforeseen(end: Callable[[RaftlogError], None], loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that reached the loop is logged; after a broken invariant nothing here can be trusted to go on."""
+    loop.default_exception_handler(context)
+    error = context.get("exception")
+    if isinstance(error, AssertionError):
+        end(StorageError(f"a broken invariant: {error}; please report it with the log"))

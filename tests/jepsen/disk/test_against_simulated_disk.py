@@ -1,0 +1,125 @@
+"""Programs at random, on a real disk under the shim and on the simulated one: the power takes the same from both.
+
+Draws that are no chance take all that may go, or nothing; so what is left is to be the same, byte by byte.
+"""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from jepsen.disk import why_not
+from raftlog.storage.simulated_disk import SimulatedDisk
+from tests.jepsen.disk.programs import Best, Worst, content, node_disk, run
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+OPERATIONS = 60
+NAMES = ("a", "b", "x/a", "x/b", "y/a", "y/b")
+DIRECTORIES = ("", "x", "y")
+PROGRAM = """
+import json
+from jepsen.disk.control import DiskControl
+control = DiskControl(Path(os.environ["JEPSEN_DISK_STATE"]) / "control")
+for what, *of in json.loads(sys.argv[1]):
+    try:
+        if what == "create":
+            os.close(os.open(of[0], os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        elif what == "write":
+            file = os.open(of[0], os.O_RDWR)
+            os.pwrite(file, bytes([of[3]]) * of[2], of[1])
+            os.close(file)
+        elif what == "truncate":
+            os.truncate(of[0], of[1])
+        elif what in ("sync", "fail_sync", "sync_directory"):
+            if what == "fail_sync":
+                control.set("syncs_to_fail", 1)
+            file = os.open(of[0] or ".", os.O_RDONLY)
+            control.get("syncs")
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+                control.set("syncs_to_fail", 0)
+        elif what == "rename":
+            os.rename(*of)
+        elif what == "unlink":
+            os.unlink(of[0])
+        elif what == "mkdir":
+            os.makedirs(of[0], exist_ok=True)
+        elif what == "rmdir":
+            os.rmdir(of[0])
+    except OSError:
+        pass
+"""
+
+
+def drawn(random: Random) -> list[list[Any]]:
+    program: list[list[Any]] = [["mkdir", "x"], ["mkdir", "y"], *(["create", name] for name in NAMES[::2])]
+    for _ in range(OPERATIONS):
+        name, other = random.sample(NAMES, 2)
+        directory = random.choice(DIRECTORIES)
+        program.append(
+            random.choice(
+                [
+                    *[["write", name, random.randint(0, 20_000), random.randint(1, 9_000), random.randint(1, 255)]] * 5,
+                    *[["sync", name], ["sync_directory", directory], ["create", name]] * 2,
+                    ["truncate", name, random.randint(0, 20_000)],
+                    ["fail_sync", name],
+                    ["rename", name, other],
+                    ["unlink", name],
+                    ["mkdir", directory or "x"],
+                    ["rmdir", directory or "y"],
+                ]
+            )
+        )
+    return program
+
+
+def simulate(disk: SimulatedDisk, program: list[list[Any]]) -> None:
+    for what, *of in program:
+        paths = [f"/{each}" for each in of if isinstance(each, str)]
+        try:
+            if what == "create":
+                disk.open(paths[0], create=True)
+            elif what == "write":
+                disk.open(paths[0]).write(of[1], [bytes([of[3]]) * of[2]])
+            elif what == "truncate":
+                disk.open(paths[0]).truncate(of[1])
+            elif what in ("sync", "fail_sync"):
+                file = disk.open(paths[0])
+                if what == "fail_sync":
+                    disk.fail_sync()
+                disk.sync([file])
+            elif what == "sync_directory":
+                disk.sync([], paths)
+            elif what == "rename":
+                disk.rename(*paths)
+            elif what == "unlink":
+                disk.unlink(paths[0])
+            elif what == "mkdir":
+                disk.make_directory(paths[0])
+            elif what == "rmdir":
+                disk.remove_directory(paths[0])
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_power_takes_what_it_takes_from_the_simulated_disk(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    draws = random.choice([Worst(), Best()])
+    simulated, disk = SimulatedDisk(draws), node_disk(tmp_path)
+    for life in range(3):
+        program = drawn(random)
+        simulate(simulated, program)
+        run(tmp_path, disk, PROGRAM, json.dumps(program))
+        if life == 1:
+            simulated.process_crash()  # and no loss of power
+        else:
+            simulated.power_loss()
+            disk.lose_power(draws)
+        there = {path.removeprefix("/"): data for path, data in simulated.snapshot().items()}
+        assert content(tmp_path) == there, f"life {life}"

@@ -1,0 +1,97 @@
+"""Faults of the disk that are switched while a program runs under the shim, and what it counts of them."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from jepsen.disk import NodeDisk, why_not
+from jepsen.disk.shim_library import CannotBeBuilt, library
+from tests.jepsen.disk.programs import content, node_disk, run
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> NodeDisk:
+    return node_disk(tmp_path)
+
+
+ATTEMPT = """
+def attempt(what, *arguments):
+    try:
+        what(*arguments)
+        print("ok")
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -> None:
+    (tmp_path / "data/a").write_bytes(b"o" * 5000)
+    program = """
+    import shutil
+    a = opened('a')
+    print(shutil.disk_usage('a').free)
+    attempt(os.pwrite, a, b"n" * 8192, 0)       # the rest of the last page is there already
+    attempt(os.pwrite, a, b"n" * 8193, 0)
+    attempt(os.pwritev, a, [b"n"], 8192)
+    attempt(os.write, opened('b'), b"n")
+    attempt(os.ftruncate, a, 100_000)
+    attempt(os.pwrite, a, b"n", 50_000)         # a hole
+    attempt(os.posix_fallocate, a, 0, 200_000)
+    """
+    printed = run(tmp_path, disk, ATTEMPT + program.replace("\n    ", "\n"), prepare=[disk.fill])
+    full = str(errno.ENOSPC)
+    assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
+    assert disk.seen().refused == 5
+    assert content(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
+    assert (
+        run(tmp_path, disk, ATTEMPT + "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
+    )
+
+
+def test_syncs_fail_as_often_as_they_shall(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    a, outside = opened('a', b"content"), opened('../outside')
+    for sync in os.fsync, os.fdatasync, os.fsync:
+        attempt(sync, outside)
+        attempt(sync, a)
+    """
+    program = ATTEMPT + program.replace("\n    ", "\n")
+    io_error = str(errno.EIO)
+    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(2)])
+    assert printed.split() == ["ok", io_error, "ok", io_error, "ok", "ok"]
+    assert (disk.seen().syncs, disk.seen().failed) == (3, 2)
+    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(-1)])
+    assert printed.split() == ["ok", io_error] * 3
+
+
+def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    import select, time
+    a, events = opened('a'), select.epoll()
+    def slept(what, *arguments):
+        begin = time.monotonic()
+        what(*arguments)
+        print(time.monotonic() - begin >= 0.05)
+    slept(os.fsync, a)
+    waits = threading.Thread(target=slept, args=[events.poll, 0])  # no loop
+    waits.start(); waits.join()
+    slept(events.poll, 0)
+    slept(events.poll, 0)
+    """
+    faults = [lambda: disk.slow_syncs(0.05), lambda: disk.stall_loop(0.06)]
+    printed = run(tmp_path, disk, program.replace("\n    ", "\n"), prepare=faults)
+    assert printed.split()[:1] + printed.split()[2:3] == ["True", "True"]
+    seen = disk.seen()
+    assert (seen.delayed, seen.delayed_ms, seen.stalls, seen.stalled_ms) == (1, 50, 1, 60)
+    run(tmp_path, disk, "pass")
+    assert disk.seen() == (0,) * 7, "a launch begins anew"
+
+
+def test_without_a_compiler_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotBeBuilt, match="gcc and libc6-dev"):
+        library.__wrapped__()

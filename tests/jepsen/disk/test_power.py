@@ -1,0 +1,193 @@
+"""What a loss of power leaves of the files of a program that ran under the shim: one rule of the model each."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jepsen.disk import NodeDisk, why_not
+from tests.jepsen.disk.programs import Best, Worst, content, node_disk, run
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+OLD, NEW, NEWER = b"o" * 4096, b"n" * 4096, b"r" * 4096
+PAGES = "OLD, NEW, NEWER = b'o' * 4096, b'n' * 4096, b'r' * 4096\n"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> NodeDisk:
+    return node_disk(tmp_path)
+
+
+def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = None) -> dict[str, bytes]:
+    """Of a program that is killed at its end, once the power went as well, and not kindly."""
+    run(directory, disk, PAGES + program)
+    disk.lose_power(random or Worst())
+    return content(directory)
+
+
+def test_what_was_synced_with_its_directory_stays(tmp_path: Path, disk: NodeDisk) -> None:
+    assert left(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
+    assert disk.lose_power(Worst()) == "everything was synced"
+    assert disk.seen().syncs == 2
+
+
+@pytest.mark.parametrize(("random", "expected"), [(Worst(), OLD), (Best(), NEW)])
+def test_what_was_overwritten_and_not_synced_may_go(
+    tmp_path: Path, disk: NodeDisk, random: Random, expected: bytes
+) -> None:
+    assert left(tmp_path, disk, "os.pwrite(synced('a', OLD), NEW, 0)", random) == {"a": expected}
+
+
+def test_an_end_that_was_not_synced_may_go(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "a = synced('a', OLD); os.lseek(a, 0, 2); os.write(a, NEW); os.pwritev(a, [NEW, b'x'], 8192)"
+    assert left(tmp_path, disk, program) == {"a": OLD}
+
+
+def test_a_synced_file_goes_with_its_name(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, "os.fsync(opened('a', b'content'))")
+    assert "1 of 1 unsynced names" in disk.lose_power(Worst())
+    assert content(tmp_path) == {}
+
+
+def test_a_name_without_a_synced_content(tmp_path: Path, disk: NodeDisk) -> None:
+    assert left(tmp_path, disk, "opened('a', OLD); sync_directory()") == {"a": b""}
+
+
+def test_a_rename_that_was_not_synced_gives_both_files_back(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "synced('a', OLD); synced('b', NEW); os.rename('b', 'a')"
+    assert left(tmp_path, disk, program) == {"a": OLD, "b": NEW}
+
+
+def test_a_rename_that_was_synced_stays(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "synced('a', OLD); synced('b', NEW); os.replace('b', 'a'); sync_directory()"
+    assert left(tmp_path, disk, program) == {"a": NEW}
+    assert not list((tmp_path / "state/graves").iterdir())
+
+
+def test_a_rename_over_two_directories_needs_both(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    os.mkdir('x'); os.mkdir('y'); sync_directory()
+    synced('x/a', OLD); os.rename('x/a', 'y/a'); sync_directory('y')
+    """
+    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"x/a": OLD}
+
+
+def test_a_removed_file_is_back_until_its_directory_is_synced(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "synced('a', OLD); synced('b', NEW); os.unlink('a'); sync_directory(); os.unlink('b')"
+    assert left(tmp_path, disk, program) == {"b": NEW}
+
+
+def test_a_removed_directory_is_back_with_what_was_in_it(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "os.mkdir('x'); sync_directory(); synced('x/a', OLD); os.unlink('x/a'); os.rmdir('x')"
+    assert left(tmp_path, disk, program) == {"x/a": OLD}
+
+
+def test_a_directory_whose_name_was_not_synced_goes_with_all_in_it(tmp_path: Path, disk: NodeDisk) -> None:
+    assert left(tmp_path, disk, "os.makedirs('x/y'); synced('x/y/a', OLD)") == {}
+
+
+def test_a_prefix_of_a_directory_s_operations_survives(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, "for n in range(20): os.close(opened(f'{n:02}'))")
+    disk.lose_power(Random(3))
+    names = list(content(tmp_path))
+    assert names == [f"{n:02}" for n in range(len(names))]
+    assert 0 < len(names) < 20
+
+
+def test_a_cut_that_was_not_synced_may_go(tmp_path: Path, disk: NodeDisk) -> None:
+    assert left(tmp_path, disk, "os.ftruncate(synced('a', OLD + NEW), 10)") == {"a": OLD + NEW}
+    program = (
+        "opened('a', flags=os.O_WRONLY | os.O_TRUNC); b = synced('b', OLD + NEW); os.ftruncate(b, 10); os.fsync(b)"
+    )
+    assert left(tmp_path, disk, program) == {"a": OLD + NEW, "b": OLD[:10]}
+
+
+def test_pages_are_lost_each_for_itself_and_whole(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, PAGES + "os.pwrite(synced('a', OLD * 64), NEW * 64, 0)")
+    said = disk.lose_power(Random(5))
+    data = content(tmp_path)["a"]
+    pages = [data[at : at + 4096] for at in range(0, len(data), 4096)]
+    assert set(pages) == {OLD, NEW}
+    assert f"dropped {pages.count(OLD)} of 64 unsynced pages" in said
+
+
+@pytest.mark.parametrize(("random", "expected"), [(Worst(), OLD), (Best(), NEW)])
+def test_without_tearing_a_file_is_lost_as_a_whole(
+    tmp_path: Path, disk: NodeDisk, random: Random, expected: bytes
+) -> None:
+    run(tmp_path, disk, PAGES + "os.pwrite(synced('a', OLD * 64), NEW * 65, 0)")
+    disk.lose_power(random, torn=False)
+    assert content(tmp_path) == {"a": expected * (64 if expected == OLD else 65)}
+
+
+def test_a_sync_covers_what_was_written_before_it_began(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    from jepsen.disk.control import DiskControl
+    control = DiskControl(Path(os.environ["JEPSEN_DISK_STATE"]) / "control")
+    a = synced('a', OLD * 2)
+    begun = control.counters().syncs
+    os.pwrite(a, NEW, 0)
+    control.set("sync_delay_ns", 200_000_000)
+    sync = threading.Thread(target=os.fdatasync, args=[a])
+    sync.start()
+    while control.counters().syncs == begun:
+        pass
+    while control.counters().delayed == 0 and sync.is_alive():
+        os.pwrite(a, NEWER * 2, 0)
+    sync.join()
+    """
+    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"a": NEW + OLD}
+
+
+def test_a_failed_sync_loses_what_it_was_to_save(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    a, b = synced('a', OLD), synced('b', OLD)
+    DiskControl(Path(os.environ["JEPSEN_DISK_STATE"]) / "control").set("syncs_to_fail", 2)
+    for each in a, b:
+        os.pwrite(each, NEW, 0)
+        try:
+            os.fdatasync(each)
+        except OSError as error:
+            print(error.errno)
+    os.pwrite(b, NEWER, 0)
+    os.fsync(a); os.fsync(b)
+    """
+    program = "from jepsen.disk.control import DiskControl\n" + program.replace("\n    ", "\n")
+    assert left(tmp_path, disk, program, Best()) == {"a": OLD, "b": NEWER}
+    assert disk.seen().failed == 2
+
+
+def test_what_one_life_did_not_sync_is_not_durable_in_the_next(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, PAGES + "synced('a', OLD); synced('b', OLD); opened('a', NEW); opened('b', NEW); opened('c')")
+    run(tmp_path, disk, PAGES + "os.pwrite(opened('a'), NEWER, 0); os.fsync(opened('b'))")
+    disk.lose_power(Worst())
+    assert content(tmp_path) == {"a": OLD, "b": NEW}
+
+
+def test_a_mapped_file_is_what_it_was_when_it_was_last_synced(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    import mmap
+    a, b = synced('a', OLD * 2), synced('b', OLD * 2)
+    one, two = mmap.mmap(a, 0), mmap.mmap(b, 0)
+    one[:4096] = two[:4096] = NEW
+    one.flush()
+    one[:1] = b'x'
+    one.resize(4096 * 3)
+    one[-4096:] = NEWER
+    """
+    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"a": NEW + OLD, "b": OLD * 2}
+
+
+def test_a_program_whose_syncs_are_removed_keeps_nothing(tmp_path: Path) -> None:
+    disk = node_disk(tmp_path, removes_syncs=True)
+    run(tmp_path, disk, "synced('a', b'content')")
+    assert disk.seen().syncs == 2
+    disk.lose_power(Worst())
+    assert content(tmp_path) == {}
+
+
+def test_the_power_cannot_be_taken_where_the_shim_did_not_see_everything(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, "os.sendfile(opened('a'), opened('b', b'content'), 0, 7)")
+    with pytest.raises(AssertionError, match="sendfile"):
+        disk.lose_power(Worst())

@@ -1,0 +1,229 @@
+"""The page of a run, made from the folder of a small planted history, and the overview of a suite."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from jepsen.report import INDEX, write_page, writing
+from jepsen.report.command import report
+from jepsen.report.frame import Band, Frame, lanes
+from jepsen.runner.verdict import judge
+from raftlog.checkers import write_lines
+from raftlog.errors import InvalidArgument
+from tests.checkers.story import Story
+
+SCRIPT = "<script>alert('1')</script>"
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """The page as a browser understands it: every element is closed by the one that opened it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.labels: list[str] = []
+        self.text = ""
+        self._open: list[str] = []
+        self._raw = False
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self._open.append(tag)
+        self._raw = tag == "style"
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            assert value is None or "javascript" not in value
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("href", "src", "xlink:href"):
+                self.links.append(value or "")
+            elif name == "aria-label":
+                self.labels.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        self._raw = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._raw else data
+
+
+def page_of(folder: Path) -> Page:
+    assert write_page(folder) is None
+    return Page((folder / INDEX).read_text())
+
+
+def planted() -> Story:
+    """A lost write, a duplicate, a refusal, two of unknown outcome, a fault, a consumer that lags."""
+    story = Story()
+    story.assign(9, 0)
+    for number in range(4):
+        story.send(1, 70 + number, number)
+    story.recorder.nemesis("kill node 1 begins (ended with -9)")
+    story.recorder.info(story.begin_send(1, 80), "DeadlineExceeded: no answer")
+    story.recorder.fail(story.begin_send(2, 81), f"Unavailable: {SCRIPT}")
+    story.begin_send(3, 82)
+    story.poll(9, (0, 70), (2, 72), (3, 73), (4, 80), (5, 70))
+    story.list_offsets(5, 0, 6)
+    return story
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return folder_of_a_run(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Drawn once for those that only look."""
+    return page_of(folder_of_a_run(tmp_path_factory.mktemp("run")))
+
+
+def folder_of_a_run(parent: Path) -> Path:
+    """As `jepsen.runner` leaves it."""
+    folder = parent / "20260101T000000-log-kill-seed7"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "node-1.log").write_text("Traceback\n")
+    (folder / "history.jsonl").write_bytes(b"".join(write_lines(planted().ops)))
+    judged = judge(folder / "history.jsonl", drained=True)
+    happened = {"kind": "kill", "what": "kill node 1", "begin_s": 8.0, "end_s": 10.0, "served_s": 11.5}
+    fault = {**happened, "proof": f"node 1 ended with -9 {SCRIPT}"}
+    figures = {"worst_partition": "t/0", "worst_partition_s": 3.25, "acknowledged": 1, "refused": 2, "unknown": 3}
+    results: dict[str, Any] = {
+        "verdict": "invalid",
+        "doubts": [f"nobody polled {SCRIPT}"],
+        "explanation": "It was asked for.\n\nThe second paragraph.",
+        "anomalies": judged.findings.counts,
+        "findings": [finding.as_json() for finding in judged.findings.worst_first()],
+        "options": {"workload": "log", "faults": ["kill", "cut"], "seconds": 14.0, "seed": 7},
+        "command": "python -m jepsen test --seed 7",
+        "commit": "abc123",
+        "load_begin_s": 1.0,
+        "operations": judged.operations,
+        "acknowledged_records": 4,
+        "worst_lag_s": 5.0,
+        "faults": [{"fault": fault, "without_write_s": 2.75, **figures}],
+        "quiet": {"seconds": 3.0, "sends": 4, "succeeded": 4, "share": 1.0},
+        "recovered_s": 0.25,
+        "complaints": {"node-1": {"count": 3, "first": [f"Traceback {SCRIPT}"]}},
+    }
+    (folder / "results.json").write_bytes(orjson.dumps(results))
+    (folder / "timeline.json").write_bytes(orjson.dumps({"drawn": [], "happened": [fault]}))
+    return folder
+
+
+def test_the_page_says_what_was_found_and_what_proves_it(page: Page) -> None:
+    assert "python -m jepsen test --seed 7" in page.text
+    assert "abc123" in page.text
+    assert "The second paragraph." in page.text
+    for kind in ("lost-write", "duplicate"):
+        assert f"1 {kind}" in page.text
+    lost = next(op for op in planted().ops if op.type == "ok" and "71 at" in str(op))
+    assert str(lost) in page.text, "the entry"
+    assert f'"time":{lost.time_ns}' in page.text, "and its line"
+    assert page.text.index("value 71 was acknowledged") < page.text.index("value 70 stands at offsets 0 and 5")
+    assert {"history.jsonl", "results.json", "timeline.json", "report.txt", "logs/node-1.log"} <= set(page.links)
+    assert "2.75 s" in page.text
+    assert page.labels[1].startswith("Operations a second")
+    assert page.labels[2].startswith("1 lost, 1 duplicate, 2 ok, 1 unknown, is there, 1 unknown, is not, 1 refused.")
+    headings = ("Faults", "Throughput", "What became of each record", "Latency", "Records by offset", "Consumers' lag")
+    assert [page.text.count(f"\n{heading}\n") + page.text.count(heading) > 0 for heading in headings] == [True] * 6
+    assert len(page.labels) == len(headings), "each plot says in words what it shows"
+
+
+def test_the_page_stands_alone_and_trusts_nothing(page: Page) -> None:
+    assert SCRIPT in page.text, "it is shown"
+    assert "script" not in page.tags
+    outside = [link for link in page.links if not link.startswith(("#", "data:image/png;base64,"))]
+    assert not [link for link in outside if re.match(r"[a-z]+:|//", link)]
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_the_same_folder_gives_the_same_page(run: Path) -> None:
+    write_page(run)
+    before = (run / INDEX).read_bytes()
+    done = CliRunner().invoke(report, [str(run)])
+    assert (done.exit_code, done.output) == (0, f"{run / INDEX}\n")
+    assert (run / INDEX).read_bytes() == before
+
+
+def test_a_folder_of_before_is_drawn_with_what_it_has(run: Path) -> None:
+    results = orjson.loads((run / "results.json").read_bytes())
+    kept = ("verdict", "doubts", "broken", "anomalies", "findings", "options", "command", "commit")
+    (run / "results.json").write_bytes(orjson.dumps({name: results[name] for name in kept if name in results}))
+    assert "lost-write" in page_of(run).text
+    (run / "timeline.json").unlink()
+    (run / "history.jsonl").unlink()
+    page = page_of(run)
+    assert "lost-write" in page.text
+    assert page.labels == []
+
+
+def test_without_the_libraries_one_line_says_what_is_missing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing.importlib.util, "find_spec", lambda name: None if name == "matplotlib" else name)
+    assert write_page(run) == "the page of the run needs matplotlib: pip install 'raftlog[dev]'"
+    assert not (run / INDEX).exists()
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"no results\.json"):
+        write_page(tmp_path)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(InvalidArgument, match="no verdict"):
+        write_page(tmp_path)
+    (tmp_path / "suite.json").write_text("[3]")
+    done = CliRunner().invoke(report, [str(tmp_path)])
+    assert done.exit_code == 2
+    assert "no list of runs" in done.output
+
+
+def test_the_overview_of_a_suite_links_its_runs(run: Path) -> None:
+    (run / INDEX).touch()
+    entry = {"number": 1, "title": "leader killed", "verdict": "valid", "seconds": 31.0, "anomalies": {}}
+    found = {"lost-write": 3}
+    suite = [
+        {**entry, "folder": run.name},
+        {**entry, "number": 2, "verdict": "invalid", "title": SCRIPT, "anomalies": found, "folder": "gone"},
+        {**entry, "number": 3, "folder": "../../etc"},
+    ]
+    (run.parent / "suite.json").write_bytes(orjson.dumps(suite))
+    page = page_of(run.parent)
+    assert page.links == [f"{run.name}/index.html"]
+    assert SCRIPT in page.text
+    assert "3 lost-write" in page.text
+    assert "3 runs in 93 s" in page.text
+    assert page.text.split()[0] == "invalid:", "the worst verdict is the suite's"
+
+
+def band(begin_s: float, served_s: float) -> Band:
+    return Band("kill", "1", begin_s, served_s, served_s, "")
+
+
+def test_faults_of_one_kind_at_the_same_time_have_lanes_of_their_own() -> None:
+    bands = [band(0, 4), band(1, 2), band(2, 3), band(5, 6)]
+    assert [lane for lane, _ in lanes(bands)] == [0, 1, 1, 0]
+
+
+def test_bins_are_whole_seconds_that_cover_everything() -> None:
+    frame = Frame(-1.5, 1000.2, 900.0, (), ())
+    edges = frame.edges()
+    assert 0.0 in edges
+    assert edges[0] <= -1.5
+    assert edges[-1] >= 1000.2
+    assert frame.bin_s == 5.0
+    assert len(edges) <= 243

@@ -1,0 +1,235 @@
+"""What Maelstrom's Java program does, as far as tests of a node need it: nodes as processes, and the network between.
+
+    async with Network(tmp_path, 3, seed=1) as network:      starts `raftlog maelstrom` and initializes every node
+        client = network.client()
+        await client.ask("n1", "echo", echo=5)               the answer's body; raises `Told` for an error
+
+Every message between two nodes is delayed, and lost with some probability; `cut` keeps messages between sets of nodes
+from passing until `heal`. Clients' messages are delayed only. Everything random comes from the seed. A message that
+Maelstrom would refuse, or one from a node that is none of its own, fails the test.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Self
+
+from raftlog.testing import starting
+from tests.waiting import WITHIN_S
+
+DEFINITE: Final = frozenset((1, 10, 11, 12, 14, 20, 21, 22, 30))
+TIMEOUT: Final = 0
+ASK_TIMEOUT_S: Final = 10.0
+FAST: Final = ("--tick-ms", "20", "--timeout-ms", "800", "--gossip-ms", "20", "--linger-ms", "1")
+_LIMIT: Final = 64 << 20
+Body = dict[str, Any]
+
+
+class Told(Exception):
+    """A node answered with an error."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+    @property
+    def is_definite(self) -> bool:
+        return self.code in DEFINITE
+
+
+class NodeProcess:
+    """One `raftlog maelstrom`, and its pipes."""
+
+    def __init__(self, name: str, flags: Sequence[str]) -> None:
+        self.name = name
+        command = [sys.executable, "-P", "-m", "raftlog.cli", "maelstrom", *flags]
+        pipe = subprocess.PIPE
+        self.process: Any = starting.start(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        self._tasks: list[asyncio.Task[bytes | None]] = []
+
+    async def open(self, take: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin)
+        streams = []
+        for pipe in (self.process.stdout, self.process.stderr):
+            reader = asyncio.StreamReader(limit=_LIMIT)
+            await loop.connect_read_pipe(lambda reader=reader: asyncio.StreamReaderProtocol(reader), pipe)
+            streams.append(reader)
+        self._tasks = [loop.create_task(self._read(streams[0], take)), loop.create_task(streams[1].read())]
+
+    async def _read(self, stdout: asyncio.StreamReader, take: Any) -> None:
+        while line := await stdout.readline():
+            take(self.name, line)
+
+    def write(self, data: bytes) -> None:
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    async def end(self) -> tuple[int, str]:
+        """Close its stdin, and wait: exit code and stderr."""
+        self._stdin.close()
+        return await self.ended()
+
+    async def ended(self) -> tuple[int, str]:
+        """Wait for its end."""
+        async with asyncio.timeout(WITHIN_S):
+            await self._tasks[0]
+            words = await self._tasks[1]
+        return await asyncio.to_thread(self.process.wait, WITHIN_S), (words or b"").decode()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._stdin.close()
+
+
+class Client:
+    """Someone who asks nodes, one request after another or several at once."""
+
+    def __init__(self, network: "Network", name: str) -> None:
+        self._network, self.name = network, name
+        self._last_id = 0
+        self.waiting: dict[int, asyncio.Future[Body]] = {}
+
+    async def ask(self, node: str, kind: str, timeout_s: float = ASK_TIMEOUT_S, **fields: Any) -> Body:
+        """The answer; raises `Told`, also (as Maelstrom does) when none comes in time."""
+        self._last_id += 1
+        asked = self._last_id
+        future = self.waiting[asked] = asyncio.get_running_loop().create_future()
+        self._network.send(self.name, node, {"type": kind, "msg_id": asked, **fields})
+        try:
+            async with asyncio.timeout(timeout_s):
+                body = await future
+        except TimeoutError:
+            raise Told(TIMEOUT, f"{node} did not answer {kind}") from None
+        finally:
+            del self.waiting[asked]
+        if body["type"] == "error":
+            raise Told(body["code"], body.get("text", ""))
+        assert body["type"] == f"{kind}_ok", body
+        return body
+
+
+class Network:
+    """See the module."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        *flags: str,
+        seed: int = 0,
+        latency_s: tuple[float, float] = (0.0, 0.002),
+        loss: float = 0.0,
+    ) -> None:
+        self.names = [f"n{number}" for number in range(1, count + 1)]
+        self.messages: Counter[str] = Counter()
+        """Between nodes, by type; lost ones too."""
+        self.lost = 0
+        self.latency_s, self.loss = latency_s, loss
+        self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
+        self._random = Random(seed)
+        self._sides: dict[str, int] = {}
+        self._clients: dict[str, Client] = {}
+        self.nodes: dict[str, NodeProcess] = {}
+        self._started: list[NodeProcess] = []
+        self.failures: list[str] = []
+        self._setup = self.client()
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        try:
+            await asyncio.gather(*map(self.start, self.names))
+        except BaseException:
+            await self._kill()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                await self.stop()
+        finally:
+            await self._kill()
+        assert not self.failures, self.failures
+
+    async def _kill(self) -> None:
+        for node in self._started:
+            node.kill()
+            await node.ended()
+
+    async def start(self, name: str) -> None:
+        """Start a node, and tell it who it is."""
+        node = self.nodes[name] = NodeProcess(name, self._flags)
+        await node.open(self._take)
+        self._started.append(node)
+        await self._setup.ask(name, "init", node_id=name, node_ids=self.names)
+
+    async def stop(self) -> dict[str, Body]:
+        """End all nodes by the end of their stdin; what each reported last. Each must end well."""
+        ended = await asyncio.gather(*(node.end() for node in self.nodes.values()))
+        reports = {}
+        for name, (code, words) in zip(self.nodes, ended, strict=True):
+            assert code == 0, f"{name} ended with {code}: {words}"
+            assert "Traceback" not in words, words
+            reports[name] = json.loads(words.strip().splitlines()[-1])
+        self.nodes.clear()
+        return reports
+
+    def client(self) -> Client:
+        name = f"c{len(self._clients) + 1}"
+        client = self._clients[name] = Client(self, name)
+        return client
+
+    # faults
+
+    def cut(self, *sides: Sequence[str]) -> None:
+        """Nodes of different sides hear nothing of each other; who is in none forms another side."""
+        self._sides = {name: number for number, names in enumerate(sides, 1) for name in names}
+
+    def heal(self) -> None:
+        self._sides = {}
+
+    # messages
+
+    def send(self, src: str, dest: str, body: Body) -> None:
+        """Into the network."""
+        line = json.dumps({"src": src, "dest": dest, "body": body}).encode() + b"\n"
+        self._pass(src, dest, line, body)
+
+    def write(self, node: str, line: bytes) -> None:
+        """Straight to a node, whatever it is."""
+        self.nodes[node].write(line)
+
+    def _take(self, node: str, line: bytes) -> None:
+        try:
+            match json.loads(line):
+                case {"src": str(src), "dest": str(dest), "body": {"type": str()} as body} if src == node:
+                    self._pass(src, dest, line, body)
+                case _:
+                    self.failures.append(f"{node} sent {line[:200]!r}")
+        except ValueError as error:
+            self.failures.append(f"{node} sent {line[:200]!r}: {error}")
+
+    def _pass(self, src: str, dest: str, line: bytes, body: Body) -> None:
+        if src in self.nodes and dest in self.names:
+            self.messages[body["type"]] += 1
+            if self._sides.get(src, 0) != self._sides.get(dest, 0) or self._random.random() < self.loss:
+                self.lost += 1
+                return
+        self._loop.call_later(self._random.uniform(*self.latency_s), self._deliver, src, dest, line, body)
+
+    def _deliver(self, src: str, dest: str, line: bytes, body: Body) -> None:
+        if dest in self.nodes:
+            if self._sides.get(src, 0) == self._sides.get(dest, 0) or src not in self.names:
+                self.nodes[dest].write(line)
+        elif dest in self._clients:
+            future = self._clients[dest].waiting.get(body.get("in_reply_to", 0))
+            if future is not None and not future.done():
+                future.set_result(body)
+        elif dest not in self.names:
+            self.failures.append(f"{src} sent a message to {dest}, which does not exist")

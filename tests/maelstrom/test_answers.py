@@ -1,0 +1,182 @@
+"""Which error a client is told when something does not work, and what a node makes of bad input."""
+
+import asyncio
+import json
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.maelstrom.driver import Client, Network, Told
+from tests.waiting import WITHIN_S
+
+
+async def _told(client: Client, node: str, kind: str, **fields: object) -> Told:
+    with pytest.raises(Told) as told:
+        await client.ask(node, kind, **fields)
+    return told.value
+
+
+async def _done(client: Client, node: str, kind: str, **fields: object) -> None:
+    """Asked until it is; for what may be done twice."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                await client.ask(node, kind, **fields)
+                return
+            except Told:
+                continue
+
+
+async def test_what_was_cut_off_from_its_majority_ends_unknown_and_what_was_never_appended_definitely(
+    tmp_path: Path,
+) -> None:
+    async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "1200", seed=8) as network:
+        client, other = network.client(), network.client()
+        codes: set[tuple[int, int]] = set()
+        async with asyncio.timeout(WITHIN_S):
+            while (0, 0) not in codes:  # on a busy machine nobody may lead just now
+                network.heal()
+                for name in network.names:
+                    await _done(client, name, "write", key="k", value=1)
+                network.cut(["n1"])  # it leads, or else what it sends on is lost
+                appended, forwarded = await asyncio.gather(
+                    _told(client, "n1", "write", key="k", value=2), _told(other, "n1", "send", key="k", msg=3)
+                )
+                codes.add((appended.code, forwarded.code))
+        assert codes <= {(0, 0), (11, 0), (0, 11), (11, 11)}
+        await _done(other, "n2", "write", key="k", value=4)
+        assert (await _told(client, "n1", "write", key="k", value=5)).code == 11, "nobody leads on its side"
+        assert (await _told(client, "n1", "read", key="k")).code == 11
+        assert (await _told(client, "n1", "commit_offsets", offsets={"k": 0})).code == 11
+        network.heal()
+        for name in network.names:
+            await _done(client, name, "commit_offsets", offsets={"k": 0})
+            assert (await client.ask(name, "read", key="k"))["value"] == 4
+
+
+async def test_requests_that_cannot_be_served_say_why(tmp_path: Path) -> None:
+    async with Network(tmp_path, 1, seed=9) as network:
+        client = network.client()
+        for code, kind, fields in (
+            (10, "txn", {"txn": []}),
+            (12, "echo", {}),
+            (12, "send", {"key": 1, "msg": 1}),
+            (12, "send", {"key": "k"}),
+            (12, "send", {"key": "k", "msg": "x" * (1 << 18)}),
+            (12, "poll", {"offsets": {"k": "0"}}),
+            (12, "poll", {"offsets": {"k": -1}}),
+            (12, "poll", {"offsets": {"k": True}}),
+            (12, "poll", {"offsets": []}),
+            (12, "commit_offsets", {"offsets": {"k": 1 << 63}}),
+            (12, "list_committed_offsets", {"keys": [1]}),
+            (12, "cas", {"key": 1, "from": 1}),
+            (12, "add", {"delta": 1}),
+            (12, "topology", {"topology": {"n1": 1}}),
+            (12, "raft", {"frames": ""}),
+            (12, "gossip", {}),
+            (14, "init", {"node_id": "n1", "node_ids": ["n1", "n2"]}),
+            (12, "init", {"node_id": "n2", "node_ids": ["n1"]}),
+            (12, "init", {"node_id": "../n1", "node_ids": ["../n1"]}),
+            (20, "read", {"key": 1}),
+            (20, "cas", {"key": 1, "from": 1, "to": 2}),
+        ):
+            told = await _told(client, "n1", kind, **fields)
+            assert told.code == code, (kind, fields, told)
+        network.nodes["n2"] = network.nodes["n1"]  # what is for another node comes here
+        assert (await _told(client, "n2", "echo", echo=1)).code == 1
+        del network.nodes["n2"]
+        assert not (tmp_path / "n1").exists()
+
+
+BAD_LINES = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"src":"c1"}',
+    b'{"src":"c1","dest":"n1","body":5}',
+    b'{"src":"c1","dest":"n1","body":{}}',
+    b'{"src":"c1","dest":"n1","body":{"type":7,"msg_id":1}}',
+    b'{"src":7,"dest":"n1","body":{"type":"echo","msg_id":1,"echo":1}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":"x","echo":1}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"send","msg_id":[],"key":{},"msg":1}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"echo","in_reply_to":4,"msg_id":1}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":1,"echo":NaN}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":1,"echo":' + b"9" * 5000 + b"}}",
+    b"[" * 100_000,
+    b'{"a":' * 5_000,
+    b'{"src":"n2","dest":"n1","body":{"type":"raft"}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"raft","frames":7}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"raft","frames":"%%%"}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"raft","frames":"AAAA"}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"raft","frames":"UkxPRwIDAAD/////AAAAAAAAAAA="}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"gossip","from":-1,"to":0,"base":0,"values":[],"heard":0}}',
+    b'{"src":"n2","dest":"n1","body":{"type":"gossip","from":0,"to":[],"base":0,"values":{},"heard":0}}',
+    b'{"src":"n1","dest":"n1","body":{"type":"raft","frames":""}}',
+    b"x" * (17 << 20),
+)
+
+
+async def test_no_input_ends_a_node(tmp_path: Path) -> None:
+    async with Network(tmp_path, 2, seed=10) as network:
+        client = network.client()
+        for line in BAD_LINES:
+            network.write("n1", line + b"\n")
+        chance = random.Random(1)
+        sound = json.dumps({"src": "n2", "dest": "n1", "body": {"type": "raft", "frames": "UkxPRwIDAAAAAAAA"}}).encode()
+        for _ in range(300):
+            spoilt = bytearray(sound)
+            for _ in range(chance.randrange(1, 4)):
+                spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+            network.write("n1", bytes(spoilt) + b"\n")
+        assert (await client.ask("n1", "echo", echo=1))["echo"] == 1
+        await _done(client, "n2", "add", element=1)
+        network.failures.clear()  # answers to names that were made up
+        reports = await network.stop()
+        assert reports["n1"]["refused"] >= len(BAD_LINES) - 2
+
+
+async def test_a_node_that_was_killed_comes_back_with_its_directory(tmp_path: Path) -> None:
+    async with Network(tmp_path, 3, seed=11) as network:
+        client = network.client()
+        await _done(client, "n1", "commit_offsets", offsets={"k0": 3})
+        for number in range(20):
+            assert (await client.ask("n1", "send", key=f"k{number % 4}", msg=number))["offset"] == number // 4
+        for node in list(network.nodes.values()):
+            node.kill()
+            assert (await node.ended())[0] == -signal.SIGKILL
+        network.nodes.clear()
+        await asyncio.gather(*map(network.start, network.names))
+        await _done(client, "n2", "read")
+        assert (await client.ask("n2", "list_committed_offsets", keys=["k0"]))["offsets"] == {"k0": 3}
+        messages = (await client.ask("n2", "poll", offsets={f"k{number}": 0 for number in range(4)}))["msgs"]
+        assert messages["k0"] == [[at, 4 * at] for at in range(5)]
+        assert (await client.ask("n3", "send", key="k0", msg="new"))["offset"] == 5
+
+
+async def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async with Network(tmp_path, 1, seed=12) as network:
+        await network.client().ask("n1", "send", key="k", msg=1)
+        await network.stop()
+        await network.start("n1")
+        network.names = ["n1", "n2"]
+    network = Network(tmp_path, 2, seed=12)
+    async with network:
+        client = network.client()
+        told = await _told(client, "n1", "send", key="k", msg=1)
+        assert "belongs to cluster" in str(told)
+        code, words = await network.nodes.pop("n1").ended()
+        assert code == 1
+        assert "error: the node cannot go on" in words
+
+
+async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:
+    async with Network(tmp_path, 1, seed=13) as network:
+        await network.client().ask("n1", "send", key="k", msg=1)
+        network.nodes["n1"].process.send_signal(signal.SIGTERM)
+        code, words = await network.nodes.pop("n1").ended()
+        assert code == 0
+        assert json.loads(words.splitlines()[-1])["operations_by_workload"] == {"kafka": 1}

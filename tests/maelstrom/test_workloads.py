@@ -1,0 +1,155 @@
+"""Every workload on nodes that are processes, with lost messages and cuts, judged by what the clients were told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from raftlog.checkers import Verdict, judge_history
+from tests.maelstrom.driver import Network, Told
+from tests.maelstrom.loads import Load, Worker, report_of
+from tests.waiting import until
+
+CLIENTS = 4
+
+
+async def _cut_everybody_once(load: Load) -> None:
+    """Each node is alone for a while, so each leader is; operations succeed before, meanwhile and afterwards."""
+    network = load.network
+    await _some_succeed(load)
+    for name in network.names:
+        network.cut([name])
+        await _some_succeed(load)
+        network.heal()
+        await _some_succeed(load)
+
+
+async def _some_succeed(load: Load, count: int = 8) -> None:
+    wanted = load.successes + count
+    await until(lambda: load.successes >= wanted, lambda: f"{load.successes} of {wanted}: {load.history[-20:]}")
+
+
+async def _judged(load: Load, work: Callable[[Worker], Awaitable[None]], clients: int = CLIENTS) -> Verdict:
+    await load.run(work, clients, _cut_everybody_once(load))
+    if work is Worker.kafka:
+        await Worker(load).drain()
+    verdict = judge_history(load.history)
+    assert verdict.is_clean(), verdict
+    assert not verdict.undecided
+    return verdict
+
+
+async def test_kafka_under_cuts_and_loss(tmp_path: Path) -> None:
+    async with Network(tmp_path, 3, seed=1, loss=0.02) as network:
+        load = Load(network, 1, keys=4)
+        await _judged(load, Worker.kafka)
+        assert all(map(load.count, ("send", "poll", "commit", "committed")))
+        assert network.lost > 0
+
+
+async def test_registers_under_cuts_and_loss(tmp_path: Path) -> None:
+    async with Network(tmp_path, 3, seed=2, loss=0.02) as network:
+        load = Load(network, 2, keys=4)
+        await _judged(load, Worker.registers)
+        assert all(map(load.count, ("read", "write", "cas")))
+        assert load.count("cas", "fail")
+        assert network.lost > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [Worker.kafka, Worker.registers])
+@pytest.mark.parametrize("seed", [3, 4])
+async def test_five_slow_nodes_under_cuts_and_loss(
+    tmp_path: Path, work: Callable[[Worker], Awaitable[None]], seed: int
+) -> None:
+    async with Network(
+        tmp_path, 5, "--tick-ms", "50", "--groups", "7", seed=seed, loss=0.05, latency_s=(0.0, 0.04)
+    ) as network:
+        await _judged(Load(network, seed, keys=10), work, clients=8)
+
+
+async def test_a_set_keeps_what_was_acknowledged_and_every_node_reads_it(tmp_path: Path) -> None:
+    async with Network(tmp_path, 3, seed=5, loss=0.05) as network:
+        load = Load(network, 5, keys=1)
+        acknowledged: list[str] = []
+
+        errors: set[int] = set()
+
+        async def add(worker: Worker) -> None:
+            element = worker.value()
+            try:
+                await worker.client.ask(worker.node(), "add", element=element)
+                acknowledged.append(element)
+                load.successes += 1
+            except Told as error:
+                errors.add(error.code)
+
+        await load.run(add, CLIENTS, _cut_everybody_once(load))
+        assert errors <= {0, 11}
+        for name in network.names:
+            found = (await network.client().ask(name, "read"))["value"]
+            assert len(found) == len(set(found))
+            assert set(acknowledged) <= set(found)
+
+
+@pytest.mark.parametrize("topology", ["line", "everybody"])
+async def test_a_broadcast_reaches_every_node(tmp_path: Path, topology: str) -> None:
+    async with Network(tmp_path, 5, seed=6, loss=0.1) as network:
+        client = network.client()
+        names = network.names
+        neighbours = {name: [each for each in names if each != name] for name in names}
+        if topology == "line":
+            neighbours = {name: names[max(0, at - 1) : at] + names[at + 1 : at + 2] for at, name in enumerate(names)}
+        for name in names:
+            await client.ask(name, "topology", topology=neighbours)
+        network.cut(names[:2])
+        values = [[number, "x"] for number in range(60)]
+        for number, value in enumerate(values):
+            await client.ask(names[number % len(names)], "broadcast", message=value)
+        network.heal()
+
+        async def is_everywhere() -> bool:
+            answers = [await client.ask(name, "read") for name in names]
+            found = [sorted(answer["messages"]) for answer in answers]
+            return all(messages == values for messages in found)
+
+        await until_told_everywhere(is_everywhere)
+        assert set(network.messages) == {"gossip"}, "groups that nobody asked for"
+        reports = await network.stop()
+        assert report_of(reports) == (
+            sum(report["operations_by_workload"]["broadcast"] for report in reports.values()),
+            network.messages.total(),
+        )
+
+
+async def until_told_everywhere(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.05)
+
+
+async def test_one_node_alone_does_all_of_it(tmp_path: Path) -> None:
+    async with Network(tmp_path, 1, seed=7) as network:
+        client = network.client()
+        nested = {"a": [1, 1.0, True, None, 10**30, "\ud800é"]}
+        assert (await client.ask("n1", "echo", echo=nested))["echo"] == nested
+        assert [(await client.ask("n1", "send", key="k", msg=value))["offset"] for value in (nested, 2, 3)] == [0, 1, 2]
+        assert (await client.ask("n1", "poll", offsets={"k": 0, "none": 0}))["msgs"] == {
+            "k": [[0, nested], [1, 2], [2, 3]]
+        }
+        assert (await client.ask("n1", "poll", offsets={"k": 3}))["msgs"] == {}
+        await client.ask("n1", "commit_offsets", offsets={"k": 2})
+        await client.ask("n1", "commit_offsets", offsets={"k": 1})
+        answer = await client.ask("n1", "list_committed_offsets", keys=["k", "none"])
+        assert answer["offsets"] == {"k": 2}
+        await client.ask("n1", "write", key=[1], value=1)
+        with pytest.raises(Told, match="22"):
+            await client.ask("n1", "cas", key=[1], to=3, **{"from": True})
+        await client.ask("n1", "cas", key=[1], to=nested, **{"from": 1})
+        assert (await client.ask("n1", "read", key=[1]))["value"] == nested
+        await client.ask("n1", "add", element=nested)
+        await client.ask("n1", "add", element=nested)
+        assert (await client.ask("n1", "read"))["value"] == [nested]
+        reports = await network.stop()
+        assert report_of(reports) == (16, 0)
