@@ -20,7 +20,8 @@ from raftlog.testing.http import ask
 from raftlog.testing.weather import CLIENTS
 from raftlog.types import TopicPartition
 
-_LEADER_S_MAX: Final = 0.3
+_LEADER_S_MAX: Final = 1.0
+"""A broker waits half a second for others that stand still before it says who leads."""
 _SERVING_S_MAX: Final = 0.2
 _WHOLE_S_MAX: Final = 0.3
 _STOPPED_S_MAX: Final = 2.0
