@@ -167,6 +167,9 @@ class SyncObjCluster(Unhurt):
             self._processes[node].launch()
         self._expected_up[node] = True
 
+    def expect_end(self, node: int) -> None:
+        self._expected_up[node] = False
+
     def pause(self, node: int) -> str:
         self._processes[node].pause()
         self._paused.add(node)

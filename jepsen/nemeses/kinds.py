@@ -29,6 +29,10 @@ class Kind:
         """At its end they are started, and do not serve at once."""
         return False
 
+    def may_be_drawn(self, victims: Victims) -> bool:
+        """Whether one that was drawn may begin now; a script knows by itself."""
+        return True
+
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         raise NotImplementedError
 
@@ -183,9 +187,10 @@ class Damage(Kind):
     def starts_nodes(self, fault: Fault) -> bool:
         return True
 
+    def may_be_drawn(self, victims: Victims) -> bool:
+        return victims.is_healthy()
+
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        if not victims.is_healthy():
-            return ""
         return "; ".join(f"{victims.kill(node)}, {self._hurt(victims, fault, node)}" for node in hit)
 
     def _hurt(self, victims: Victims, fault: Fault, node: int) -> str:

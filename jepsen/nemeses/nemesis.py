@@ -85,7 +85,9 @@ class Nemesis:
                 since_s = now_s - running.begin_s
                 self._kinds[running.fault.kind].during(self._victims, running.fault, running.hit, since_s)
         while self._waiting and self._waiting[0].begin_s <= now_s:
-            self.begin(self._waiting.pop(0))
+            fault = self._waiting.pop(0)
+            if fault.kind not in self._kinds or self._kinds[fault.kind].may_be_drawn(self._victims):
+                self.begin(fault)
         if self._starting and now_s >= self._next_look_s:
             self._look()
             self._next_look_s = now_s + LOOK_S

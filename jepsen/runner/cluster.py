@@ -20,9 +20,10 @@ from raftlog.testing.http import ask
 from raftlog.testing.weather import CLIENTS
 from raftlog.types import TopicPartition
 
-_LEADER_S_MAX: Final = 0.3
+_LEADER_S_MAX: Final = 1.0
+"""A broker waits half a second for others that stand still before it says who leads."""
 _SERVING_S_MAX: Final = 0.2
-_WHOLE_S_MAX: Final = 0.3
+_WHOLE_S_MAX: Final = 1.0
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3

@@ -33,7 +33,8 @@ def run(
     """The content of `results.json`. Without a script the faults are drawn."""
     outcome: Outcome = Trial(options, system, store, progress, script).run()
     progress("judging", 0, outcome.figures, [])
-    judged = judge(store.history, drained=outcome.drained is not None and not outcome.drained.unread)
+    is_drained = outcome.drained is not None and not outcome.drained.unread
+    judged = judge(store.history, drained=is_drained, faults=options.faults)
     unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, judged)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}

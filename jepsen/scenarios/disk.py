@@ -14,7 +14,7 @@ WITHOUT_WRITE_S_MAX: Final = 3.0
 """With a leader whose syncs stall (OPERATIONS, how long)."""
 RESUMED_S_MAX: Final = 5.0
 """Once there is room again; a second is what OPERATIONS says."""
-HEALED_S_MAX: Final = 30.0
+HEALED_S_MAX: Final = 60.0
 
 
 def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
@@ -65,27 +65,36 @@ def torn_ends_twice(stage: Stage) -> None:
         stage.wait(1.5)
         stage.end(stage.begin("power", victim))
         stage.wait_served()
-    stage.wait_healthy(HEALED_S_MAX)
     for _ in range(2):
-        stage.end(stage.begin("damage", victim, shape="truncate", files=("segment",)))
-        stage.wait_served()
-        stage.wait_healthy(HEALED_S_MAX)
-        stage.wait(0.5)
+        _damage(stage, victim, "truncate", "segment")
+        stage.wait(1)
 
 
 def damaged_records_on_who_shall_lead(stage: Stage) -> None:
+    """Who asks it meanwhile gets the right bytes or an error; it leads once it has them back from the others."""
     stage.wait(2)
     for _ in range(2):
         victim = stage.others(stage.leader())[0]
-        with stage.fault("damage", victim, shape="flip", files=("segment",)):
-            stage.wait(0.5)
-        stage.wait_served()
-        for number in range(len(stage.places)):
-            stage.order("lead", victim, number)
-        stage.wait(1)
+        _damage(stage, victim, "flip", "segment")
+        _make_lead(stage, victim)
         stage.wait_healthy(HEALED_S_MAX)
-        stage.order("lead", victim)
-        stage.wait_until(lambda node=victim: stage.system.leader(stage.places[0]) == node, f"node {victim} leads")  # type: ignore[misc]
+
+
+def _damage(stage: Stage, victim: int, shape: str, *files: str) -> None:
+    """While it is down, and all others are well; it is started at once."""
+    stage.wait_healthy(HEALED_S_MAX)
+    stage.end(stage.begin("damage", victim, shape=shape, files=files))
+    stage.wait_served()
+
+
+def _make_lead(stage: Stage, node: int) -> None:
+    def leads() -> bool:
+        if stage.system.leader(stage.places[0]) == node:
+            return True
+        stage.order("lead", node)
+        return False
+
+    stage.wait_until(leads, f"node {node} leads", HEALED_S_MAX)
 
 
 def damaged_metadata(stage: Stage) -> None:
@@ -93,15 +102,14 @@ def damaged_metadata(stage: Stage) -> None:
     the operator gives it an empty directory."""
     stage.wait(1)
     victims = stage.others(stage.leader())
-    for victim, shape, files in (
-        (victims[0], "flip", ("controller",)),
-        (victims[1], "flip", ("journal",)),
-        (victims[0], "truncate", ("controller",)),
-        (victims[1], "flip", ("meta", "peers")),
+    for victim, shape, *files in (
+        (victims[0], "flip", "controller"),
+        (victims[1], "flip", "journal"),
+        (victims[0], "truncate", "controller"),
+        (victims[1], "flip", "meta", "peers"),
     ):
-        stage.end(stage.begin("damage", victim, shape=shape, files=files))
-        stage.wait_served()
-        stage.wait_healthy(HEALED_S_MAX)
+        _damage(stage, victim, shape, *files)
+    stage.wait_healthy(HEALED_S_MAX)
     _lose_identity(stage, victims[0])
 
 
@@ -120,20 +128,16 @@ def damaged_indexes(stage: Stage) -> None:
     stage.wait(2)
     for shape, files in (("flip", ("index",)), ("flip", ("timeindex",)), ("truncate", ("index",))):
         victim = stage.others(stage.leader())[0]
-        stage.end(stage.begin("damage", victim, shape=shape, files=files))
-        stage.wait_served()
-        stage.order("lead", victim)
-        stage.wait(1)
-        stage.wait_healthy(HEALED_S_MAX)
+        _damage(stage, victim, shape, *files)
+        _make_lead(stage, victim)
 
 
 def disk_is_lost(stage: Stage) -> None:
     stage.wait(2)
     for victim in (stage.leader(), stage.others(stage.leader())[0]):
+        stage.wait_healthy(HEALED_S_MAX)
         before = _disk_of(stage, victim)
-        with stage.fault("damage", victim, shape="wipe"):
-            stage.wait(1)
-        stage.wait_served()
+        _damage(stage, victim, "wipe")
         stage.wait_healthy(HEALED_S_MAX)
         after = _disk_of(stage, victim)
         stage.expect(before != after, f"node {victim} is back as another disk: {before}, now {after}")
@@ -142,6 +146,7 @@ def disk_is_lost(stage: Stage) -> None:
 def disk_is_an_old_copy(stage: Stage) -> None:
     stage.wait(1)
     victim = stage.others(stage.leader())[0]
+    stage.wait_healthy(HEALED_S_MAX)
     before = _disk_of(stage, victim)
     with stage.fault("damage", victim, shape="stale"):
         stage.wait_healthy(HEALED_S_MAX)
