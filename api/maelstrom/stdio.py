@@ -1,7 +1,7 @@
 """Lines of a process's stdin and stdout on the event loop, within bounds.
 
-    in     pipes, terminals and sockets are watched; a regular file is read piece by piece. A line that is too long is
-           dropped up to its end, and told
+    in     what can be watched is watched, such as pipes and terminals; files are read piece by piece. A line that is
+           too long is dropped up to its end, and told
     out    what a pipe does not take at once waits, up to OUT_BYTES_MAX; past that lines are dropped, as any network
            may drop messages, and counted
 
@@ -64,11 +64,12 @@ class Input:
     def __init__(self, descriptor: int, lines: Lines, on_end: Callable[[], None]) -> None:
         self._descriptor, self._lines, self._on_end = descriptor, lines, on_end
         self._loop = asyncio.get_running_loop()
-        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        if self._is_file:
-            self._loop.call_soon(self._read_file)
-        else:
+        self._is_file = False
+        try:
             self._loop.add_reader(descriptor, self._read)
+        except OSError:  # a regular file, or /dev/null: never waited for
+            self._is_file = True
+            self._loop.call_soon(self._read_file)
 
     def _read_file(self) -> None:
         if self._read():

@@ -36,7 +36,6 @@ _Number = click.IntRange(1, 1_000_000)
 @click.command()
 @option(
     "--data-dir",
-    envvar="RAFTLOG_DATA_DIR",
     type=click.Path(),
     default=None,
     show_default="a temporary directory, removed at the end",

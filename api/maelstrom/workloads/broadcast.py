@@ -109,7 +109,8 @@ class Gossip:
             peer.confirmed = heard
             peer.sent = max(peer.sent, heard)
             peer.again_after = _AGAIN_FIRST
-            peer.again_at = self._loop.time() + peer.again_after * self._interval_s
+            is_open = peer.confirmed < peer.sent
+            peer.again_at = self._loop.time() + peer.again_after * self._interval_s if is_open else _NEVER
         peer.has = {place for place in peer.has if place >= peer.confirmed}
 
     # rounds
