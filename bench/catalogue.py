@@ -17,6 +17,7 @@ from bench import (
     http_batches,
     http_fetch,
     http_produce,
+    jepsen_checking,
     journal,
     library_append,
     library_read,
@@ -61,4 +62,5 @@ MEASURES: tuple[Measure, ...] = (
     *footprint.MEASURES,
     *scrape.MEASURES,
     *peers.MEASURES,
+    *jepsen_checking.MEASURES,
 )

@@ -1,0 +1,64 @@
+"""The verdict on a history of a million operations: how long the judges of `jepsen` take, and how much memory."""
+
+import resource
+import time
+from pathlib import Path
+
+from bench.child import run_in_child
+from bench.measure import Figure, Measure, Values, Workspace, require
+from bench.told_histories import tell_history
+from jepsen.runner.verdict import judge
+
+OPERATIONS = 1_000_000
+_KIB = 1 << 10
+_MIB = 1 << 20
+
+
+def tell(path: str, operations: int) -> dict[str, float]:
+    """Write the history; in a child."""
+    tell_history(Path(path), operations)
+    return {"mib": Path(path).stat().st_size / _MIB}
+
+
+def check(path: str) -> dict[str, float]:
+    """What a test does with its history when everything has stopped; in a child."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    judged = judge(Path(path), drained=True)
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu_s": time.process_time() - cpu,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KIB,
+        "operations": judged.operations,
+        "found": sum(judged.findings.counts.values()),
+        "acknowledged_sends": judged.acknowledged,
+        "polled_records": judged.polled_records,
+    }
+
+
+def run(workspace: Workspace) -> Values:
+    with workspace.directory() as directory:
+        path = str(directory / "history.jsonl")
+        workspace.say("telling the history")
+        told = run_in_child(tell, path=path, operations=OPERATIONS)
+        workspace.say("judging it")
+        values = run_in_child(check, path=path)
+    require(values["operations"] >= OPERATIONS, f"{values['operations']} operations were judged")
+    require(not values["found"], f"{values['found']} anomalies were found in a sound history")
+    return {**values, "history_mib": told["mib"]}
+
+
+MEASURES = (
+    Measure(
+        "jepsen-checking",
+        "jepsen: the verdict on a million operations",
+        "A told history with the mix of a real run (sends, polls, lists, commits; a quarter of the sends refused, a "
+        "seventh unknown; everything is read by twelve readers, and by three more at the end) is judged as the end of "
+        "every test does it, with all judges, from the file to the findings, in a fresh process.",
+        (
+            Figure("seconds", "judged", "s", at_most=60),
+            Figure("peak_mib", "memory, at most", "MiB", at_most=2048),
+            Figure("polled_records", "records in polls", ""),
+        ),
+        run,
+    ),
+)
