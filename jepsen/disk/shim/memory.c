@@ -40,11 +40,11 @@ static void give_up(const char *what)
     _exit(125);
 }
 
-static void child_is_a_stranger(void)
+/* It inherited the mapping and the kernel's lock, and is none the less another process. */
+static void begin_anew_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
-    if (role == OWNER)
-        role = STRANGER;
+    role = UNDECIDED;
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -66,7 +66,7 @@ __attribute__((constructor)) static void begin(void)
         give_up(path);
     close(fd);
     removes_syncs = getenv("JEPSEN_DISK_NO_SYNC") != NULL;
-    pthread_atfork(NULL, NULL, child_is_a_stranger);
+    pthread_atfork(NULL, NULL, begin_anew_in_child);
     control = found;
 }
 

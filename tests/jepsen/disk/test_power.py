@@ -187,6 +187,38 @@ def test_a_program_whose_syncs_are_removed_keeps_nothing(tmp_path: Path) -> None
     assert content(tmp_path) == {}
 
 
+def test_what_several_threads_synced_stays(tmp_path: Path, disk: NodeDisk) -> None:
+    program = """
+    a, b = synced('a', bytes(4 * 8192)), synced('b', bytes(4 * 8192))
+    enough = threading.Semaphore(0)
+    def work(number):
+        for count in range(1, 200):
+            for file in a, b:
+                os.pwrite(file, count.to_bytes(2) * 2048, number * 8192 + 4096 * (count % 2))
+                os.fdatasync(file)
+            os.write(1, b"%d %d\\n" % (number, count))
+            enough.release()
+    for number in range(4):
+        threading.Thread(target=work, args=[number], daemon=True).start()
+    for _ in range(300):
+        enough.acquire()
+    """
+    printed = run(tmp_path, disk, program.replace("\n    ", "\n"))
+    disk.lose_power(Worst())
+    durable = dict(map(int, line.split()) for line in printed.splitlines())
+    assert len(durable) == 4
+    for data in content(tmp_path).values():
+        for number, count in durable.items():
+            at = number * 8192 + 4096 * (count % 2)
+            assert int.from_bytes(data[at : at + 2]) in (count, count + 2)
+
+
+def test_the_power_cannot_be_taken_from_two_processes_at_once(tmp_path: Path, disk: NodeDisk) -> None:
+    run(tmp_path, disk, "opened('a')\nif os.fork() == 0:\n    opened('b')\n    os._exit(0)\nos.wait()")
+    with pytest.raises(AssertionError, match="1 more processes wrote"):
+        disk.lose_power(Worst())
+
+
 def test_the_power_cannot_be_taken_where_the_shim_did_not_see_everything(tmp_path: Path, disk: NodeDisk) -> None:
     run(tmp_path, disk, "os.sendfile(opened('a'), opened('b', b'content'), 0, 7)")
     with pytest.raises(AssertionError, match="sendfile"):
