@@ -6,7 +6,7 @@ from typing import Final
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.expectations import every_send_succeeds
 from jepsen.scenarios.scenario import Scenario
-from jepsen.scenarios.talk import end_of, read_through
+from jepsen.scenarios.talk import end_of, group_of, members, read_through
 
 MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
 """Of a leader that waits for a follower: the bounded queues of OPERATIONS (memory), and some more."""
@@ -99,9 +99,17 @@ def follower_dies_while_it_catches_up(stage: Stage) -> None:
 
 
 def rolling_restart(stage: Stage) -> None:
-    stage.wait(1)
-    stage.roll(stage.nodes, 25)
-    stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 30)
+    """Members of a group notice nothing of it: their generation stays."""
+    group = "calm"
+    with members(stage, stage.places[-1].topic, group, 2):
+        before = group_of(stage, group)
+        stage.roll(stage.nodes, 60)
+        stage.wait_until(lambda: len(stage.nemesis.happened) == 1, "all were restarted in order", 60)
+        stage.wait_until(lambda: group_of(stage, group) is not None, f"{group} is stable")
+        after = group_of(stage, group)
+    stage.expect(
+        before == after, f"{group} is in the same generation, with the same number of members: {before}, {after}"
+    )
 
 
 SCENARIOS: Final = (
@@ -147,11 +155,11 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "F8",
-        "a rolling restart in order",
+        "a rolling restart in order, under producers that repeat and members of a group",
         rolling_restart,
         ("roll",),
         "idempotent",
-        seconds=18.0,
+        seconds=20.0,
         expects=(every_send_succeeds,),
     ),
 )
