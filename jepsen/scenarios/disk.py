@@ -116,7 +116,8 @@ def damaged_metadata(stage: Stage) -> None:
 def _lose_identity(stage: Stage, victim: int) -> None:
     stage.end(stage.begin("damage", victim, shape="flip", files=("identity",)))
     stage.system.expect_end(victim)
-    stage.wait_until(lambda: not stage.system.is_up(victim), f"node {victim} ends")
+    if not stage.wait_until(lambda: not stage.system.is_up(victim), f"node {victim} ends"):
+        return
     stage.expect((stage.system.data_dirs()[victim] / stage.places[0].topic).is_dir(), "and touches nothing")
     stage.say(damage.wipe(stage.system.data_dirs()[victim]))
     stage.system.launch(victim)
