@@ -37,7 +37,7 @@ class Judged(NamedTuple):
     availability: Availability
     requests: Requests
     asked_all: int
-    """Completed sends with `acks=all`."""
+    """Completed sends with `acks=all` and time enough."""
     undecided: tuple[str, ...] = ()
     """Registers of which nobody knows whether they are linearizable."""
 
@@ -98,7 +98,7 @@ class _Judging:
         send = op.payload
         if not isinstance(send, Send):
             self._requests.ended(invocation, op)
-        elif entry.get("acks") == "all":
+        elif entry.get("acks") == "all" and not entry.get("hasty"):
             self._asked_all += 1
             self._requests.ended(invocation, op)
             self._availability.note(op.time_ns, op.type, send.partition)

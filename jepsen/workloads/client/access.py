@@ -20,7 +20,9 @@ BINARY: Final = "application/vnd.kafka.binary.v2+json"
 ANYBODY: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
 _GRACE_S: Final = 3.0
-"""How much longer than a broker's own deadline its answer is waited for."""
+"""How much longer than a broker's own deadline the answer to a change is waited for."""
+_READ_GRACE_S: Final = 1.0
+"""The same of a read: whoever waits for one does nothing else, and its failure is definite."""
 _FETCH_BYTES: Final = 1 << 20
 
 
@@ -86,7 +88,7 @@ class Access:
             path,
             query=query,
             headers={"Accept": accept} if accept is not None else None,
-            timeout_s=timeout_ms / 1000 + _GRACE_S,
+            timeout_s=timeout_ms / 1000 + _READ_GRACE_S,
             repeatable=True,
             place=_hint(node, place),
         )

@@ -4,10 +4,12 @@ A workload's `begin` says which roles there are; each activity has a share of th
 """
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -21,7 +23,9 @@ from jepsen.workloads.client.values import values_of
 from jepsen.workloads.roles.asking import Committer, list_offsets
 from jepsen.workloads.roles.reading import Reader
 
-READERS: Final = 2
+READERS: Final = 4
+"""Each of a part of the partitions: one whose node does not answer waits, and the others go on."""
+FOLLOWED_SHARE: Final = 0.5
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 """Of the rate. They add up to one."""
 _FIGURES_S: Final = 0.5
@@ -95,21 +99,21 @@ class Client:
         self.live(send)
 
     def read(self, share: float = POLL_SHARE) -> list[Reader]:
-        """Readers of all partitions."""
-        processes = [self.process(number) for number in range(READERS)]
-        readers = [Reader(self.access, self.history, each, self.partitions, self.random) for each in processes]
-        for reader in readers:
-            self.repeat(reader.step, share / READERS)
+        readers = []
+        for number in range(READERS):
+            followed = self.random.sample(self.partitions, math.ceil(FOLLOWED_SHARE * len(self.partitions)))
+            readers.append(Reader(self.access, self.history, self.process(number), followed, self.random))
+            self.repeat(readers[-1].step, share / READERS)
         return readers
 
     def list_offsets(self, share: float = LIST_SHARE) -> None:
-        async def ask() -> None:
-            node = self.random.choice(self.access.nodes)
-            place = self.random.choice(self.partitions)
-            process = self.process(_LISTER + node)
-            await list_offsets(self.access, self.history, process, node, place, self.random.random() < 0.5)
+        """One process for each node."""
+        for node in self.access.nodes:
+            self.repeat(partial(self._list_offsets, node), share / len(self.access.nodes))
 
-        self.repeat(ask, share)
+    async def _list_offsets(self, node: int) -> None:
+        place, process = self.random.choice(self.partitions), self.process(_LISTER + node)
+        await list_offsets(self.access, self.history, process, node, place, self.random.random() < 0.5)
 
     def commit(self, reader: Reader, share: float = COMMIT_SHARE) -> None:
         """What the reader has seen."""

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-PER_CLIENT: Final = 1000
-SENDERS_MAX: Final = 200
+PER_CLIENT: Final = 2000
+SENDERS_MAX: Final = 1000
 _BEHIND_S_MAX: Final = 1.0
 """A load that fell behind by more does not try to make up for it."""
 

@@ -17,7 +17,7 @@ from raftlog.checkers.history import COMMIT, COMMITTED, LIST, OK, GroupOffsets, 
 from raftlog.errors import RaftlogError
 from raftlog.types import Offset, TopicPartition
 
-TIMEOUT_MS: Final = 1000
+TIMEOUT_MS: Final = 3000
 GROUPS: Final = ("group-a", "group-b", "group-c")
 _JSON: Final = "application/json"
 

@@ -19,7 +19,7 @@ from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.records import build_batch
 from raftlog.types import Offset, TopicPartition
 
-TIMEOUT_MS: Final = 1_000
+TIMEOUT_MS: Final = 3_000
 FIND_SHARE: Final = 0.2
 """Share of a follower's steps in which it looks for the topic anew, besides those in which it has to."""
 WAITS_MS: Final = (0, 0, 50, 200)

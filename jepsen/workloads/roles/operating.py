@@ -16,7 +16,7 @@ from jepsen.workloads.incarnations import short
 from raftlog.checkers.history import OK, TOPIC, Op, Topic
 from raftlog.errors import InvalidArgument, RaftlogError
 
-TIMEOUT_MS: Final = 2_000
+TIMEOUT_MS: Final = 3_000
 LIVES_S: Final = (0.5, 4.0)
 ABSENT_S: Final = 0.5
 AGAIN_S: Final = 0.05

@@ -20,6 +20,10 @@ ASSIGN_SHARE: Final = 0.01
 CRASH_SHARE: Final = 0.005
 """Share of steps in which it dies, within `CRASH_S_MAX`."""
 CRASH_S_MAX: Final = 0.1
+NEAR: Final = 2000
+"""Records."""
+FAR_SHARE: Final = 0.1
+"""Share of those that may begin at the beginning: a long test has too many records to read them all again often."""
 MANY: Final = 20
 POLLS_MAX: Final = 10
 """An answer ends with a segment, so one poll does not always reach the end."""
@@ -56,9 +60,11 @@ class Reader:
             await self._step()
 
     def _go_back(self) -> None:
-        """In one partition, to where somebody may have committed, or to the beginning."""
+        """In one partition, to where somebody may have committed, seldom far."""
         place = self._random.choice(list(self.positions))
-        self.positions[place] = self._random.choice((0, self._random.randint(0, self.positions[place])))
+        position = self.positions[place]
+        lowest = 0 if self._random.random() < FAR_SHARE else max(0, position - NEAR)
+        self.positions[place] = self._random.choice((lowest, self._random.randint(lowest, position)))
         self.assign()
 
     async def _step(self) -> None:

@@ -22,10 +22,11 @@ from raftlog.errors import RaftlogError, Unavailable
 from raftlog.records import build_batch
 from raftlog.types import TopicPartition
 
-TIMEOUT_MS: Final = 1000
+TIMEOUT_MS: Final = 3000
 SIZES: Final = (1, 100, 1000)
 _LOOKS: Final = 3
 """How often a record that is known to be there is asked for."""
+_WAIT_MS: Final = 1000
 _AGAIN_S: Final = 0.02
 
 
@@ -108,7 +109,7 @@ class RegisterReader:
     async def _newest(self, node: int, place: TopicPartition, end: int) -> Value:
         """The value below the end. Raises `Unavailable` when the node does not show it in time."""
         for _ in range(_LOOKS):
-            found = await self._access.fetch(node, place, end - 1, TIMEOUT_MS)
+            found = await self._access.fetch(node, place, end - 1, _WAIT_MS)
             if found.offsets and found.offsets[0] == end - 1:
                 return found.values[0]
             await asyncio.sleep(_AGAIN_S)

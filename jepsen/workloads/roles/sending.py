@@ -25,7 +25,9 @@ from raftlog.records import Compression, build_batch
 from raftlog.types import Offset, TopicPartition
 
 ACKS: Final = ("all",) * 17 + ("1",) * 2 + ("0",)
-TIMEOUTS_MS: Final = (300, 1000, 1000, 3000)
+PATIENT_MS: Final = 3000
+TIMEOUTS_MS: Final = (300, 1000, *(PATIENT_MS,) * 4)
+"""What ends by one of the shorter ones may be nobody's fault, so it counts in no figure of success (`hasty`)."""
 RECORDS_MAX: Final = 5
 SPREAD_SHARE: Final = 0.3
 """Share of requests that are JSON and may name several partitions."""
@@ -92,17 +94,17 @@ class Producer:
             rows = fields_of(answer)["offsets"]
         except RaftlogError as error:
             for invocation in invocations:
-                self._history.refused(invocation, error, acks=acks)
+                self._history.refused(invocation, error, acks=acks, **_hasty(timeout_ms))
             return
         for invocation, row in zip(invocations, rows, strict=True):
-            self._complete_row(invocation, row, acks)
+            self._complete_row(invocation, row, acks, _hasty(timeout_ms))
 
-    def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str) -> None:
+    def _complete_row(self, invocation: Op, row: dict[str, Any], acks: str, more: dict[str, Any]) -> None:
         if row["error_code"] is not None:
             complete = self._history.fail if row["outcome"] == "failed" else self._history.info
-            complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
+            complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks, **more)
         else:
-            _acknowledged(self._history, invocation, row["offset"], acks, {})
+            _acknowledged(self._history, invocation, row["offset"], acks, more)
 
     def _how(self) -> tuple[int, str, int]:
         return self._access.draw(self._random), self._random.choice(ACKS), self._random.choice(TIMEOUTS_MS)
@@ -122,21 +124,25 @@ async def send_batch(
     timeout_ms: int,
 ) -> Op:
     """One stored batch, all or nothing; its completion."""
-    place = send.partition
+    place, more = send.partition, _hasty(timeout_ms)
     invocation = history.invoke(process, SEND, send, node=node, acks=acks)
     try:
         answer = await access.post(node, path_of(place), body, BATCHES, timeout_ms, {"acks": acks}, place)
         fields = fields_of(answer)
         row = fields["offsets"][0]
     except RaftlogError as error:
-        return history.refused(invocation, error, acks=acks)
+        return history.refused(invocation, error, acks=acks, **more)
     if row["error_code"] is not None:
         complete = history.fail if row.get("outcome") == "failed" else history.info
-        return complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks)
-    more = {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
+        return complete(invocation, f"{row['error_code']}: {row['error']}", acks=acks, **more)
+    more |= {"leader_epoch": fields.get("leader_epoch"), "high_watermark": fields.get("high_watermark")}
     if name_and_id(place) is not None:
         more["topic_id"] = short(answer.headers.get(TOPIC_ID, ""))
     return _acknowledged(history, invocation, row["offset"], acks, more)
+
+
+def _hasty(timeout_ms: int) -> dict[str, Any]:
+    return {"hasty": True} if timeout_ms < PATIENT_MS else {}
 
 
 def _acknowledged(history: HistoryWriter, invocation: Op, base: int | None, acks: str, more: dict[str, Any]) -> Op:
