@@ -87,7 +87,7 @@ class _Judging:
         self._count(op.kind, op.type)
         if op.kind == POLL and op.type == OK:
             self._polled += sum(len(fetched["offsets"]) for fetched in entry["value"])
-        if not is_of_coming(line, op.error):
+        if not op.error or not is_of_coming(line, op.error):
             self._note_answer(invocation, op, entry)
 
     def _count(self, kind: str, outcome: str) -> None:

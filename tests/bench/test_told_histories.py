@@ -1,0 +1,17 @@
+"""Histories that are told for measuring are as long as asked, have everything in them, and pass all judges."""
+
+from pathlib import Path
+
+from bench.told_histories import tell_history
+from jepsen.runner.verdict import judge
+
+
+def test_a_told_history_is_clean_and_holds_every_kind_and_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    tell_history(path, 6_000)
+    judged = judge(path, drained=True)
+    assert not judged.findings.counts, judged.findings.shown[:3]
+    assert 6_000 <= judged.operations <= 6_200
+    assert set(judged.counts["send"]) == {"ok", "fail", "info"}
+    assert {"assign", "poll", "list", "commit", "committed"} < set(judged.counts)
+    assert judged.polled_records > 10 * sum(judged.acknowledged_by_partition.values())
