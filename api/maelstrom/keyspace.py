@@ -3,18 +3,16 @@
     applied ≤ the group's applied entry,   open batches ≤ what the core takes beyond its commit
 
 Commands of one loop turn go as one batch, which is one entry of the log. What is here is committed, and may be old: for
-more, ask the group for a read index first. Nothing is ever trimmed, so a start applies the whole log again.
+more, ask the group for a read index first. The log is the truth: nothing of it is trimmed, a start applies all of it.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from raftlog.api.maelstrom.machine import Command, Machine, Outcome
-from raftlog.api.maelstrom.messages import value_of
 from raftlog.errors import InvalidBatch
 from raftlog.raft import Role
 from raftlog.records import build_batch, read_records
@@ -120,26 +118,7 @@ class Keyspace:
             _logger.error("a batch of %s is committed that holds no commands: %s", self.group.name, error)
             return []
         apply = self.machine.apply
-        return [apply(each.offset, (each.key or b"").decode(errors="replace"), each.value or b"") for each in records]
-
-    def messages(self, key: str, first: int, count_max: int, bytes_max: int) -> list[list[Any]]:
-        """`[offset, message]` of a key from its offset `first` on, without a gap, as far as the bounds allow.
-
-        At least one where there is one. Raises `CorruptBatch` and `InvalidBatch`.
-        """
-        places = self.machine.places.get(key)
-        wanted = () if places is None else places[first : first + count_max]
-        found: list[list[Any]] = []
-        size = 0
-        while len(found) < len(wanted) and size < bytes_max:
-            batches = self.group.read(wanted[len(found)], _READ_BYTES)
-            assert batches, f"nothing is at {wanted[len(found)]}, where offset {first + len(found)} of {key} is"
-            for record in chain.from_iterable(map(read_records, batches)):
-                if len(found) < len(wanted) and record.offset == wanted[len(found)]:
-                    text = record.value or b""
-                    found.append([first + len(found), value_of(text)[1]])
-                    size += len(text)
-        return found
+        return [apply((each.key or b"").decode(errors="replace"), each.value or b"") for each in records]
 
 
 def _tell(batch: Sequence[_Waiting], applied: "asyncio.Future[list[Outcome]]") -> None:

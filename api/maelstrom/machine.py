@@ -1,7 +1,7 @@
 """What the keys of one group are: registers, elements of a set, logs with their committed offsets. Pure.
 
     command     a record: key is the key's text, value the JSON list [what, arguments …]
-    send        the message stays in the log; here is only at which of the group's offsets it stands
+    send        appends a message to the key's own log; its offset is how many stand before it
     commit      raises the committed offset of a key, and never lowers it
 
 Every replica applies the committed commands in the order of the log, so all are the same. A command that cannot be read
@@ -9,7 +9,6 @@ changes nothing, everywhere. Called by the keyspace.
 """
 
 import json
-from array import array
 from typing import Any, Final, NamedTuple
 
 from raftlog.api.maelstrom.errors import Code, Malformed
@@ -54,23 +53,24 @@ class Machine:
     def __init__(self) -> None:
         self.registers: dict[str, str] = {}
         self.elements: dict[str, None] = {}
-        self.places: dict[str, array[int]] = {}
-        """The group's offset of each message of a key: they rise, and the key's own offsets count them."""
+        self.messages: dict[str, list[str]] = {}
+        """By offset, as texts."""
         self.committed: dict[str, int] = {}
 
-    def apply(self, offset: int, key: str, what: bytes) -> Outcome:
-        """The command at this offset of the group; offsets rise."""
+    def apply(self, key: str, what: bytes) -> Outcome:
+        """The next command of the log."""
         try:
-            return self._apply(offset, key, json.loads(what))
+            return self._apply(key, json.loads(what))
         except (ValueError, RecursionError, Malformed):
             return Outcome(Code.ABORT)
 
-    def _apply(self, offset: int, key: str, parts: Any) -> Outcome:
+    def _apply(self, key: str, parts: Any) -> Outcome:
         match parts:
-            case ["send", _]:
-                places = self.places.setdefault(key, array("q"))
-                places.append(offset)
-                return Outcome(offset=len(places) - 1)
+            case ["send", message]:
+                text = text_of(message)
+                messages = self.messages.setdefault(key, [])
+                messages.append(text)
+                return Outcome(offset=len(messages) - 1)
             case ["commit", int(committed)]:
                 self.committed[key] = max(committed, self.committed.get(key, 0))
                 return _DONE

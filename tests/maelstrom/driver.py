@@ -200,7 +200,7 @@ class Network:
         node = self.nodes[name] = NodeProcess(name, self._flags)
         await node.open(self._take)
         self._started.append(node)
-        await self._setup.ask(name, "init", node_id=name, node_ids=self.names)
+        await self._setup.ask(name, "init", WITHIN_S, node_id=name, node_ids=self.names)
 
     async def stop(self) -> dict[str, Body]:
         """End all nodes by the end of their stdin; what each reported last. Each must end well."""

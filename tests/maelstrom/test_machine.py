@@ -14,23 +14,23 @@ KEYS = st.sampled_from(["a", 1, 1.0, True, None, [1]])
 VALUES = st.sampled_from([0, 1, 1.0, True, False, None, "1", {"b": 1, "a": 2}])
 
 
-def _apply(machine: Machine, offset: int, wanted: Command) -> Outcome:
+def _apply(machine: Machine, wanted: Command) -> Outcome:
     record = wanted.record()
     assert record.key is not None
     assert record.value is not None
-    return machine.apply(offset, record.key.decode(), record.value)
+    return machine.apply(record.key.decode(), record.value)
 
 
 @given(st.lists(st.tuples(KEYS, VALUES, VALUES, st.booleans())))
 def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> None:
     machine, twin = Machine(), dict[str, str]()
-    for offset, (key, expected, value, is_write) in enumerate(steps):
+    for key, expected, value, is_write in steps:
         name, wanted = json.dumps(key), json.dumps(value, sort_keys=True, separators=(",", ":"))
         if is_write:
-            assert _apply(machine, offset, command(key, WRITE, value)) == Outcome()
+            assert _apply(machine, command(key, WRITE, value)) == Outcome()
             twin[name] = wanted
             continue
-        outcome = _apply(machine, offset, command(key, CAS, expected, value))
+        outcome = _apply(machine, command(key, CAS, expected, value))
         if name not in twin:
             assert outcome.code is Code.KEY_DOES_NOT_EXIST
         elif twin[name] != json.dumps(expected, sort_keys=True, separators=(",", ":")):
@@ -46,8 +46,8 @@ def test_registers_compare_and_set(steps: list[tuple[Any, Any, Any, bool]]) -> N
 @given(st.lists(st.tuples(KEYS, st.integers(0, 5))))
 def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
     machine, twin = Machine(), dict[str, int]()
-    for at, (key, offset) in enumerate(commits):
-        _apply(machine, at, command(key, COMMIT, offset))
+    for key, offset in commits:
+        _apply(machine, command(key, COMMIT, offset))
         twin[text_of(key)] = max(offset, twin.get(text_of(key), 0))
     assert machine.committed == twin
 
@@ -56,16 +56,16 @@ def test_committed_offsets_rise_only(commits: list[tuple[Any, int]]) -> None:
 def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
     machine = Machine()
     offsets: dict[str, list[int]] = {}
-    for at, key in enumerate(keys):
-        offsets.setdefault(text_of(key), []).append(_apply(machine, 3 * at, command(key, SEND, "x")).offset)
-        _apply(machine, 3 * at + 1, command(key, ADD))
+    for key in keys:
+        offsets.setdefault(text_of(key), []).append(_apply(machine, command(key, SEND, key)).offset)
+        _apply(machine, command(key, ADD))
     assert all(found == list(range(len(found))) for found in offsets.values())
-    assert {key: len(places) for key, places in machine.places.items()} == {k: len(v) for k, v in offsets.items()}
+    assert machine.messages == {key: [key] * len(found) for key, found in offsets.items()}
     assert set(machine.elements) == set(offsets)
 
 
 def test_what_is_no_command_changes_nothing() -> None:
     machine = Machine()
     for what in (b"", b"{", b"[]", b"7", b'["commit","x"]', b'["send"]', b'["drop",1]', b"[" * 100_000, b"\xff"):
-        assert machine.apply(0, "k", what) == Outcome(Code.ABORT)
-    assert not any((machine.registers, machine.places, machine.committed, machine.elements))
+        assert machine.apply("k", what) == Outcome(Code.ABORT)
+    assert not any((machine.registers, machine.messages, machine.committed, machine.elements))

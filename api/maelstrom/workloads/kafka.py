@@ -1,9 +1,7 @@
 """`kafka`: a log for each key, whose offsets have no gaps, and a committed offset for each, which only rises.
 
-    poll                       committed messages that are here; a node that is behind returns fewer, never others
-    list_committed_offsets     linearizable: no commit that was answered before is missing
-
-A message is part of a group's log, and its offset is how many messages of its key stand before it.
+poll                       committed messages that are here; a node that is behind returns fewer, never others
+list_committed_offsets     linearizable: no commit that was answered before is missing
 """
 
 from typing import Any, Final
@@ -11,13 +9,13 @@ from typing import Any, Final
 from raftlog.api.maelstrom.errors import Code, Malformed, Refused
 from raftlog.api.maelstrom.keys import Keys
 from raftlog.api.maelstrom.machine import COMMIT, SEND, command
-from raftlog.api.maelstrom.messages import field, offsets_in, text_of
+from raftlog.api.maelstrom.messages import field, offsets_in, text_of, value_of
 from raftlog.partitions.deadline import Deadline
 
 MESSAGES_MAX: Final = 1_000
 """Of one key that a poll returns."""
 POLL_CHARACTERS_MAX: Final = 1 << 20
-"""Of a poll as a whole; a key gets at least one message as long as they are not reached."""
+"""Of a poll as a whole; the message that reaches them is the last."""
 Body = dict[str, Any]
 
 
@@ -33,12 +31,12 @@ async def poll(keys: Keys, body: Body, deadline: Deadline) -> Body:
     left = POLL_CHARACTERS_MAX
     for key, first in offsets_in(body).items():
         text = text_of(key)
-        messages = keys.of(text).messages(text, first, MESSAGES_MAX, left)
-        if messages:
-            found[key] = messages
-            left -= sum(len(text_of(message)) for _, message in messages)
-        if left <= 0:
-            break
+        messages = keys.of(text).machine.messages.get(text, [])
+        for offset, message in enumerate(messages[first : first + MESSAGES_MAX], first):
+            if left <= 0:
+                return {"msgs": found}
+            left -= len(message)
+            found.setdefault(key, []).append([offset, value_of(message)])
     return {"msgs": found}
 
 
