@@ -87,7 +87,8 @@ def _draw_offsets(panel: Axes, records: Records, number: int) -> None:
     here = (records.partition == number) & (records.offset >= 0)
     for fate in reversed(LOOKS):
         which = here & (records.fate == FATES.index(fate))
-        _scatter(panel, LOOKS[fate], records.invoked_s[which], records.offset[which].astype(np.float64))
+        if which.any():  # what is empty costs a picture all the same
+            _scatter(panel, LOOKS[fate], records.invoked_s[which], records.offset[which].astype(np.float64))
     panel.set_ylabel(records.partitions[number])
     panel.set_ylim(0)
     panel.yaxis.set_major_locator(MaxNLocator(3, integer=True))

@@ -140,6 +140,8 @@ def _legend(panel: Axes) -> None:
 def _draw_latency(panel: Axes, frame: Frame, operations: Operations, group: list[int]) -> None:
     for code, outcome in enumerate(OUTCOMES):
         which = np.isin(operations.kind, group) & (operations.outcome == code)
+        if not which.any():  # what is empty costs a picture all the same
+            continue
         at_s = operations.invoked_s[which]
         took_ms = np.maximum(1000 * (operations.completed_s[which] - at_s), 0.01)
         shown = thinned(at_s, np.log10(took_ms))
