@@ -6,7 +6,7 @@ Each is the smallest run in which a known loss shows every time; `repaired` name
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from jepsen.nemeses.fault import Fault
+from jepsen.nemeses.fault import Fault, FaultKind
 
 
 class Case(NamedTuple):
@@ -21,9 +21,9 @@ class Case(NamedTuple):
     hits: tuple[float, ...]
     """When."""
     down_s: float
+    kind: FaultKind
     takes_all: bool
     """All machines at once, or the leader's."""
-    loses_power: bool
     delay_ms: float
     """One way, between nodes."""
     seconds: float
@@ -35,7 +35,7 @@ class Case(NamedTuple):
         victims = nodes if self.takes_all else nodes[:1]
         of_leader = None if self.takes_all else 0
         return tuple(
-            Fault("kill", at, at + self.down_s, victims, of_leader=of_leader)
+            Fault(self.kind, at, at + self.down_s, victims, of_leader=of_leader)
             for at in self.hits
             if at + self.down_s < seconds
         )
@@ -56,8 +56,8 @@ CASES: Final[Mapping[str, Case]] = {
         ),
         hits=(2.5,),
         down_s=0.5,
+        kind="power",
         takes_all=True,
-        loses_power=True,
         delay_ms=0,
         seconds=7,
         rate=150,
@@ -79,8 +79,8 @@ CASES: Final[Mapping[str, Case]] = {
         ),
         hits=(3.0, 8.5),
         down_s=2.5,
+        kind="kill",
         takes_all=False,
-        loses_power=False,
         delay_ms=200,
         seconds=13,
         rate=450,

@@ -1,17 +1,18 @@
 """Nodes of the library as a system that can be tested: processes, the wires between them, and machines that die.
 
-A node that is killed dies with its machine: of what it has under way only a first part arrives. Whether its files
-keep what was never synced is the case's choice.
+A node that is killed dies with its machine: of what it has under way only a first part arrives. Where the case says
+that power is lost, all goes with it that was not synced.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
-from jepsen.control.durable import lose_power
-from jepsen.control.peer import JOURNAL
+from jepsen.control import journal
 from jepsen.control.relay import Relay
+from jepsen.disk import NodeDisk, why_not
 from jepsen.nemeses.fault import Way
 from jepsen.nemeses.victims import Unhurt
 from jepsen.runner.system import SystemFailed
@@ -27,19 +28,50 @@ _ANSWER_S_MAX: Final = 0.3
 _LOOK_S: Final = 0.05
 
 
+class _Everything(Random):
+    """Of what power may take it takes everything."""
+
+    def random(self) -> float:
+        return 1.0 - 2**-53
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+class WorstDisk(NodeDisk):
+    """Keeps nothing that was not synced, and knows what is in the journal."""
+
+    def __init__(self, data_dir: Path, state_dir: Path) -> None:
+        super().__init__(data_dir, state_dir)
+        self._journal = data_dir / journal.NAME
+
+    def lose_power(self, random: Random, torn: bool = True) -> str:
+        before, syncs = journal.entries_in(self._journal), self.seen().syncs
+        lost = super().lose_power(_Everything(), torn=False)
+        after = journal.entries_in(self._journal)
+        return f"it had synced {syncs} times, {lost}: {before} entries in its journal before, {after} after"
+
+
 class SyncObjCluster(Unhurt):
-    """A `System`. `loses_power`: with a machine goes what was not synced."""
+    """A `System`. With `loses_power` its disks are `WorstDisk`."""
 
     def __init__(
         self, nodes: int, directory: Path, *, lists: int, build: str, delay_ms: float, loses_power: bool
     ) -> None:
-        self._directory, self._loses_power, self._delay_ms = directory, loses_power, delay_ms
+        self._directory, self._delay_ms = directory, delay_ms
         numbers = range(1, nodes + 1)
         self._held = {kind: {number: hold_port() for number in numbers} for kind in ("own", "http")}
         names = {number: address_of(held) for number, held in self._held["own"].items()}
         self._addresses = {number: address_of(held) for number, held in self._held["http"].items()}
         self._relay = Relay(names)
         self._paused: set[int] = set()
+        self._disks = {
+            number: WorstDisk(self._data_dir(number), directory / f"node-{number}.disk")
+            for number in (numbers if loses_power else ())
+        }
         self._processes = {
             number: BrokerProcess(
                 str(self._data_dir(number)),
@@ -48,6 +80,7 @@ class SyncObjCluster(Unhurt):
                 http=self._addresses[number],
                 log_path=directory / f"node-{number}.log",
                 name=f"node {number}",
+                at_launch=self._disks[number].environment if number in self._disks else dict,
                 program=PROGRAM,
             )
             for number in numbers
@@ -60,6 +93,9 @@ class SyncObjCluster(Unhurt):
     # a system
 
     def start(self) -> None:
+        cannot = why_not() if self._disks else None
+        if cannot is not None:
+            raise SystemFailed(cannot)
         self._relay.set_delay(self._delay_ms / 1000)
         for node in self._processes:
             self.launch(node)
@@ -142,20 +178,16 @@ class SyncObjCluster(Unhurt):
     def is_whole(self) -> bool:
         return all(self.is_serving(node) for node in self._processes)
 
+    def is_healthy(self) -> bool:
+        return self.is_whole()
+
     def kill(self, node: int) -> str:
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
         words = self._relay.die(node)
         process.kill()
-        words = f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
-        if self._loses_power:
-            directory = self._data_dir(node)
-            words += f"; power: {lose_power(directory, directory / JOURNAL)}"
-        return words
-
-    def is_healthy(self) -> bool:
-        return self.is_whole()
+        return f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
 
     def terminate(self, node: int) -> str:
         self._expected_up[node] = False
@@ -181,6 +213,14 @@ class SyncObjCluster(Unhurt):
 
     def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:
         self._relay.cut(rpc)
+
+    def suffered(self, ways: Sequence[Way]) -> str:
+        lost = self._relay.take_lost()
+        return ", ".join(f"{a}→{b}: {lost[a, b]:,} bytes were swallowed" for a, b in ways if (a, b) in lost)
+
+    @property
+    def disks(self) -> Mapping[int, NodeDisk]:
+        return self._disks
 
     def change(self, shape: str, node: int, place: TopicPartition) -> str:
         return ""

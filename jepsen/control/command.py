@@ -11,7 +11,7 @@ import orjson
 
 from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
-from jepsen.control.options import LISTS, ControlOptions
+from jepsen.control.options import ControlOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.running import COULD_NOT_RUN, exit_code, run
 from jepsen.runner.store import Store
@@ -59,10 +59,10 @@ def run_case(options: ControlOptions, folder: Store, progress: Progress) -> dict
     cluster = SyncObjCluster(
         options.nodes,
         folder.data,
-        lists=LISTS,
+        lists=options.lists,
         build=options.build,
         delay_ms=case.delay_ms,
-        loses_power=case.loses_power,
+        loses_power=case.kind == "power",
     )
     results = run(options, cluster, folder, progress)
     if results["verdict"] == "valid":

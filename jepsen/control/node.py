@@ -18,12 +18,10 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from jepsen.control.durable import watch
 from jepsen.control.peer import BUILDS, Marks, Peer, Refused, Relayed
 from raftlog.records import build_batch, read_records, split_batches, stamp
 from raftlog.types import Offset, Term
 
-TOPIC: Final = "list"
 _BATCHES: Final = "application/vnd.raftlog.batches"
 _RECORDS_MAX: Final = 100
 """In one answer; a hundred of the greatest are a megabyte."""
@@ -42,10 +40,10 @@ class Node:
     def routes(self, app: web.Application) -> None:
         app.router.add_get("/status", self._status)
         app.router.add_post("/v3/clusters/-/topics", self._answering(self._create))
-        app.router.add_post(f"/topics/{TOPIC}", self._answering(self._append_json))
-        app.router.add_post(f"/topics/{TOPIC}/partitions/{{partition}}", self._answering(self._append_batches))
-        app.router.add_get(f"/topics/{TOPIC}/partitions/{{partition}}/records", self._answering(self._fetch))
-        app.router.add_get(f"/topics/{TOPIC}/partitions/{{partition}}/offsets", self._answering(self._offsets))
+        app.router.add_post("/topics/{topic}", self._answering(self._append_json))
+        app.router.add_post("/topics/{topic}/partitions/{partition}", self._answering(self._append_batches))
+        app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._answering(self._fetch))
+        app.router.add_get("/topics/{topic}/partitions/{partition}/offsets", self._answering(self._offsets))
         app.router.add_post("/groups/{group}/offsets", self._answering(self._commit))
         app.router.add_get("/groups/{group}/offsets", self._answering(self._committed))
 
@@ -82,8 +80,8 @@ class Node:
     async def _create(self, request: web.Request) -> web.Response:
         """The lists are there from the start."""
         fields = await request.json()
-        if (fields["topic_name"], fields["partitions_count"]) != (TOPIC, self._lists):
-            return _error(400, 400, f"there are {self._lists} lists, and they are called {TOPIC}", "failed")
+        if fields["partitions_count"] != self._lists:
+            return _error(400, 400, f"there are {self._lists} lists", "failed")
         return web.json_response({}, status=201)
 
     async def _append_batches(self, request: web.Request) -> web.Response:
@@ -211,7 +209,6 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     arguments = _arguments()
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
-    watch(arguments.data_dir)
     asyncio.run(_serve(arguments))
 
 

@@ -1,14 +1,14 @@
 """What a run of the control is run with."""
 
+from pathlib import Path
 from typing import Final, Self
 
 from jepsen.control.cases import CASES, Case
-from jepsen.control.node import TOPIC
+from jepsen.control.gone import gone_in
 from jepsen.nemeses.fault import Fault
 from jepsen.runner.options import RunOptions
-from jepsen.workloads.plan import Plan
+from jepsen.workloads.client.numbering import PER_CLIENT
 
-LISTS: Final = 2
 NODES: Final = 3
 CLIENTS: Final = 2
 RECOVERY_S: Final = 6.0
@@ -16,7 +16,7 @@ RECOVERY_S: Final = 6.0
 
 
 class ControlOptions(RunOptions):
-    """`RunOptions` of the workload `log` on lists of the library."""
+    """`RunOptions` of the workload `plain` on lists of the library."""
 
     case_name: str
     is_repaired: bool
@@ -24,7 +24,9 @@ class ControlOptions(RunOptions):
     @classmethod
     def of(cls, case_name: str, *, is_repaired: bool, seconds: float | None, seed: int) -> Self:
         case = CASES[case_name]
-        options = cls("log", ("kill",), seconds or case.seconds, NODES, CLIENTS, case.rate, seed, recovery_s=RECOVERY_S)
+        options = cls(
+            "plain", (case.kind,), seconds or case.seconds, NODES, CLIENTS, case.rate, seed, recovery_s=RECOVERY_S
+        )
         options.case_name, options.is_repaired = case_name, is_repaired
         return options
 
@@ -33,12 +35,13 @@ class ControlOptions(RunOptions):
         return CASES[self.case_name]
 
     @property
-    def build(self) -> str:
-        return self.case.repaired if self.is_repaired else "unmodified"
+    def lists(self) -> int:
+        """How many."""
+        return len(self.plan.places())
 
     @property
-    def plan(self) -> Plan:
-        return Plan({TOPIC: LISTS})
+    def build(self) -> str:
+        return self.case.repaired if self.is_repaired else "unmodified"
 
     @property
     def command(self) -> str:
@@ -49,9 +52,9 @@ class ControlOptions(RunOptions):
     def name(self) -> str:
         return f"control-{self.case_name}-{self.build}-seed{self.seed}"
 
-    @property
-    def explanation(self) -> str:
-        return f"{self.case.why} {self.case.cure}" if self.is_repaired else self.case.why
+    def explain(self, history: Path) -> str:
+        gone = gone_in(history, (self.clients + 1) * PER_CLIENT)
+        return "\n\n".join([self.case.why, *([self.case.cure] if self.is_repaired else []), str(gone)])
 
     def schedule(self) -> tuple[Fault, ...]:
         return self.case.schedule(tuple(range(1, self.nodes + 1)), self.seconds)

@@ -17,9 +17,9 @@ from pysyncobj.batteries import ReplList
 from pysyncobj.node import TCPNode
 from pysyncobj.transport import TCPTransport
 
+from jepsen.control import journal
 from jepsen.control.repaired import CutsOnConflict, PatientJournal, SyncedJournal, SyncingTransport
 
-JOURNAL: Final = "journal"
 NEVER: Final = 1 << 30
 DEFINITE: Final = frozenset((FAIL_REASON.QUEUE_FULL, FAIL_REASON.MISSING_LEADER, FAIL_REASON.REQUEST_DENIED))
 """With these nobody has put the command anywhere; with all others it may be in some log, or come there yet."""
@@ -93,7 +93,7 @@ class Peer:
             pysyncobj.syncobj.createJournal = built.journal
         config = SyncObjConf(
             bindAddress=own,
-            journalFile=str(directory / JOURNAL),
+            journalFile=str(directory / journal.NAME),
             fullDumpFile=str(directory / "dump"),
             # With the defaults it is slower, and loses the same: 0.1, 0.05, and up to 5 s until it calls who came back.
             appendEntriesPeriod=0.05,

@@ -31,7 +31,7 @@ class _Lane:
     def __init__(self, relay: "Relay", way: Way) -> None:
         self._relay, self.way = relay, way
         self._held: deque[tuple[float, bytes]] = deque()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
         self._is_dead = False
@@ -46,8 +46,8 @@ class _Lane:
             return
         due = asyncio.get_running_loop().time() + self._relay.delay_s
         self._held.append((due, data))
-        self._held_bytes += len(data)
-        if self._held_bytes > _HELD_BYTES_MAX and self.source is not None:
+        self.held_bytes += len(data)
+        if self.held_bytes > _HELD_BYTES_MAX and self.source is not None:
             self.source.pause_reading()
         self.pass_on()
 
@@ -59,9 +59,9 @@ class _Lane:
 
     def lose(self) -> int:
         """What is under way; how many bytes."""
-        lost = self._held_bytes
+        lost = self.held_bytes
         self._held.clear()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._lost(lost)
         return lost
 
@@ -86,10 +86,10 @@ class _Lane:
         loop = asyncio.get_running_loop()
         while self._held and self._held[0][0] <= loop.time():
             _, data = self._held.popleft()
-            self._held_bytes -= len(data)
+            self.held_bytes -= len(data)
             self._framing.feed(data)
             self.target.write(data)
-        if self.source is not None and self._held_bytes <= _HELD_BYTES_MAX:
+        if self.source is not None and self.held_bytes <= _HELD_BYTES_MAX:
             self.source.resume_reading()  # nothing when it reads already
         if self._held:
             self._timer = loop.call_at(self._held[0][0], self._due)
@@ -161,6 +161,9 @@ class _Connection:
                 yield f"of {sent:,} bytes under way to node {lane.way[1]} {arrived:,} arrived"
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
+    def holds(self, way: Way) -> int:
+        return sum(lane.held_bytes for lane in (self._forth, self._back) if lane.way == way)
+
     @property
     def has_lost(self) -> bool:
         return self._forth.has_lost or self._back.has_lost
@@ -227,6 +230,14 @@ class Relay:
             return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
+
+    def under_way(self, way: Way) -> int:
+        """Bytes that this way holds."""
+
+        async def count() -> int:
+            return sum(connection.holds(way) for connection in self._connections)
+
+        return self._call(count)
 
     def take_lost(self) -> dict[Way, int]:
         """Bytes that ways have lost since the last time that this was asked."""

@@ -1,5 +1,6 @@
 """What a test is run with."""
 
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from jepsen.nemeses.fault import KINDS, Fault, FaultKind
@@ -42,9 +43,8 @@ class RunOptions(NamedTuple):
         faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
         return f"{self.scenario or f'{self.workload}-{faults}'}-seed{self.seed}"
 
-    @property
-    def explanation(self) -> str | None:
-        """What people should know who read what was found."""
+    def explain(self, history: Path) -> str | None:
+        """What people should know who read what was found, once the history is whole; paragraphs with empty lines."""
         return None
 
     def schedule(self) -> tuple[Fault, ...]:

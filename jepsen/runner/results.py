@@ -37,7 +37,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         "valid": {"valid": True, "invalid": False, "unknown": None}[word],
         "doubts": doubted,
         "broken": outcome.broken,
-        "explanation": options.explanation,
+        "explanation": None,
         "anomalies": judged.findings.counts,
         "findings": [finding.as_json() for finding in judged.findings.worst_first()],
         "options": options._asdict(),

@@ -38,7 +38,7 @@ def run(
     unmet = [Finding("expectation", what) for expected in expects for what in expected(options, outcome, judged)]
     outcome = outcome._replace(findings=(*outcome.findings, *unmet))
     logs = {path.stem: path.read_text(errors="replace") for path in sorted(store.logs.glob("*.log"))}
-    results = results_of(options, outcome, judged, logs)
+    results = results_of(options, outcome, judged, logs) | {"explanation": options.explain(store.history)}
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
     progress("drawing", 0, outcome.figures, [])

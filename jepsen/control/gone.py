@@ -1,0 +1,35 @@
+"""How much of what was acknowledged is not there in the end: a figure for people, beside what the judges find.
+
+The judges count a record as lost that nobody ever saw. Here it counts when it is missing from what the drain reads, be
+it that clients had seen it before.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+
+class Gone(NamedTuple):
+    acknowledged: int
+    gone: int
+
+    def __str__(self) -> str:
+        return f"Of {self.acknowledged:,} acknowledged records {self.gone:,} were not there in the end."
+
+
+def gone_in(history: Path, first_process_of_drain: int) -> Gone:
+    """Of a whole history with its drain."""
+    acknowledged: set[object] = set()
+    there: set[object] = set()
+    with open(history, "rb") as lines:
+        for line in lines:
+            entry = orjson.loads(line)
+            if entry["type"] != "ok":
+                continue
+            if entry["kind"] == "send":
+                acknowledged.update(entry["value"]["values"])
+            elif entry["kind"] == "poll" and entry["process"] >= first_process_of_drain:
+                for fetched in entry["value"]:
+                    there.update(fetched["values"])
+    return Gone(len(acknowledged), len(acknowledged - there))

@@ -1,0 +1,60 @@
+"""`python -m jepsen.control`: the library is condemned where it loses, and passes without the cause."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jepsen
+
+ROOT = Path(jepsen.__file__).parents[1]
+LOSSES = {"lost-write", "inconsistent-offset", "offset-order", "unseen", "end-went-back", "nonmonotonic-send"}
+
+
+def run(store: Path, *arguments: str) -> dict[str, Any]:
+    """Results of one case; the exit code is what they say."""
+    done = subprocess.run(
+        [sys.executable, "-m", "jepsen.control", "--store", str(store), "--json", *arguments],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    results: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode == 0) == (results["verdict"] == "valid"), results["anomalies"]
+    return results
+
+
+def proof_of(results: dict[str, Any]) -> str:
+    return str(results["faults"][0]["fault"]["proof"])
+
+
+def test_a_power_cut_takes_what_was_never_synced(tmp_path: Path) -> None:
+    results = run(tmp_path, "--case", "power", "--time", "5", "--seed", "1")
+    assert results["verdict"] == "invalid"
+    assert LOSSES.intersection(results["anomalies"])
+    assert "never syncs" in results["explanation"]
+    assert "had synced 0 times" in proof_of(results)
+
+
+def test_with_synced_files_the_same_power_cut_takes_nothing(tmp_path: Path) -> None:
+    results = run(tmp_path, "--case", "power", "--repaired", "--time", "5", "--seed", "1")
+    assert results["anomalies"] == {}
+    assert results["verdict"] == "valid"
+    assert "had synced 0 times" not in proof_of(results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("case", ["power", "heartbeat"])
+def test_condemned_three_times_out_of_three_and_not_without_the_cause(case: str, seed: int, tmp_path: Path) -> None:
+    results = run(tmp_path, "--case", case, "--seed", str(seed))
+    assert LOSSES.intersection(results["anomalies"])
+    results = run(tmp_path, "--case", case, "--seed", str(seed), "--repaired")
+    assert results["anomalies"] == {}
+    assert results["verdict"] == "valid"

@@ -1,0 +1,133 @@
+"""What the control is made of: wires, the worst part of a stream, and the repaired journal."""
+
+import socket
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pysyncobj import pickle
+
+from jepsen.control.journal import entries_in
+from jepsen.control.messages import Framing
+from jepsen.control.relay import Relay
+from jepsen.control.repaired import PatientJournal
+from raftlog.testing.ports import address_of, listen
+
+
+def framed(message: Any) -> bytes:
+    data = zlib.compress(pickle.dumps(message))
+    return struct.pack("i", len(data)) + data
+
+
+def append(previous: int, count: int) -> bytes:
+    entries = [(b"command", previous + 1 + number, 1) for number in range(count)]
+    return framed({"type": "append_entries", "prevLogIdx": previous, "entries": entries})
+
+
+@pytest.mark.parametrize("passed", [0, 3, 30, 61])
+def test_the_worst_prefix_ends_behind_the_message_that_leaves_the_shortest_log(passed: int) -> None:
+    first, again, rest = append(90, 30), append(100, 5), append(105, 15)
+    stream = first + again + rest + framed({"type": "request_vote"})
+    framing = Framing()
+    framing.feed(stream[:passed])
+    assert framing.worst_prefix(stream[passed:]) == len(first) + len(again) - passed
+
+
+def test_nothing_has_to_arrive_where_no_message_cuts() -> None:
+    assert Framing().worst_prefix(framed({"type": "response_vote", "term": 3}) + append(7, 2)[:20]) == 0
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[PatientJournal]:
+    """With entries 1 to 5 of term 1."""
+    journal = PatientJournal(str(tmp_path / "journal"))
+    for index in range(1, 6):
+        journal.add(b"command", index, 1)
+    yield journal
+    journal._destroy()
+
+
+def test_a_patient_journal_keeps_what_matches(journal: PatientJournal, tmp_path: Path) -> None:
+    journal.deleteEntriesFrom(1)
+    journal.add(b"command", 2, 1)
+    journal.settle()
+    assert [entry[1] for entry in journal] == [1, 2, 3, 4, 5]
+    journal.add(b"next", 6, 1)
+    assert entries_in(tmp_path / "journal") == 6
+
+
+def test_a_patient_journal_cuts_where_another_term_is_offered(journal: PatientJournal, tmp_path: Path) -> None:
+    journal.deleteEntriesFrom(1)
+    journal.add(b"command", 2, 1)
+    journal.add(b"other", 3, 2)
+    journal.settle()
+    assert [entry[1:] for entry in journal] == [(1, 1), (2, 1), (3, 2)]
+    assert entries_in(tmp_path / "journal") == 3
+
+
+class Wire:
+    """Node 1 has called node 2 through the relay."""
+
+    def __init__(self) -> None:
+        self._listening = listen()
+        self.relay = Relay({1: "127.0.0.1:1", 2: address_of(self._listening)})
+        self.caller = socket.create_connection(("127.0.0.1", self.relay.ports[1, 2]), 10)
+        self.called, _ = self._listening.accept()
+        self.called.settimeout(10)
+
+    def close(self) -> None:
+        self.relay.close()
+        for each in (self.caller, self.called, self._listening):
+            each.close()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with closing(Wire()) as wire:
+        yield wire
+
+
+def received(called: socket.socket) -> bytes:
+    """Until the end of the connection."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := called.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def test_bytes_go_both_ways_in_order_and_so_does_the_end(wire: Wire) -> None:
+    wire.called.sendall(b"back")
+    assert wire.caller.recv(100) == b"back"
+    wire.caller.sendall(b"to and ")
+    wire.relay.set_delay(0.05)
+    wire.caller.sendall(b"fro")
+    wire.caller.close()
+    assert received(wire.called) == b"to and fro"
+
+
+def test_what_a_dying_machine_has_under_way_arrives_in_part(wire: Wire) -> None:
+    wire.relay.set_delay(30)
+    first, rest = append(100, 5), append(105, 15)
+    wire.caller.sendall(first + rest)
+    while wire.relay.under_way((1, 2)) < len(first + rest):
+        pass
+    assert f"{len(first)} arrived" in wire.relay.die(1)
+    assert received(wire.called) == first
+    assert received(wire.caller) == b""
+
+
+def test_a_cut_way_swallows_and_its_connections_end_with_the_cut(wire: Wire) -> None:
+    wire.relay.cut([(1, 2)])
+    wire.caller.sendall(b"lost")
+    while not (lost := wire.relay.take_lost()):
+        pass
+    assert lost == {(1, 2): 4}
+    wire.called.sendall(b"the other way is open")
+    assert wire.caller.recv(100) == b"the other way is open"
+    wire.relay.cut([])
+    assert received(wire.called) == b""
