@@ -62,6 +62,12 @@ class _Client:
         self.process.stdin.write(line)
         self.process.stdin.flush()
 
+    def crash(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.listen()
+        self.close()
+
     def close(self) -> None:
         """End it: at once if it can, otherwise for good."""
         for pipe in (self.process.stdin, self.process.stdout):
@@ -78,24 +84,26 @@ class Load:
     """All clients of a test. `close` in any case."""
 
     def __init__(self, options: RunOptions, addresses: Mapping[int, str], store: Store, epoch_ns: int) -> None:
-        self._store = store
-        self._clients = [
-            _Client(
-                ClientConfiguration(
-                    number=number,
-                    addresses=dict(addresses),
-                    workload=options.workload,
-                    partitions=options.plan.places(),
-                    rate=options.rate / options.clients,
-                    seed=options.seed,
-                    history=store.part(f"client-{number}"),
-                    epoch_ns=epoch_ns,
-                    clients=options.clients,
-                ),
-                store,
-            )
-            for number in range(1, options.clients + 1)
-        ]
+        self._options, self._addresses, self._store, self._epoch_ns = options, dict(addresses), store, epoch_ns
+        self._period: Period | None = None
+        self._crashed: list[_Client] = []
+        self._clients = [self._start(number) for number in range(1, options.clients + 1)]
+        self._next_number = options.clients + 2  # the one between is the drain's
+
+    def _start(self, number: int) -> _Client:
+        options = self._options
+        config = ClientConfiguration(
+            number=number,
+            addresses=self._addresses,
+            workload=options.workload,
+            partitions=options.plan.places(),
+            rate=options.rate / options.clients,
+            seed=options.seed,
+            history=self._store.part(f"client-{number}"),
+            epoch_ns=self._epoch_ns,
+            clients=options.clients,
+        )
+        return _Client(config, self._store)
 
     def wait_ready(self) -> None:
         """Until all clients could begin. Raises `SystemFailed`."""
@@ -107,8 +115,25 @@ class Load:
             time.sleep(_LOOK_S)
 
     def begin(self, period: Period) -> None:
+        self._period = period
         for client in self._clients:
             client.tell(period_line(period))
+
+    def crash(self, number: int) -> str:
+        """Kill a client (from 1) in the middle of its work; what it had under way stays open. Another one takes its
+        place for the rest of the period. What was done, in words."""
+        assert self._period is not None, "the clients have not begun"
+        place = number - 1
+        killed = self._clients[place]
+        killed.crash()
+        self._crashed.append(killed)
+        client = self._clients[place] = self._start(self._next_number)
+        self._next_number += 1
+        client.tell(period_line(self._period))
+        return (
+            f"client {killed.number}, process {killed.process.pid}, ended with {killed.process.returncode}; "
+            f"client {client.number} takes its place"
+        )
 
     def end(self) -> None:
         """Before its period is over: nothing begins any more, and `wait` waits for the last answers."""
@@ -118,13 +143,14 @@ class Load:
 
     def listen(self) -> dict[str, int]:
         """The clients' figures as they say them, added up. Raises `SystemFailed` when one broke."""
-        total: dict[str, int] = {}
         for client in self._clients:
             client.listen()
             if client.process.poll() not in (None, 0):
                 raise SystemFailed(
                     f"client {client.number} ended with {client.process.returncode}:\n{self._words(client)}"
                 )
+        total: dict[str, int] = {}
+        for client in (*self._crashed, *self._clients):
             for name, count in client.figures.items():
                 total[name] = total.get(name, 0) + count
         return total

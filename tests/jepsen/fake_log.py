@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import orjson
 from aiohttp import web
@@ -19,6 +20,7 @@ from raftlog.records import build_batch, read_records, split_batches, stamp
 from raftlog.types import TopicPartition
 
 BATCHES = "application/vnd.raftlog.batches"
+TOPIC_ID = "X-Raftlog-Topic-Id"
 EPOCH = 3
 FORGOTTEN = 5
 
@@ -29,6 +31,8 @@ class FakeLog(Unhurt):
     def __init__(self, bug: str | None = None, nodes: int = 2) -> None:
         self._bug, self._nodes = bug, nodes
         self._records: dict[tuple[str, int], list[bytes]] = {}
+        self._topics: dict[str, str] = {}
+        """Uuids by name."""
         self._groups: dict[str, dict[tuple[str, int], int]] = {}
         self._addresses: dict[int, str] = {}
         self._up: dict[int, bool] = {}
@@ -120,6 +124,8 @@ class FakeLog(Unhurt):
     async def _serve(self) -> None:
         app = web.Application()
         app.router.add_post("/v3/clusters/-/topics", self._create)
+        app.router.add_get("/v3/clusters/-/topics/{topic}", self._describe)
+        app.router.add_delete("/v3/clusters/-/topics/{topic}", self._delete)
         app.router.add_post("/topics/{topic}/partitions/{partition}", self._append_batches)
         app.router.add_post("/topics/{topic}", self._append_json)
         app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._fetch)
@@ -136,9 +142,36 @@ class FakeLog(Unhurt):
 
     async def _create(self, request: web.Request) -> web.Response:
         fields = await request.json()
+        name = fields["topic_name"]
+        if name in self._topics:
+            return _refused(400, 40002, f"topic {name!r} exists already")
+        self._topics[name] = str(uuid4())
         for partition in range(fields["partitions_count"]):
-            self._records[fields["topic_name"], partition] = []
-        return web.json_response({}, status=201)
+            kept = self._records.get((name, partition), []) if self._bug == "keeps what was deleted" else []
+            self._records[name, partition] = kept
+        return web.json_response({"topic_id": self._topics[name]}, status=201)
+
+    async def _describe(self, request: web.Request) -> web.Response:
+        name = request.match_info["topic"]
+        if name not in self._topics:
+            return _refused(404, 40403, "no such topic")
+        count = sum(topic == name for topic, _ in self._records)
+        return web.json_response({"topic_id": self._topics[name], "partitions_count": count})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        name = request.match_info["topic"]
+        if self._topics.pop(name, None) is None:
+            return _refused(404, 40403, "no such topic")
+        if self._bug == "deletes another one as well" and len(self._topics) > 1:
+            self._topics.popitem()
+        if self._bug != "keeps what was deleted":
+            self._records = {place: records for place, records in self._records.items() if place[0] != name}
+        return web.Response(status=204)
+
+    def _known(self, request: web.Request) -> tuple[str, int] | None:
+        """The partition that a request is about."""
+        place = request.match_info["topic"], int(request.match_info["partition"])
+        return place if place[0] in self._topics and place in self._records else None
 
     def _append(self, place: tuple[str, int], payloads: Sequence[bytes]) -> int:
         """The offset of the first."""
@@ -155,7 +188,9 @@ class FakeLog(Unhurt):
         return self._bug == "refuses everything" or (self._bug == "stores what it refuses" and self._requests % 20 == 0)
 
     async def _append_batches(self, request: web.Request) -> web.Response:
-        place = request.match_info["topic"], int(request.match_info["partition"])
+        place = self._known(request)
+        if place is None:
+            return _refused(404, 40401, "no such topic")
         payloads = [
             record.value or b"" for _, batch in split_batches(await request.read()) for record in read_records(batch)
         ]
@@ -168,7 +203,8 @@ class FakeLog(Unhurt):
         row = {"partition": place[1], "offset": base, "error_code": None, "error": None}
         after = base + len(payloads)
         return web.json_response(
-            {"offsets": [row], "next_offset": after, "leader_epoch": EPOCH, "high_watermark": after}
+            {"offsets": [row], "next_offset": after, "leader_epoch": EPOCH, "high_watermark": after},
+            headers={TOPIC_ID: self._topics[place[0]]},
         )
 
     async def _append_json(self, request: web.Request) -> web.Response:
@@ -182,8 +218,10 @@ class FakeLog(Unhurt):
         return web.json_response({"offsets": rows})
 
     async def _fetch(self, request: web.Request) -> web.Response:
-        offset = int(request.query["offset"])
-        records = self._records[request.match_info["topic"], int(request.match_info["partition"])]
+        offset, place = int(request.query["offset"]), self._known(request)
+        if place is None:
+            return _refused(404, 40401, "no such topic")
+        topic_id, records = self._topics[place[0]], self._records[place]
         body = b""
         if offset < len(records):
             batch = build_batch(records[offset : offset + 100])
@@ -191,10 +229,16 @@ class FakeLog(Unhurt):
             body = bytes(batch)
         else:
             await asyncio.sleep(min(int(request.query["timeout"]), 20) / 1000)
-        return web.Response(body=body, content_type=BATCHES)
+        return web.Response(body=body, content_type=BATCHES, headers={TOPIC_ID: topic_id})
 
     async def _offsets(self, request: web.Request) -> web.Response:
-        end = len(self._records[request.match_info["topic"], int(request.match_info["partition"])])
+        place = self._known(request)
+        if place is None:
+            return _refused(404, 40401, "no such topic")
+        self._requests += 1
+        end = len(self._records[place])
+        if self._bug == "tells an old end" and self._requests % 20 == 0:
+            end = max(0, end - FORGOTTEN)
         return web.json_response({"beginning_offset": 0, "end_offset": end})
 
     async def _commit(self, request: web.Request) -> web.Response:
@@ -211,4 +255,8 @@ class FakeLog(Unhurt):
 
 
 def _unavailable() -> web.Response:
-    return web.json_response({"error_code": 50302, "message": "not now", "outcome": "failed"}, status=503)
+    return _refused(503, 50302, "not now")
+
+
+def _refused(status: int, code: int, why: str) -> web.Response:
+    return web.json_response({"error_code": code, "message": why, "outcome": "failed"}, status=status)

@@ -1,0 +1,116 @@
+"""Workloads on logs in memory: sound ones pass, and what each is made to find is found. Clients that are killed."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from jepsen.runner.command import run
+from jepsen.runner.load import Load
+from jepsen.runner.options import RunOptions
+from jepsen.runner.store import Store
+from jepsen.workloads.client.configuration import Period
+from jepsen.workloads.client.numbering import PER_CLIENT
+from jepsen.workloads.client.recording import MERGED_CLOCK
+from jepsen.workloads.incarnations import resolved
+from jepsen.workloads.plan import Plan
+from raftlog.checkers import read_lines
+from raftlog.client import BrokerClient
+from tests.jepsen.fake_log import FakeLog
+
+SECONDS = 2.0
+RUNS = {
+    ("register", None): set(),
+    ("register", "tells an old end"): {"not-linearizable", "stale-end"},
+    ("topics", None): set(),
+    ("topics", "keeps what was deleted"): {"resurrected-topic"},
+    ("topics", "deletes another one as well"): {"lost-topic"},
+}
+"""Workload, what is wrong with the log, and what has to be found."""
+
+
+def judged(workload: str, bug: str | None, directory: Path) -> dict[str, Any]:
+    options = RunOptions(workload, (), SECONDS, nodes=2, clients=1, rate=200.0, seed=5, recovery_s=1.5)
+    return run(options, FakeLog(bug), Store(directory, options), lambda *_told: None)
+
+
+def test_what_registers_and_topics_that_come_and_go_are_made_to_find_is_found(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(len(RUNS)) as pool:
+        results = dict(zip(RUNS, pool.map(lambda each: judged(*each, tmp_path / f"{each}"), RUNS), strict=True))
+    for case, expected in RUNS.items():
+        found = results[case]["anomalies"]
+        assert expected <= set(found), (case, found)
+        assert expected or not found, (case, results[case]["findings"])
+    outcomes = results["register", None]["outcomes"]
+    assert min(outcomes["write"]["ok"], outcomes["read"]["ok"]) > 50
+    assert results["topics", None]["outcomes"]["topic"]["ok"] > 20
+
+
+def line(kind: str, value: dict[str, Any] | list[Any], type_: str = "ok", **more: Any) -> bytes:
+    return orjson.dumps(
+        {"time": 1, "process": 1, "type": type_, "kind": kind, "value": value, **more}, option=orjson.OPT_APPEND_NEWLINE
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown", "home"),
+    [
+        ({"type_": "ok", "topic_id": "b"}, None, "t@b/0"),
+        ({"type_": "ok", "topic_id": "b"}, "t@c/0", "t@b/0"),  # the judges say what is wrong with that
+        ({"type_": "info"}, "t@c/0", "t@c/0"),
+        ({"type_": "info"}, None, "t@a/0"),
+    ],
+)
+def test_a_send_belongs_to_who_answered_or_showed_it(answer: dict[str, Any], shown: str | None, home: str) -> None:
+    send = {"partition": "t@a/0", "values": [7, 8], "offsets": []}
+    lines = [line("send", send, "invoke"), line("send", send, **answer), line("list", {"ranges": []})]
+    if shown is not None:
+        lines.append(line("poll", [{"partition": shown, "offsets": [3, 4], "values": [7, 8]}]))
+    put_right = list(resolved(reversed(lines), lines))
+    assert [orjson.loads(each)["value"]["partition"] for each in put_right[:2]] == [home, home]
+    assert put_right[2:] == lines[2:]
+
+
+def test_a_client_that_is_killed_leaves_its_operations_open_and_another_one_goes_on(tmp_path: Path) -> None:
+    options = RunOptions("plain", (), SECONDS, nodes=2, clients=1, rate=200.0, seed=5)
+    store, log = Store(tmp_path, options), FakeLog()
+    log.start()
+    asyncio.run(create(list(log.addresses.values()), options.plan))
+    begin_ns = MERGED_CLOCK()
+    load = Load(options, log.addresses, store, begin_ns)
+    try:
+        load.wait_ready()
+        load.begin(Period(begin_ns, MERGED_CLOCK() + 60 * 10**9))
+        await_ok(load, 20)
+        proof = load.crash(1)
+        before = load.listen()["ok"]
+        await_ok(load, before + 20)
+        load.end()
+        total = load.wait()
+    finally:
+        load.close()
+        log.close()
+    assert "ended with -9" in proof
+    store.merge_history()
+    with open(store.history, "rb") as lines:
+        ops = list(read_lines(lines))
+    acknowledged = [op for op in ops if op.kind == "send" and op.type == "ok"]
+    assert {op.process // PER_CLIENT for op in acknowledged} == {1, 3}
+    assert len(acknowledged) >= total["ok"], "what the killed one did is not forgotten"
+
+
+async def create(addresses: list[str], plan: Plan) -> None:
+    async with BrokerClient(addresses) as client:
+        for topic, partitions in plan.partitions.items():
+            await client.create_topic(topic, partitions)
+
+
+def await_ok(load: Load, count: int) -> None:
+    until = time.monotonic() + 30
+    while load.listen().get("ok", 0) < count:
+        assert time.monotonic() < until, load.listen()
+        time.sleep(0.02)
