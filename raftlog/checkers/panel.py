@@ -47,13 +47,15 @@ class Verdict(NamedTuple):
     """Registers of which nobody knows whether they are linearizable: the search came to a limit."""
 
     def is_clean(self, tolerated: Iterable[AnomalyKind] = ()) -> bool:
-        return not self.counts.keys() - set(tolerated)
+        """Nothing was found, and nothing was left undecided, but for what is tolerated."""
+        return not self.undecided and not self.counts.keys() - set(tolerated)
 
     def __str__(self) -> str:
-        if not self.counts:
-            return f"{self.operations} operations, no anomaly"
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
-        return "\n".join((f"{self.operations} operations: {kinds}", *map(str, self.anomalies)))
+        text = f"{self.operations} operations{f': {kinds}' if kinds else ', no anomaly'}"
+        if self.undecided:
+            text += f"\nnobody knows whether these registers are linearizable: {', '.join(self.undecided)}"
+        return "\n".join((text, *map(str, self.anomalies)))
 
 
 class Panel:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.checkers import Op, Panel, Recorder, Register
+from raftlog.checkers import Op, Recorder, Register, Verdict, judge_history
 from raftlog.checkers.linearizability import Linearizability
 from raftlog.checkers.orders import search
 from raftlog.checkers.panel import judge_with
@@ -230,9 +230,13 @@ def test_registers_are_judged_each_for_itself_and_a_limit_leaves_one_undecided()
     judge = told.judged(looks_max=1000)
     assert judge.undecided == ["hard"]
     assert judge.findings.counts == {"not-linearizable": 1}
-    panel = Panel()
-    for op in told.ops:
-        panel.feed(op)
-    verdict = panel.finish()
+    verdict = judge_history(told.ops)
     assert verdict.undecided == ()
     assert verdict.counts == {"not-linearizable": 2}, "with time enough it is decided"
+
+
+def test_what_is_undecided_is_not_clean() -> None:
+    verdict = Verdict((), {}, 3, 0, ("r",))
+    assert not verdict.is_clean()
+    assert "linearizable: r" in str(verdict)
+    assert Verdict((), {}, 3, 0).is_clean()
