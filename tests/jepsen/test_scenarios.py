@@ -1,0 +1,96 @@
+"""Scenarios: the catalogue, what a script's stage notes and demands, and how long the load goes on under it."""
+
+from pathlib import Path
+
+import pytest
+
+from jepsen.nemeses.fault import KINDS, Happened
+from jepsen.runner.options import RunOptions
+from jepsen.runner.running import run
+from jepsen.runner.stage import Stage
+from jepsen.runner.store import Store
+from jepsen.runner.trial import Outcome
+from jepsen.runner.verdict import Judged, judge
+from jepsen.scenarios import crash, disk, pauses
+from jepsen.scenarios.catalogue import SCENARIOS
+from jepsen.scenarios.expectations import WritesGoOn, every_send_succeeds
+from jepsen.workloads.catalogue import WORKLOADS
+from raftlog.types import TopicPartition
+from tests.jepsen.fake_log import FakeLog
+
+OPTIONS = RunOptions("plain", ("kill",), 0.5, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
+
+
+def test_the_catalogue() -> None:
+    """One scenario a number, each with load enough, in a time that a suite can afford."""
+    mine = (*crash.SCENARIOS, *disk.SCENARIOS, *pauses.SCENARIOS)
+    assert {each.number for each in mine} == {f"F{n}" for n in (*range(1, 20), *range(29, 33))}
+    for number, scenario in SCENARIOS.items():
+        assert scenario.number == number
+        assert scenario.workload in WORKLOADS
+        assert scenario.faults, number
+        assert set(scenario.faults) <= set(KINDS)
+        assert scenario.rate >= 500, number
+        assert scenario.seconds <= 45, number
+
+
+def test_a_script_is_played_under_load_to_its_end_and_what_it_expects_in_vain_is_found(tmp_path: Path) -> None:
+    def script(stage: Stage) -> None:
+        stage.wait(3 * OPTIONS.seconds)
+        with stage.fault("kill", 2):
+            stage.wait(0.5)
+        stage.wait_served()
+        stage.expect(True, "all is well")
+        stage.expect(False, "pigs fly")
+        assert not stage.wait_until(lambda: False, "they come down", timeout_s=0.1)
+        with stage.fault("kill", 1), stage.fault("kill", 1):
+            pass
+
+    store = Store(tmp_path, OPTIONS)
+    results = run(OPTIONS, FakeLog(), store, lambda *_told: None, script, (every_send_succeeds,))
+    assert results["verdict"] == "invalid"
+    assert results["load_s"] > 4 * OPTIONS.seconds
+    assert [fault["fault"]["what"] for fault in results["faults"]] == ["kill node 2", "kill node 1"]
+    assert results["faults"][0]["acknowledged"] > 0, "there was load during the fault"
+    assert set(results["anomalies"]) == {"expectation"}
+    assert [finding["what"].partition(":")[0] for finding in results["findings"]] == [
+        "does not hold",
+        "not within 0.1 s",
+        "nothing was seen of",
+        "every send succeeds",
+    ]
+
+
+PLACE = TopicPartition("narrow", 0)
+KILL = Happened("kill", "kill node 1", 2.0, 3.0, "ended with -9", 3.0)
+OUTCOME = Outcome(
+    schedule=(),
+    happened=(KILL,),
+    begin_ns=0,
+    load_s=10.0,
+    figures={},
+    recovered_s=0.0,
+    drained=None,
+    findings=(),
+    broken=None,
+)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """Of a history in which nothing happened."""
+    history = tmp_path / "history.jsonl"
+    history.touch()
+    return judge(history, drained=True)
+
+
+@pytest.mark.parametrize(("resumed_s", "holds"), [(4.5, True), (5.5, False)])
+def test_how_long_there_may_be_no_write(judged: Judged, resumed_s: float, holds: bool) -> None:
+    for at_s in (1.0, 2.0, resumed_s, 9.0):
+        judged.availability.note(round(at_s * 1e9), "ok", PLACE)
+    assert (not list(WritesGoOn(3.0)(OPTIONS, OUTCOME, judged))) is holds
+
+
+def test_that_every_send_succeeds(judged: Judged) -> None:
+    assert not list(every_send_succeeds(OPTIONS, OUTCOME, judged._replace(counts={"send": {"ok": 7}})))
+    assert list(every_send_succeeds(OPTIONS, OUTCOME, judged._replace(counts={"send": {"ok": 7, "info": 1}})))
