@@ -22,7 +22,7 @@ from raftlog.checkers import read_lines
 from raftlog.client import BrokerClient
 from tests.jepsen.fake_log import FakeLog
 
-SECONDS = 2.0
+SECONDS = 3.0
 RUNS = {
     ("register", None): set(),
     ("register", "tells an old end"): {"not-linearizable", "stale-end"},

@@ -21,7 +21,7 @@ ANYBODY: Final = 0
 """Instead of a node id: the client with all addresses, which learns leaders."""
 _GRACE_S: Final = 3.0
 """How much longer than a broker's own deadline the answer to a change is waited for."""
-_READ_GRACE_S: Final = 1.0
+_READ_GRACE_S: Final = 2.0
 """The same of a read: whoever waits for one does nothing else, and its failure is definite."""
 _FETCH_BYTES: Final = 1 << 20
 

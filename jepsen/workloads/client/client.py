@@ -25,7 +25,7 @@ from jepsen.workloads.roles.reading import Reader
 
 READERS: Final = 4
 """Each of a part of the partitions: one whose node does not answer waits, and the others go on."""
-FOLLOWED_SHARE: Final = 0.5
+FOLLOWED_SHARE: Final = 1 / 3
 SEND_SHARE, POLL_SHARE, LIST_SHARE, COMMIT_SHARE = 0.6, 0.28, 0.08, 0.04
 """Of the rate. They add up to one."""
 _FIGURES_S: Final = 0.5

@@ -17,7 +17,8 @@ from raftlog.checkers.history import OK, TOPIC, Op, Topic
 from raftlog.errors import InvalidArgument, RaftlogError
 
 TIMEOUT_MS: Final = 3_000
-LIVES_S: Final = (0.5, 4.0)
+LIVES_S: Final = ((0.1, 0.5), (0.5, 3.0))
+"""Of a topic: one of these ranges."""
 ABSENT_S: Final = 0.5
 AGAIN_S: Final = 0.05
 PARTITIONS_MAX: Final = 2
@@ -37,10 +38,10 @@ class Operator:
     async def live(self, until_s: float) -> None:
         """Until that time of the loop; what it made last stays."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._random.uniform(0, LIVES_S[0]))
+        await asyncio.sleep(self._random.uniform(*LIVES_S[0]))
         while loop.time() < until_s:
             if await self._order("create", until_s, "TopicExists"):
-                await asyncio.sleep(self._random.uniform(*LIVES_S))
+                await asyncio.sleep(self._random.uniform(*self._random.choice(LIVES_S)))
             if loop.time() < until_s and await self._order("delete", until_s, "UnknownTopic"):
                 await asyncio.sleep(self._random.choice((0, self._random.uniform(0, ABSENT_S))))
 
