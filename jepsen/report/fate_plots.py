@@ -23,6 +23,7 @@ class _Look(NamedTuple):
 
 LOOKS: Final[dict[Fate, _Look]] = {
     "lost": _Look("lost", "#d1350f", "x", 26, is_bad=True),
+    "vanished": _Look("read, then gone", "#c2255c", "P", 22, is_bad=True),
     "unseen": _Look("unseen", "#b58a00", "s", 14, is_bad=True),
     "duplicate": _Look("duplicate", "#b5509c", "D", 14, is_bad=True),
     "aborted": _Look("refused, yet there", "#7a4fd0", "^", 18, is_bad=True),
@@ -55,7 +56,8 @@ def fates(frame: Frame, records: Records) -> Plot:
         panel.set_ylim(max(1, len(rows)) - 0.5, -0.5)
         words = (
             "Each record at the time it was sent, in the row of what became of it; within a row each partition has a "
-            "lane of its own. Lost: acknowledged and never seen again. Unknown: the client was not told."
+            "lane of its own. Lost: acknowledged and never seen. Read, then gone: somebody saw it, and it is not there "
+            "any more. Unknown: the client was not told."
         )
         told = ", ".join(f"{records.counts[fate]} {LOOKS[fate].words}" for fate in rows)
         return Plot("fates", "What became of each record", words, canvas.svg(f"{told}. {words}"))

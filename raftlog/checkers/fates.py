@@ -10,6 +10,10 @@ One row per record in the order of the invocations. `fate` of a record whose sen
                    at the end of a topic that may have been deleted)
     refused        refused, aborted (refused, and yet polled)
     neither        stored (polled), absent
+
+A record that was polled and that is not there any more at the end of the history is vanished, whatever was answered:
+its offset was last shown with another value, or a linearizable list that was asked for later ended at or below it.
+No other fate tells of this, because that of the book is decided by one poll.
 """
 
 from array import array
@@ -37,11 +41,13 @@ from raftlog.checkers.judge import Findings, Judge
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
-Fate = Literal["ok", "duplicate", "lost", "unseen", "excused", "refused", "aborted", "stored", "absent"]
+Fate = Literal["ok", "duplicate", "lost", "unseen", "excused", "refused", "aborted", "stored", "absent", "vanished"]
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
 _CODES: Final[dict[Fate, int]] = {fate: code for code, fate in enumerate(FATES)}
 _OUTCOMES: Final = {INFO: 0, OK: 1, FAIL: 2}
 _NOWHERE: Final = -1
+_HOLE_MAX: Final = 1_000_000
+"""Who stands at an offset is followed up to here beyond the greatest one before."""
 
 
 class Fates(NamedTuple):
@@ -67,12 +73,13 @@ class _Partition:
     `phantoms` are values that were polled before anybody sent them, with the first offset.
     """
 
-    __slots__ = ("keys", "may_be_gone", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
+    __slots__ = ("holders", "keys", "may_be_gone", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.rows: dict[Value, int] = {}
         self.phantoms: dict[Value, int] = {}
+        self.holders = array("q")  # by offset: the row that was shown there last, or nowhere
         self.polled_end = 0
         self.may_be_gone = False
         self.start = 0
@@ -98,6 +105,8 @@ class RecordFates(Judge):
         self._polled_at = array("q")  # the first offset at which somebody saw it, or nowhere
         self._outcome = array("B")
         self._is_twice = array("B")
+        self._known_ns = array("q")  # when it was first known to stand somewhere
+        self._is_gone = array("B")
 
     def _known(self, name: TopicPartition) -> _Partition:
         known = self._partitions.get(name)
@@ -117,6 +126,8 @@ class RecordFates(Judge):
         self._polled_at.extend([place.phantoms.pop(value, _NOWHERE) for value in send.values])
         self._outcome.extend([_OUTCOMES[INFO]] * count)
         self._is_twice.extend([0] * count)
+        self._known_ns.extend([0] * count)
+        self._is_gone.extend([0] * count)
         if send.keys:
             place.keys.update(zip(send.values, send.keys, strict=True))
             place.tombstones.update(send.tombstones)
@@ -129,17 +140,20 @@ class RecordFates(Judge):
             return
         elif isinstance(payload, Poll):
             for fetched in payload.fetched:
-                self._polled(fetched)
+                self._polled(fetched, op.time_ns)
         elif isinstance(payload, ListOffsets):
-            for partition, start, _ in payload.ranges:
+            for partition, start, end in payload.ranges:
                 place = self._known(partition)
                 place.start = max(place.start, start)
+                if payload.linearizable:
+                    self._ended(place, end, invocation.time_ns)
         elif isinstance(payload, Trim):
             place = self._known(payload.partition)
             place.start = max(place.start, payload.start)
 
     def _send_completed(self, op: Op, send: Send) -> None:
-        rows = self._known(send.partition).rows
+        place = self._known(send.partition)
+        rows = place.rows
         for number, value in enumerate(send.values):
             row = rows.get(value)
             if row is None:
@@ -149,19 +163,46 @@ class RecordFates(Judge):
                 offset = self._acknowledged[row] = send.offsets[number]
                 if self._polled_at[row] not in (_NOWHERE, offset):
                     self._is_twice[row] = 1
+                self._hold(place, offset, row, op.time_ns)
 
-    def _polled(self, fetched: Fetched) -> None:
+    def _hold(self, place: _Partition, offset: int, row: int, now_ns: int) -> None:
+        """Somebody was shown the row at the offset, where a phantom is no row."""
+        missing = offset + 1 - len(place.holders)
+        if missing > _HOLE_MAX:
+            return
+        if missing > 0:
+            place.holders.extend([_NOWHERE] * missing)
+        before = place.holders[offset]
+        if before not in (row, _NOWHERE):
+            self._is_gone[before] = 1
+        place.holders[offset] = row
+        if row != _NOWHERE:
+            self._is_gone[row] = 0
+            self._known_ns[row] = self._known_ns[row] or now_ns
+
+    def _ended(self, place: _Partition, end: int, asked_ns: int) -> None:
+        """What was known to stand at the end or behind it, before anybody asked for the end, is gone."""
+        for row in place.holders[end:]:
+            if row != _NOWHERE and self._known_ns[row] < asked_ns:
+                self._is_gone[row] = 1
+
+    def _polled(self, fetched: Fetched, now_ns: int) -> None:
         place = self._known(fetched.partition)
-        polled_at, acknowledged = self._polled_at, self._acknowledged
+        polled_at, acknowledged, is_gone = self._polled_at, self._acknowledged, self._is_gone
         rows = map(place.rows.get, fetched.values)
         for offset, row, value in zip(fetched.offsets, rows, fetched.values, strict=True):
             if row is None:
                 place.phantoms.setdefault(value, offset)
-            elif polled_at[row] != offset:
+                self._hold(place, offset, _NOWHERE, now_ns)
+                continue
+            if polled_at[row] != offset:
                 if polled_at[row] != _NOWHERE or acknowledged[row] not in (_NOWHERE, offset):
                     self._is_twice[row] = 1
                 if polled_at[row] == _NOWHERE:
                     polled_at[row] = offset
+            elif not is_gone[row]:
+                continue
+            self._hold(place, offset, row, now_ns)
         if fetched.offsets:
             place.polled_end = max(place.polled_end, max(fetched.offsets) + 1)
 
@@ -182,6 +223,8 @@ class RecordFates(Judge):
         is_polled = self._polled_at[row] != _NOWHERE
         if self._is_twice[row]:
             return "duplicate"
+        if is_polled and self._is_gone[row] and self._polled_at[row] >= place.start and not place.may_be_gone:
+            return "vanished"
         if self._outcome[row] == _OUTCOMES[INFO]:
             return "stored" if is_polled else "absent"
         if self._outcome[row] == _OUTCOMES[FAIL]:

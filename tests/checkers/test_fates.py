@@ -76,6 +76,25 @@ def test_the_end_of_a_topic_that_may_be_gone_is_excused_and_no_more() -> None:
     assert [FATES[code] for code in judge.fates().fate] == ["lost", "ok", "excused"]
 
 
+def test_what_was_read_and_is_overwritten_or_behind_the_end_has_vanished() -> None:
+    story = Story()
+    for offset in range(4):
+        story.send(1, 70 + offset, offset)
+    story.poll(2, (0, 70), (1, 71), (2, 72), (3, 73))
+    late = story.begin_send(3, 75)
+    story.list_offsets(4, 0, 2, linearizable=True)
+    story.end_send(late, 4)
+    story.poll(5, (0, 70), (2, 74))
+    story.send(6, 74, 2)
+    story.poll(5, (4, 75), (3, 73))
+    story.list_offsets(4, 0, 1)
+    names = [FATES[code] for code in fates_of(story.ops).fate]
+    assert names == ["ok", "ok", "vanished", "ok", "ok", "ok"], "a list that may be old takes nothing away"
+    story.list_offsets(4, 0, 1, linearizable=True)
+    names = [FATES[code] for code in fates_of(story.ops).fate]
+    assert names == ["ok", "vanished", "vanished", "vanished", "vanished", "vanished"]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     history=CLEAN_HISTORIES,
@@ -92,5 +111,6 @@ def test_the_fates_are_what_the_judges_find(history: list[Op], name: str, seed: 
     assert counts.get("lost", 0) == verdict.counts.get("lost-write", 0)
     assert counts.get("unseen", 0) == verdict.counts.get("unseen", 0)
     assert ("duplicate" in counts) == ("duplicate" in verdict.counts)
+    assert "vanished" not in counts or not verdict.is_clean()
     assert counts.get("aborted", 0) <= verdict.counts.get("aborted-read", 0), "one that stands twice is a duplicate"
     assert len(found.fate) == sum(len(op.payload.values) for op in planted if op.type == "invoke" and op.kind == "send")
