@@ -74,7 +74,7 @@ class NodeDisk:
                 raise AssertionError(f"a process still writes to {self._data}") from None
 
     def slow_syncs(self, seconds: float) -> None:
-        """Every sync takes so much longer, from the next one on; 0 ends it."""
+        """Every sync takes so much longer, those that are being delayed already as well; 0 ends it."""
         self._control.set("sync_delay_ns", round(seconds * 1e9))
 
     def fail_syncs(self, count: int) -> None:

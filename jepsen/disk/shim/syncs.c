@@ -9,12 +9,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define SLICE_NS 10000000
+
 static int real_sync(int (*real)(int), int fd)
 {
     if (real != NULL)
         return real(fd);
     REAL(sync)();
     return 0;
+}
+
+/* So long at a time that it is counted while it lasts, and ends soon once it is to end. */
+static int64_t sleep_a_while(int64_t ns, _Atomic int64_t *counter)
+{
+    int64_t now_ns = ns < SLICE_NS ? ns : SLICE_NS;
+    sleep_ns(now_ns);
+    atomic_fetch_add(counter, now_ns);
+    return now_ns;
+}
+
+static void delay(void)
+{
+    int64_t delay_ns, slept_ns = 0;
+    if (atomic_load(&control->sync_delay_ns) > 0)
+        atomic_fetch_add(&control->delayed, 1);
+    while ((delay_ns = atomic_load(&control->sync_delay_ns)) > slept_ns)
+        slept_ns += sleep_a_while(delay_ns - slept_ns, &control->delayed_ns);
 }
 
 /* `real` NULL: of all file systems. */
@@ -26,12 +46,7 @@ static int synced(const struct scope *scope, int (*real)(int), int fd)
     hold();
     struct covered covered = begin_sync(scope);
     let_go();
-    int64_t delay_ns = atomic_load(&control->sync_delay_ns);
-    if (delay_ns > 0) {
-        sleep_ns(delay_ns);
-        atomic_fetch_add(&control->delayed, 1);
-        atomic_fetch_add(&control->delayed_ns, delay_ns);
-    }
+    delay();
     int result;
     if (sync_is_to_fail()) {
         atomic_fetch_add(&control->failed, 1);
@@ -122,11 +137,10 @@ static void stall(void)
     if (!is_owner_already() || atomic_load(&control->stall_ns) == 0 || syscall(SYS_gettid) != getpid())
         return;
     int64_t ns = atomic_exchange(&control->stall_ns, 0);
-    if (ns > 0) {
-        sleep_ns(ns);
-        atomic_fetch_add(&control->stalled_ns, ns);
+    if (ns > 0)
         atomic_fetch_add(&control->stalls, 1);
-    }
+    while (ns > 0)
+        ns -= sleep_a_while(ns, &control->stalled_ns);
 }
 
 int epoll_wait(int fd, struct epoll_event *events, int count, int timeout)

@@ -60,6 +60,10 @@ def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, lo
             lost = disk.lose(random)
             dropped += lost.pages
             start_and_check(broker, load)
+        disk.stall_loop(0.2)
+        check(broker.address, load.sent, load.acknowledged)
+        assert disk.seen().stalls == 1
+        assert disk.seen().stalled_ms == 200
         assert broker.stop() == 0
     assert len(load.acknowledged) > losses * 20
     assert dropped > losses, "the power took something"
