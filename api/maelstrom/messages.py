@@ -5,6 +5,7 @@ halves of surrogate pairs included. Two values are the same when their `text_of`
 """
 
 import json
+from itertools import chain
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from raftlog.api.maelstrom.errors import Malformed
@@ -13,6 +14,9 @@ LINE_BYTES_MAX: Final = 16 << 20
 """A longer line is dropped."""
 VALUE_CHARACTERS_MAX: Final = 1 << 18
 """Of a key or a value as text."""
+NESTED_MAX: Final = 200
+"""Lists and objects in one another, of a key or a value."""
+_TOO_DEEP: Final = f"a value is nested too deeply; {NESTED_MAX} levels are the most"
 _OFFSET_MAX: Final = (1 << 63) - 1
 _T = TypeVar("_T")
 
@@ -54,11 +58,24 @@ def text_of(value: object) -> str:
     """The one text of a JSON value; raises `Malformed` for one that is too large to be kept."""
     try:
         text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
-    except RecursionError as error:
-        raise Malformed(f"a value is nested too deeply: {error}") from None
+    except RecursionError:
+        raise Malformed(_TOO_DEEP) from None
+    # The interpreter's own bound depends on who calls, and replicas must not differ.
+    if text.count("[") + text.count("{") > NESTED_MAX and _is_nested_deeper(value, NESTED_MAX):
+        raise Malformed(_TOO_DEEP)
     if len(text) > VALUE_CHARACTERS_MAX:
         raise Malformed(f"a value of {len(text)} characters; {VALUE_CHARACTERS_MAX} is the most")
     return text
+
+
+def _is_nested_deeper(value: object, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels + 1):
+        inside = [each.values() if isinstance(each, dict) else each for each in layer if isinstance(each, dict | list)]
+        layer = list(chain.from_iterable(inside))
+        if not inside:
+            return False
+    return True
 
 
 def value_of(text: str | bytes) -> Any:

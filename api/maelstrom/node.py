@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from raftlog.api.maelstrom.counting import Counts
@@ -25,7 +26,7 @@ from raftlog.api.maelstrom.wire import TYPE as RAFT
 from raftlog.api.maelstrom.workloads import g_set, kafka, lin_kv
 from raftlog.api.maelstrom.workloads.broadcast import TYPE as GOSSIP
 from raftlog.api.maelstrom.workloads.broadcast import Gossip
-from raftlog.errors import LogClosed, Overloaded, RaftlogError, Unavailable
+from raftlog.errors import LogClosed, OutcomeUnknown, Overloaded, RaftlogError, Unavailable
 from raftlog.partitions.deadline import Deadline, deadline_in
 
 REQUESTS_MAX: Final = 10_000
@@ -205,7 +206,7 @@ class Node:
         deadline = deadline_in(self._settings.timeout_ms)
         task = self._loop.create_task(self._serve(message, request, self.keys(), deadline), name=message.type)
         self._tasks.add(task)
-        task.add_done_callback(self._served)
+        task.add_done_callback(partial(self._served, message))
 
     async def _serve(self, message: Message, request: _Request, keys: Keys, deadline: Deadline) -> None:
         try:
@@ -215,9 +216,10 @@ class Node:
         else:
             self._answer(message, fields)
 
-    def _served(self, task: asyncio.Task[None]) -> None:
+    def _served(self, message: Message, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._answer_error(message, OutcomeUnknown("it failed in a way that was not foreseen"))
             context = {"message": f"{task.get_name()} failed in a way that was not foreseen", "exception": error}
             self._loop.call_exception_handler(context)
 

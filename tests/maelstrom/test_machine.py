@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.api.maelstrom.errors import Code
+from raftlog.api.maelstrom.errors import Code, Malformed
 from raftlog.api.maelstrom.machine import ADD, CAS, COMMIT, SEND, WRITE, Command, Machine, Outcome, command
-from raftlog.api.maelstrom.messages import text_of, value_of
+from raftlog.api.maelstrom.messages import NESTED_MAX, text_of, value_of
 
 KEYS = st.sampled_from(["a", 1, 1.0, True, None, [1]])
 VALUES = st.sampled_from([0, 1, 1.0, True, False, None, "1", {"b": 1, "a": 2}])
@@ -62,6 +63,17 @@ def test_offsets_of_a_key_have_no_gaps(keys: list[Any]) -> None:
     assert all(found == list(range(len(found))) for found in offsets.values())
     assert machine.messages == {key: [key] * len(found) for key, found in offsets.items()}
     assert set(machine.elements) == set(offsets)
+
+
+def test_values_are_nested_so_deeply_and_no_deeper_whoever_asks() -> None:
+    assert len(text_of([[]] * NESTED_MAX)) > NESTED_MAX
+    for wrap in (lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: [1, {"b": inner}]):
+        value: Any = 1
+        while (depth := text_of(value).count("[") + text_of(value).count("{")) + 2 <= NESTED_MAX:
+            value = wrap(value)
+        assert depth >= NESTED_MAX - 1
+        with pytest.raises(Malformed, match="200 levels"):
+            text_of(wrap(wrap(value)))
 
 
 def test_what_is_no_command_changes_nothing() -> None:
