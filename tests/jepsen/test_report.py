@@ -11,9 +11,11 @@ from click.testing import CliRunner
 
 from jepsen.report import INDEX, write_page, writing
 from jepsen.report.command import report
+from jepsen.report.fate_plots import LOOKS
 from jepsen.report.frame import Band, Frame, label_of, lanes
 from jepsen.runner.verdict import judge
 from raftlog.checkers import write_lines
+from raftlog.checkers.fates import FATES
 from raftlog.errors import InvalidArgument
 from tests.checkers.story import Story
 
@@ -248,6 +250,11 @@ def band(begin_s: float, served_s: float) -> Band:
 def test_faults_of_one_kind_at_the_same_time_have_lanes_of_their_own() -> None:
     bands = [band(0, 4), band(1, 2), band(2, 3), band(5, 6)]
     assert [lane for lane, _ in lanes(bands)] == [0, 1, 1, 0]
+
+
+def test_every_fate_has_a_look_of_its_own() -> None:
+    assert set(LOOKS) == set(FATES)
+    assert len({look.colour for look in LOOKS.values()}) == len(FATES)
 
 
 def test_bins_are_whole_seconds_that_cover_everything() -> None:
