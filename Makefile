@@ -17,7 +17,7 @@ help:
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
-	@echo "make jepsen  real brokers and clients under kills, pauses, cuts and restarts (takes about seven minutes)"
+	@echo "make jepsen  real brokers and clients under all kinds of faults (takes about ten minutes; needs gcc and libfaketime)"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -59,15 +59,13 @@ simulate: .venv/installed-dev
 	$(BIN)/python -m jepsen.simulation --seeds 1000
 
 jepsen: .venv/installed-dev
-	$(BIN)/python -m jepsen test --faults kill --time 30
-	$(BIN)/python -m jepsen test --faults pause --time 30
-	$(BIN)/python -m jepsen test --faults cut --time 30
-	$(BIN)/python -m jepsen test --faults roll --time 30
-	$(BIN)/python -m jepsen test --faults members --time 30
-	$(BIN)/python -m jepsen test --workload idempotent --faults kill,pause,cut,roll --time 30
-	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,cut,roll --time 30
-	$(BIN)/python -m jepsen test --workload compaction --faults kill,pause,cut,roll --time 30
-	$(BIN)/python -m jepsen test --faults kill,pause,cut,roll,members --time 60
+	$(BIN)/python -m jepsen test --faults all --time 120
+	$(BIN)/python -m jepsen test --faults kill,damage,members --time 60
+	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 60
+	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 60
+	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 60
+	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 60
+	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 60
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .

@@ -95,6 +95,8 @@ def _played(scenario: Scenario, seed: int, parent: Path, title: str) -> dict[str
     try:
         with Bar(title) as bar:
             results = run(options, cluster, folder, bar.tell, scenario.play, scenario.expects)
+    except KeyboardInterrupt:  # while it was judged
+        results = {"verdict": "unknown", "anomalies": {}, "doubts": ["interrupted"], "broken": "interrupted"}
     except Exception as error:  # noqa: BLE001 - it says nothing about the log, and the others shall be played
         traceback.print_exc()
         results = {"verdict": "broken", "anomalies": {}, "doubts": [f"{type(error).__name__}: {error}"], "broken": None}
