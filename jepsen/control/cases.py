@@ -77,12 +77,12 @@ CASES: Final[Mapping[str, Case]] = {
             "Repaired: a follower cuts only where an entry of another term stands in the place of one that the "
             "message brings, and commits no further than the message vouches for."
         ),
-        hits=(3.0, 8.5),
-        down_s=2.5,
+        hits=(3.0,),
+        down_s=4.5,
         kind="kill",
         takes_all=False,
         delay_ms=200,
-        seconds=13,
-        rate=450,
+        seconds=10,
+        rate=300,
     ),
 }

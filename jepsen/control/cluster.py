@@ -23,6 +23,8 @@ from raftlog.testing.process import BrokerProcess, wait_ready
 from raftlog.types import TopicPartition
 
 PROGRAM: Final = ("-m", "jepsen.control.node")
+PATIENCE_S: Final = 2.0
+"""How long a kill waits for the moment that hurts; where power is lost any moment does."""
 _START_S_MAX: Final = 30.0
 _ANSWER_S_MAX: Final = 0.3
 _LOOK_S: Final = 0.05
@@ -185,7 +187,7 @@ class SyncObjCluster(Unhurt):
         process = self._processes[node]
         self._expected_up[node] = False
         self._paused.discard(node)
-        words = self._relay.die(node)
+        words = self._relay.die(node, 0.0 if self._disks else PATIENCE_S)
         process.kill()
         return f"node {node}, process {process.pid}, ended with {process.exit_code}{f'; {words}' if words else ''}"
 

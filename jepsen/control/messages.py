@@ -1,64 +1,74 @@
 """What is said on a wire between two nodes: `length (4 bytes) ‖ zlib(pickle(message))`, over and over.
 
 Read here for one purpose: when a machine dies, some first part of what it has under way still arrives, and any part may
-be the one. `worst_prefix` finds the part after which the receiver's log is shortest.
+be the one. `worst` is the part after which the receiver's log is shortest.
+
+    passed ≤ end of a message under way ≤ fed          positions are bytes since the beginning of the stream
 """
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import Any, Final
+from collections import deque
+from typing import Any, Final, NamedTuple
 
 from pysyncobj import pickle
 
 _LENGTH: Final = struct.Struct("i")
 
 
-class Framing:
-    """Where in a stream its messages begin. Is fed all of it, in order."""
+class Part(NamedTuple):
+    """So many bytes of what is under way, and the index at which the receiver's log then ends."""
+
+    size: int
+    last_index: int
+
+
+class Stream:
+    """One direction of a connection. Is fed all of it, in order, and told what has passed."""
 
     def __init__(self) -> None:
-        self._head = b""
-        """Of a message whose length is not known yet."""
-        self._left = 0
-        """Bytes of a message that are still to come."""
+        self._rest = b""
+        """Of a message that is not whole yet."""
+        self._fed = self._passed = 0
+        self._logs: deque[tuple[int, int]] = deque()
+        """Of messages under way that set the receiver's log: where they end, and at which index the log then does."""
+        self._answers: deque[tuple[int, int]] = deque()
+        """Of answers under way: where they end, and the index up to which the sender's log is acknowledged."""
+        self.acknowledged = 0
+        """By the answers that have passed."""
 
     def feed(self, data: bytes) -> None:
+        self._rest += data
+        self._fed += len(data)
         at = 0
-        while at < len(data):
-            if self._left:
-                step = min(self._left, len(data) - at)
-                self._left -= step
-                at += step
-                continue
-            step = min(_LENGTH.size - len(self._head), len(data) - at)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == _LENGTH.size:
-                (self._left,) = _LENGTH.unpack(self._head)
-                self._head = b""
+        while at + _LENGTH.size <= len(self._rest):
+            (length,) = _LENGTH.unpack_from(self._rest, at)
+            end = at + _LENGTH.size + length
+            if end > len(self._rest):
+                break
+            message = pickle.loads(zlib.decompress(self._rest[at + _LENGTH.size : end]))
+            self._note(message, self._fed - len(self._rest) + end)
+            at = end
+        self._rest = self._rest[at:]
 
-    def worst_prefix(self, data: bytes) -> int:
-        """Of the bytes that follow: how many have to arrive to leave the receiver with the shortest log; 0 when none
-        of them says where its log should end."""
-        worst: tuple[int, int] | None = None
-        for end_at, message in self._messages(data):
-            if isinstance(message, dict) and message.get("type") == "append_entries" and "entries" in message:
-                last_index = message["prevLogIdx"] + len(message["entries"])
-                if worst is None or last_index < worst[0]:
-                    worst = last_index, end_at
-        return worst[1] if worst is not None else 0
+    def _note(self, message: Any, end: int) -> None:
+        kind = message.get("type") if isinstance(message, dict) else None
+        if kind == "append_entries" and "entries" in message:
+            self._logs.append((end, message["prevLogIdx"] + len(message["entries"])))
+        elif kind == "next_node_idx" and message["success"]:
+            self._answers.append((end, message["next_node_idx"] - 1))
 
-    def _messages(self, data: bytes) -> Iterator[tuple[int, Any]]:
-        """Whole messages that begin in the data, each with the position behind it."""
-        if self._head:
-            at = 0  # what has passed ends within a length
-            data, shift = self._head + data, len(self._head)
-        else:
-            at, shift = self._left, 0
-        while at + _LENGTH.size <= len(data):
-            (length,) = _LENGTH.unpack_from(data, at)
-            at += _LENGTH.size + length
-            if at > len(data):
-                return
-            yield at - shift, pickle.loads(zlib.decompress(data[at - length : at]))
+    def note_passed(self, count: int) -> None:
+        """So many bytes more."""
+        self._passed += count
+        while self._logs and self._logs[0][0] <= self._passed:
+            self._logs.popleft()
+        while self._answers and self._answers[0][0] <= self._passed:
+            self.acknowledged = max(self.acknowledged, self._answers.popleft()[1])
+
+    def worst(self) -> Part | None:
+        """Of what is under way; None when nothing of that sets the receiver's log."""
+        if not self._logs:
+            return None
+        end, last_index = min(self._logs, key=lambda log: log[1])
+        return Part(end - self._passed, last_index)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from jepsen.control.messages import Framing
+from jepsen.control.messages import Stream
 from raftlog.testing.ports import HOST, listen
 
 Way = tuple[int, int]
@@ -21,6 +21,11 @@ _HELD_BYTES_MAX: Final = 8 << 20
 """On one way of one connection; then its sender waits."""
 _SILENCE_S: Final = 0.3
 """Nobody hears at once that a machine is gone."""
+_TOLD_S: Final = 0.1
+"""So long after the node has heard from a majority its clients know it as well."""
+_HARM_MIN: Final = 20
+"""Entries."""
+_LOOK_S: Final = 0.005
 _ANSWER_S_MAX: Final = 10.0
 _Result = TypeVar("_Result")
 
@@ -35,7 +40,7 @@ class _Lane:
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
         self._is_dead = False
-        self._framing = Framing()
+        self.stream = Stream()
         self.source: asyncio.Transport | None = None
         self.target: asyncio.Transport | None = None
         self.has_lost = False
@@ -44,6 +49,7 @@ class _Lane:
         if self.way in self._relay.cut_ways or self._is_dead:
             self._lost(len(data))
             return
+        self.stream.feed(data)
         due = asyncio.get_running_loop().time() + self._relay.delay_s
         self._held.append((due, data))
         self.held_bytes += len(data)
@@ -68,7 +74,8 @@ class _Lane:
     def die(self) -> tuple[int, int]:
         """The source's machine does. How many bytes still arrived of those that were under way."""
         data = b"".join(data for _, data in self._held)
-        arriving = self._framing.worst_prefix(data) if self.target is not None else 0
+        worst = self.stream.worst()
+        arriving = worst.size if worst is not None and self.target is not None else 0
         self.lose()
         if self.target is not None:
             self.target.write(data[:arriving])
@@ -87,7 +94,7 @@ class _Lane:
         while self._held and self._held[0][0] <= loop.time():
             _, data = self._held.popleft()
             self.held_bytes -= len(data)
-            self._framing.feed(data)
+            self.stream.note_passed(len(data))
             self.target.write(data)
         if self.source is not None and self.held_bytes <= _HELD_BYTES_MAX:
             self.source.resume_reading()  # nothing when it reads already
@@ -128,7 +135,7 @@ class _Connection:
     def __init__(self, relay: "Relay", caller: int, called: int, address: tuple[str, int]) -> None:
         self._relay, self._address = relay, address
         self.ways = (caller, called), (called, caller)
-        self._forth, self._back = _Lane(relay, self.ways[0]), _Lane(relay, self.ways[1])
+        self._forth, self._back = self.lanes = _Lane(relay, self.ways[0]), _Lane(relay, self.ways[1])
         self.front = _End(self._forth, self._back, self._ended)
         self._reaching = asyncio.get_running_loop().create_task(self._reach())
 
@@ -149,20 +156,20 @@ class _Connection:
             self.reset()
 
     def lose(self, ways: Iterable[Way]) -> None:
-        for lane in (self._forth, self._back):
+        for lane in self.lanes:
             if lane.way in ways:
                 lane.lose()
 
     def die(self, node: int) -> Iterator[str]:
         """The machine at one end; what was seen of it."""
-        for lane in (self._forth, self._back):
+        for lane in self.lanes:
             arrived, sent = lane.die()
             if lane.way[0] == node and sent:
                 yield f"of {sent:,} bytes under way to node {lane.way[1]} {arrived:,} arrived"
         asyncio.get_running_loop().call_later(_SILENCE_S, self.reset)
 
     def holds(self, way: Way) -> int:
-        return sum(lane.held_bytes for lane in (self._forth, self._back) if lane.way == way)
+        return sum(lane.held_bytes for lane in self.lanes if lane.way == way)
 
     @property
     def has_lost(self) -> bool:
@@ -170,7 +177,7 @@ class _Connection:
 
     def reset(self) -> None:
         self._reaching.cancel()
-        for lane in (self._forth, self._back):
+        for lane in self.lanes:
             if lane.source is not None:
                 lane.source.abort()
         self._relay.forget(self)
@@ -222,14 +229,33 @@ class Relay:
 
         self._call(change)
 
-    def die(self, node: int) -> str:
-        """The machine of a node is gone; what became of the bytes that it had under way."""
+    def die(self, node: int, patience_s: float = 0.0) -> str:
+        """The machine of a node is gone; what became of the bytes that it had under way. With patience it goes in the
+        moment that hurts, if there is one so soon."""
 
         async def change() -> str:
+            await self._wait_for_harm(node, self._loop.time() + patience_s)
             mine = [connection for connection in self._connections if node in connection.ways[0]]
             return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
+
+    async def _wait_for_harm(self, node: int, until: float) -> None:
+        """Until entries that others have acknowledged a while ago, as the node knows, would be in nobody's log but its
+        own."""
+        heard: deque[tuple[float, int]] = deque()
+        while self._loop.time() < until:
+            lanes = [lane for connection in self._connections for lane in connection.lanes]
+            answers = [lane.stream.acknowledged for lane in lanes if lane.way[1] == node]
+            heard.append((self._loop.time(), max(answers, default=0)))
+            while len(heard) > 1 and heard[1][0] <= self._loop.time() - _TOLD_S:
+                heard.popleft()
+            worst = [lane.stream.worst() for lane in lanes if lane.way[0] == node and lane.target is not None]
+            if worst and None not in worst:
+                left = max(part.last_index for part in worst if part is not None)
+                if heard[0][1] - left >= _HARM_MIN:
+                    return
+            await asyncio.sleep(_LOOK_S)
 
     def under_way(self, way: Way) -> int:
         """Bytes that this way holds."""

@@ -12,7 +12,7 @@ import pytest
 from pysyncobj import pickle
 
 from jepsen.control.journal import entries_in
-from jepsen.control.messages import Framing
+from jepsen.control.messages import Part, Stream
 from jepsen.control.relay import Relay
 from jepsen.control.repaired import PatientJournal
 from raftlog.testing.ports import address_of, listen
@@ -28,17 +28,28 @@ def append(previous: int, count: int) -> bytes:
     return framed({"type": "append_entries", "prevLogIdx": previous, "entries": entries})
 
 
+@pytest.mark.parametrize("step", [1, 7, 1000])
 @pytest.mark.parametrize("passed", [0, 3, 30, 61])
-def test_the_worst_prefix_ends_behind_the_message_that_leaves_the_shortest_log(passed: int) -> None:
+def test_the_worst_part_ends_behind_the_message_that_leaves_the_shortest_log(passed: int, step: int) -> None:
     first, again, rest = append(90, 30), append(100, 5), append(105, 15)
-    stream = first + again + rest + framed({"type": "request_vote"})
-    framing = Framing()
-    framing.feed(stream[:passed])
-    assert framing.worst_prefix(stream[passed:]) == len(first) + len(again) - passed
+    said = first + again + rest + framed({"type": "request_vote"})
+    stream = Stream()
+    for at in range(0, len(said), step):
+        stream.feed(said[at : at + step])
+    stream.note_passed(passed)
+    assert stream.worst() == Part(len(first) + len(again) - passed, 105)
+    stream.note_passed(len(first) + len(again) - passed)
+    assert stream.worst() == Part(len(rest), 120)
 
 
-def test_nothing_has_to_arrive_where_no_message_cuts() -> None:
-    assert Framing().worst_prefix(framed({"type": "response_vote", "term": 3}) + append(7, 2)[:20]) == 0
+def test_what_is_acknowledged_counts_once_it_has_passed() -> None:
+    stream, answer = Stream(), framed({"type": "next_node_idx", "next_node_idx": 8, "success": True})
+    stream.feed(answer)
+    stream.note_passed(len(answer) - 1)
+    assert stream.acknowledged == 0
+    stream.note_passed(1)
+    assert stream.acknowledged == 7
+    assert stream.worst() is None
 
 
 @pytest.fixture
