@@ -66,18 +66,19 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     folder = _new_folder(store)
     rows: list[dict[str, Any]] = []
+    overview = ""
     with ending_on_sigterm():
         for number, scenario in enumerate(wanted, 1):
             row = _played(scenario, drawn, folder, f"{number}/{len(wanted)} {scenario.number}")
             rows.append(row)
             (folder / "suite.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
+            overview = write_page(folder) or f"an overview is in {folder / INDEX}"
             if as_json:
                 click.echo(orjson.dumps(row))
             elif not sys.stdout.isatty():
                 click.echo(f"{row['number']} {row['verdict']} after {row['seconds']:.0f} s: {row['title']}", err=True)
             if row["verdict"] == "interrupted":
                 break
-    overview = write_page(folder) or f"an overview is in {folder / INDEX}"
     if not as_json:
         Console(width=None if sys.stdout.isatty() else _WIDTH).print(_table(rows))
         click.echo(overview)
