@@ -11,7 +11,7 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 
 NODES: Final = 3
 CLIENTS: Final = 2
-RECOVERY_S: Final = 6.0
+RECOVERY_S: Final = 5.0
 """Replicas that differ for good never show everything; then the end of this time is waited for."""
 
 

@@ -83,6 +83,7 @@ class Drain:
         settled_s = loop.time() - began
         self._until_s = loop.time() + self._bound_s
         await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
+        self._until_s = loop.time() + self._bound_s  # a node that names no end keeps nobody from reading the others
         read = await asyncio.gather(*(self._read(node, place) for node, place in places))
         await self._read_groups()
         return Drained(
