@@ -6,14 +6,6 @@ from typing import Final
 from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
 from jepsen.runner.verdict import Judged
-from raftlog.checkers.history import SEND
-
-
-def every_send_succeeds(_options: RunOptions, _outcome: Outcome, judged: Judged) -> Iterable[str]:
-    """For producers that repeat what was refused."""
-    unmet = {name: count for name, count in judged.counts.get(SEND, {}).items() if name != "ok" and count}
-    if unmet:
-        yield f"every send succeeds: {unmet} did not"
 
 
 class WritesGoOn:

@@ -9,7 +9,7 @@ from jepsen.scenarios.talk import OwnTopic, bounds_of
 
 ELECTION_S_MAX: Final = 0.63
 JUMP_S: Final = 60.0
-RETENTION_MS: Final = "90000"
+RETENTION_MS: Final = "300000"
 """More than clocks jump: nothing is old."""
 STALL_S: Final = 5.0
 _RECORDS: Final = 20

@@ -1,10 +1,6 @@
-"""What scripts say to brokers themselves, beside the load: they read, have members in a group, and a topic of their
-own."""
+"""What scripts say to brokers themselves, beside the load: they read, and have a topic of their own."""
 
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from jepsen.runner.stage import Stage
@@ -58,36 +54,6 @@ def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> No
     stage.expect(not empty, f"no answer of node {node} below {end} was empty, {place}: {empty} were")
 
 
-@contextmanager
-def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
-    """So many `raftlog consume`, once all of them are in the group, until the end of the block."""
-    bootstrap = ",".join(stage.system.client_addresses.values())
-    command = [sys.executable, "-P", "-m", "raftlog.cli", "consume", topic, "--group", group, "--bootstrap", bootstrap]
-    each = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S603 - our own program
-    try:
-        stage.wait_until(
-            lambda: (found := group_of(stage, group)) is not None and found[1] == count, f"{count} are in {group}"
-        )
-        yield
-        ended = [process.returncode for process in each if process.poll() is not None]
-        stage.expect(not ended, f"no member of {group} ended by itself: {ended}")
-    finally:
-        for process in each:
-            process.kill()
-            process.wait()
-
-
-def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
-    """Its generation, and how many members it has; None while nobody says, or while it is not stable."""
-    for node in stage.nodes:
-        status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
-        if status == 200 and told["state"] == "STABLE":
-            status, consumers = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}/consumers")
-            if status == 200:
-                return int(told["generation"]), len(consumers["data"])
-    return None
-
-
 class OwnTopic:
     """One partition that no client of the load knows. Records are written by any node that is asked."""
 
@@ -96,8 +62,8 @@ class OwnTopic:
         body = {"topic_name": TOPIC, "configs": [{"name": name, "value": value} for name, value in configs.items()]}
 
         def is_made() -> bool:
-            status, _ = stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body)
-            return status in (200, 201, 409)
+            stage.ask(stage.nodes[0], "/v3/clusters/-/topics", "POST", body)
+            return stage.ask(stage.nodes[0], f"/topics/{TOPIC}")[0] == 200
 
         stage.wait_until(is_made, f"topic {TOPIC} is made")
 

@@ -13,7 +13,7 @@ from jepsen.runner.trial import Outcome
 from jepsen.runner.verdict import Judged, judge
 from jepsen.scenarios import crash, disk, pauses
 from jepsen.scenarios.catalogue import SCENARIOS
-from jepsen.scenarios.expectations import WritesGoOn, every_send_succeeds
+from jepsen.scenarios.expectations import WritesGoOn
 from jepsen.workloads.catalogue import WORKLOADS
 from raftlog.types import TopicPartition
 from tests.jepsen.fake_log import FakeLog
@@ -47,7 +47,9 @@ def test_a_script_is_played_under_load_to_its_end_and_what_it_expects_in_vain_is
             pass
 
     store = Store(tmp_path, OPTIONS)
-    results = run(OPTIONS, FakeLog(), store, lambda *_told: None, script, (every_send_succeeds,))
+    results = run(
+        OPTIONS, FakeLog(), store, lambda *_told: None, script, (lambda *_run: ["the moon is made of cheese"],)
+    )
     assert results["verdict"] == "invalid"
     assert results["load_s"] > 4 * OPTIONS.seconds
     assert [fault["fault"]["what"] for fault in results["faults"]] == ["kill node 2", "kill node 1"]
@@ -57,7 +59,7 @@ def test_a_script_is_played_under_load_to_its_end_and_what_it_expects_in_vain_is
         "does not hold",
         "not within 0.1 s",
         "nothing was seen of",
-        "every send succeeds",
+        "the moon is made of cheese",
     ]
 
 
@@ -89,8 +91,3 @@ def test_how_long_there_may_be_no_write(judged: Judged, resumed_s: float, holds:
     for at_s in (1.0, 2.0, resumed_s, 9.0):
         judged.availability.note(round(at_s * 1e9), "ok", PLACE)
     assert (not list(WritesGoOn(3.0)(OPTIONS, OUTCOME, judged))) is holds
-
-
-def test_that_every_send_succeeds(judged: Judged) -> None:
-    assert not list(every_send_succeeds(OPTIONS, OUTCOME, judged._replace(counts={"send": {"ok": 7}})))
-    assert list(every_send_succeeds(OPTIONS, OUTCOME, judged._replace(counts={"send": {"ok": 7, "info": 1}})))

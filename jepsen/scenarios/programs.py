@@ -1,0 +1,89 @@
+"""Programs as users run them, beside the load: members of a group, and a producer that never gives up."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self
+
+from jepsen.runner.stage import Stage
+from raftlog.client import Producer
+from raftlog.errors import RaftlogError
+
+EVERY_S: Final = 0.02
+_END_S_MAX: Final = 60.0
+_DELIVERY_TIMEOUT_MS: Final = 30_000
+
+
+@contextmanager
+def members(stage: Stage, topic: str, group: str, count: int) -> Iterator[None]:
+    """So many `raftlog consume`, once all of them are in the group, until the end of the block."""
+    bootstrap = ",".join(stage.system.client_addresses.values())
+    command = [sys.executable, "-P", "-m", "raftlog.cli", "consume", topic, "--group", group, "--bootstrap", bootstrap]
+    each = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S603 - our own program
+    try:
+        stage.wait_until(
+            lambda: (found := group_of(stage, group)) is not None and found[1] == count, f"{count} are in {group}"
+        )
+        yield
+        ended = [process.returncode for process in each if process.poll() is not None]
+        stage.expect(not ended, f"no member of {group} ended by itself: {ended}")
+    finally:
+        for process in each:
+            process.kill()
+            process.wait()
+
+
+def group_of(stage: Stage, group: str) -> tuple[int, int] | None:
+    """Its generation, and how many members it has; None while nobody says, or while it is not stable."""
+    for node in stage.nodes:
+        status, told = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}")
+        if status == 200 and told["state"] == "STABLE":
+            status, consumers = stage.ask(node, f"/v3/clusters/-/consumer-groups/{group}/consumers")
+            if status == 200:
+                return int(told["generation"]), len(consumers["data"])
+    return None
+
+
+class SteadyProducer:
+    """Sends records to a topic, one after another, until the end of the block; then all of them have ended."""
+
+    def __init__(self, stage: Stage, topic: str) -> None:
+        self._addresses, self._topic = list(stage.system.client_addresses.values()), topic
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._produce()), daemon=True)
+        self._is_over = threading.Event()
+        self.acknowledged = 0
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join(_END_S_MAX)
+        if self._thread.is_alive():
+            self.failures.append(f"the producer did not end within {_END_S_MAX:g} s")
+
+    async def _produce(self) -> None:
+        producer = Producer(self._addresses, linger_ms=0, delivery_timeout_ms=_DELIVERY_TIMEOUT_MS)
+        deliveries = []
+        while not self._is_over.is_set():
+            try:
+                deliveries.append(await producer.send(self._topic, b"steady"))
+            except RaftlogError as error:
+                self.failures.append(str(error))
+            await asyncio.sleep(EVERY_S)
+        for delivery in deliveries:
+            try:
+                await delivery
+            except RaftlogError as error:
+                self.failures.append(str(error))
+            else:
+                self.acknowledged += 1
+        await producer.close()
