@@ -76,15 +76,19 @@ class Keys:
     async def _execute(
         self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool
     ) -> list[Outcome]:
+        unknown: OutcomeUnknown | None = None
         while True:
             try:
                 return await self._attempt(space, commands, deadline, may_repeat)
-            except (NotLeader, NoLeader):
+            except (NotLeader, NoLeader) as error:
                 if not await self._pause(space, deadline):
-                    raise
-            except OutcomeUnknown:
+                    raise unknown or error from None
+            except OutcomeUnknown as error:
+                unknown = error  # whatever the next attempts come to, this one may have been done
                 if not may_repeat or self._loop.time() >= deadline:
                     raise
+            except RaftlogError as error:
+                raise unknown or error from None
 
     async def _attempt(
         self, space: Keyspace, commands: Sequence[Command], deadline: Deadline, may_repeat: bool

@@ -167,6 +167,7 @@ class Network:
         self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
         self._random = Random(seed)
         self._sides: dict[str, int] = {}
+        self._deaf = ""
         self._clients: dict[str, Client] = {}
         self.nodes: dict[str, NodeProcess] = {}
         self._started: list[NodeProcess] = []
@@ -224,8 +225,12 @@ class Network:
         """Nodes of different sides hear nothing of each other; who is in none forms another side."""
         self._sides = {name: number for number, names in enumerate(sides, 1) for name in names}
 
+    def silence(self, to: str) -> None:
+        """This node hears nothing of the others, and they go on hearing it."""
+        self._deaf = to
+
     def heal(self) -> None:
-        self._sides = {}
+        self._sides, self._deaf = {}, ""
 
     # messages
 
@@ -253,14 +258,17 @@ class Network:
             self.messages[body["type"]] += 1
             if body["type"] == "raft" and is_of_leader(base64.b64decode(body["frames"])):
                 self.leader = src
-            if self._sides.get(src, 0) != self._sides.get(dest, 0) or self._random.random() < self.loss:
+            if self._is_cut(src, dest) or self._random.random() < self.loss:
                 self.lost += 1
                 return
         self._loop.call_later(self._random.uniform(*self.latency_s), self._deliver, src, dest, line, body)
 
+    def _is_cut(self, src: str, dest: str) -> bool:
+        return dest == self._deaf or self._sides.get(src, 0) != self._sides.get(dest, 0)
+
     def _deliver(self, src: str, dest: str, line: bytes, body: Body) -> None:
         if dest in self.nodes:
-            if self._sides.get(src, 0) == self._sides.get(dest, 0) or src not in self.names:
+            if src not in self.names or not self._is_cut(src, dest):
                 self.nodes[dest].write(line)
         elif dest in self._clients:
             future = self._clients[dest].waiting.get(body.get("in_reply_to", 0))

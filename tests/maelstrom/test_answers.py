@@ -176,3 +176,23 @@ async def test_a_signal_ends_a_node_with_its_report(tmp_path: Path) -> None:
         code, words = await network.nodes.pop("n1").ended()
         assert code == 0
         assert json.loads(words.splitlines()[-1])["operations_by_workload"] == {"kafka": 1}
+
+
+async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows(tmp_path: Path) -> None:
+    """The leader takes a commit of offsets and cannot answer; then nobody leads whom the other node could ask."""
+    async with Network(tmp_path, 3, "--groups", "1", "--tick-ms", "40", "--timeout-ms", "2000", seed=14) as network:
+        client = network.client()
+        for offset in range(20):
+            network.heal()
+            for name in network.names:
+                await client.ask_again(name, "write", key="k", value=1)
+            asked = next(name for name in network.names if name != network.leader)
+            network.silence(to=asked)
+            with pytest.raises(Told) as told:
+                await client.ask(asked, "commit_offsets", offsets={"k": offset})
+            network.heal()
+            found = await client.ask_again(asked, "list_committed_offsets", keys=["k"])
+            if found["offsets"].get("k", -1) == offset:
+                assert not told.value.is_definite, told.value
+                return
+        raise AssertionError("no commit reached a leader")
