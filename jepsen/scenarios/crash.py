@@ -10,6 +10,8 @@ from jepsen.scenarios.talk import OwnTopic, end_of, read_through
 
 MEMORY_GROWTH_BYTES_MAX: Final = 64 << 20
 """Of a leader that waits for a follower: the bounded queues of OPERATIONS (memory), and some more."""
+_ORDERS: Final = 40
+_RETENTION_MS: Final = 10**9
 
 
 def leader_dies_amid_writes(stage: Stage) -> None:
@@ -74,13 +76,20 @@ def power_goes_amid_elections(stage: Stage) -> None:
 
 
 def anybody_dies_amid_rolls_and_snapshots(stage: Stage) -> None:
-    """Small segments roll, compaction rewrites them, logs of metadata and offsets are cut behind snapshots."""
+    """Small segments roll, compaction rewrites them, and so many orders make the controller's log grow that it is cut
+    behind snapshots."""
     random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
-    for _ in range(7):
-        stage.wait(random.uniform(0.8, 2.0))
+    own = OwnTopic(stage, {})
+    for number in range(7):
+        stage.wait(random.uniform(0, 0.5))
+        for order in range(_ORDERS):
+            own.alter(random.choice(stage.nodes), _RETENTION_MS + number * _ORDERS + order)
         with stage.fault("kill", random.choice(stage.nodes)):
             stage.wait(0.3)
         stage.wait_served()
+    for node, path in stage.system.data_dirs().items():
+        begins = min(int(segment.stem) for segment in (path / ".raftlog" / "controller").glob("*.log"))
+        stage.expect(begins > 0, f"the controller's log of node {node} was cut: it begins at {begins}")
 
 
 def follower_dies_while_it_catches_up(stage: Stage) -> None:
@@ -147,7 +156,7 @@ SCENARIOS: Final = (
         anybody_dies_amid_rolls_and_snapshots,
         ("kill",),
         "compaction",
-        seconds=22.0,
+        seconds=25.0,
         serve_flags=("--metadata-growth-bytes-max", "16384"),
     ),
     Scenario(

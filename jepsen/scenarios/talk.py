@@ -75,5 +75,9 @@ class OwnTopic:
     def trim(self, node: int, before: int) -> tuple[int, Any]:
         return self._stage.ask(node, f"{path_of(self.place)}/records?before={before}", "DELETE")
 
+    def alter(self, node: int, retention_ms: int) -> tuple[int, Any]:
+        body = {"data": [{"name": "retention.ms", "value": str(retention_ms)}]}
+        return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}/configs:alter", "POST", body)
+
     def delete(self, node: int) -> tuple[int, Any]:
         return self._stage.ask(node, f"/v3/clusters/-/topics/{TOPIC}", "DELETE")
