@@ -108,9 +108,17 @@ class ConfigurationHistory:
             )
             self._known.append(configuration)
 
+    def begin(self, founders: Configuration) -> None:
+        """The first entry of the log says whom the group began with. Whoever was there knew; one that lost its log did
+        not any more."""
+        if self._known == [NOBODY]:
+            self._known = [founders]
+
     def restore(self, known: Sequence[Configuration]) -> None:
-        """Take what the stored log says, ascending, and keep what came behind it."""
-        last = known[-1].index if known else NOBODY.index
+        """Take what the stored log says, ascending, and keep what came behind it; all, where it says nothing."""
+        if not known:
+            return
+        last = known[-1].index
         later = [configuration for configuration in self._known if configuration.index > last]
         self._known = ConfigurationHistory([*known, *later])._known
 

@@ -33,7 +33,8 @@ class EntryId(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry. `configuration` is there exactly when `kind` is CONFIGURATION; its index is the entry's."""
+    """One entry. `configuration` is there when `kind` is CONFIGURATION, and its index is the entry's; also with a log's
+    first entry, which says whom the group began with."""
 
     index: Index  # type: ignore[assignment]  # tuple.index is never wanted here
     term: Term

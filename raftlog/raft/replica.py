@@ -177,6 +177,8 @@ class Replica:
             if entry.kind is EntryKind.CONFIGURATION:
                 assert entry.configuration is not None, f"configuration entry {entry.index} was not decoded"
                 self.history.append(entry.configuration)
+            elif entry.configuration is not None and entry.configuration.index <= entry.index:
+                self.history.begin(entry.configuration)
 
     def cut_to(self, index: Index) -> None:
         """Drop what contradicts the leader; a configuration that falls goes back to the one before."""

@@ -13,7 +13,7 @@ from raftlog.errors import FormatError
 from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
 from raftlog.records import ControlKind, build_control_batch, read_control
 from raftlog.records.header import CONTROL_BIT
-from raftlog.storage.roll import Member, Roll, decode_members, encode_members
+from raftlog.storage.roll import Member, Roll, decode_members, decode_roll, encode_members
 from raftlog.types import Buffer, Index, NodeId, Offset, Term
 
 CONFIGURATION_VERSION: Final = 1
@@ -25,6 +25,7 @@ _COMPACTED_TO = struct.Struct(">Bqq")
 _NO_OP: Final = b"\x01"
 """A payload of version 1 that says nothing more."""
 _ATTRIBUTES_LOW: Final = 22
+_FIRST: Final = Index(1)
 """Where the low byte of a batch's attributes stands."""
 _UNSTAMPED: Final = Offset(0)
 
@@ -143,7 +144,8 @@ def is_control(batch: Buffer) -> bool:
 
 
 def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
-    """A stored batch, whose CRC was checked, as Raft's entry; only configurations and no-ops are more than data to it.
+    """A stored batch, whose CRC was checked, as Raft's entry; only configurations, no-ops and the log's first entry, a
+    roll, are more than data to it.
 
     Raises `InvalidBatch` and `FormatError` for a control batch that this version cannot read.
     """
@@ -153,6 +155,8 @@ def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:
     if kind is ControlKind.CONFIGURATION:
         configuration, _ = decode_configuration(payload, index)
         return Entry(index, term, EntryKind.CONFIGURATION, len(batch), batch, configuration)
+    if kind is ControlKind.ROLL and index == _FIRST:
+        return Entry(index, term, EntryKind.DATA, len(batch), batch, configuration_of_roll(decode_roll(payload)))
     return Entry(index, term, EntryKind.NO_OP if kind is ControlKind.NO_OP else EntryKind.DATA, len(batch), batch)
 
 

@@ -353,8 +353,7 @@ class Driver:
             self._awake.pop(group.key, None)
         else:
             self._awake[group.key] = group
-        if ready is not None and group.configuration_index != group.core.configuration.index:
-            group.configuration_index = group.core.configuration.index
+        if ready is not None and group.has_other_members():
             self.note_members(group)
         return ready
 

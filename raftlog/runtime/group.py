@@ -81,6 +81,7 @@ class Group:
         """Readys that are not durable, oldest first."""
         self.configuration_index = core.configuration.index
         """Where the configuration stands that the log says last, committed or not."""
+        self._members = core.configuration
         self.has_voting_position = False
         """The journal holds a voting position of this replica."""
         self.cut_sequence: JournalSequence | None = None
@@ -361,6 +362,12 @@ class Group:
         if self.on_turn is not None:
             self.on_turn()
         return ready
+
+    def has_other_members(self) -> bool:
+        """Whether another configuration holds than when this was asked before."""
+        held, self._members = self._members, self.core.configuration
+        self.configuration_index = self._members.index
+        return held is not self._members
 
     def note_damage(self, error: CorruptBatch) -> None:
         """Something in the files is not what was written: no campaigns, no trims, until it is repaired."""

@@ -270,6 +270,34 @@ def test_a_new_member_is_filled_and_votes() -> None:
         assert len(world.group(4).core.configuration.voters) == 4
 
 
+@pytest.mark.parametrize("kept", ["index files", "nothing"])
+def test_whoever_lost_its_log_knows_its_members_once_it_has_it_again(kept: str) -> None:
+    """Nothing was said about members since the first entry, and that comes as any other one; then it can lead."""
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 3)
+        world.converge()
+        victim, other = (number for number in (1, 2, 3) if number != leader)
+        configuration = world.group(leader).core.configuration
+        path, disk = world.group(victim).path, world.disks[victim - 1]
+        world.crash(victim)
+        for name in list(disk.snapshot()):
+            if name.startswith(f"{path}/") and (kept == "nothing" or name.endswith(".log")):
+                disk.unlink(name)
+        if kept == "nothing":
+            disk.rename(path, "/taken-away")
+        world.start(victim)
+        world.converge()
+        assert world.group(victim).core.configuration == configuration
+        assert world.group(victim).damage is None
+        world.crash(leader)
+        world.commit(world.leader(), b"more")
+        world.converge()
+        if world.leader() == other:
+            world.do(other, lambda: world.group(other).transfer_leadership(world.ids[victim - 1]))
+        world.run_until(lambda: world.group(victim).core.role is Role.LEADER)
+
+
 def test_a_removed_group_is_gone_after_a_restart() -> None:
     with World() as world:
         leader = world.leader()
