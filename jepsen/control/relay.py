@@ -23,8 +23,8 @@ _SILENCE_S: Final = 0.3
 """Nobody hears at once that a machine is gone."""
 _TOLD_S: Final = 0.1
 """So long after the node has heard from a majority its clients know it as well."""
-_HARM_MIN: Final = 20
-"""Entries."""
+_HARM: Final = 60
+"""Entries. What is asked of the moment at first; less and less while none comes."""
 _LOOK_S: Final = 0.005
 _ANSWER_S_MAX: Final = 10.0
 _Result = TypeVar("_Result")
@@ -234,27 +234,30 @@ class Relay:
         moment that hurts, if there is one so soon."""
 
         async def change() -> str:
-            await self._wait_for_harm(node, self._loop.time() + patience_s)
+            await self._wait_for_harm(node, patience_s)
             mine = [connection for connection in self._connections if node in connection.ways[0]]
             return "; ".join(said for connection in mine for said in connection.die(node))
 
         return self._call(change)
 
-    async def _wait_for_harm(self, node: int, until: float) -> None:
+    async def _wait_for_harm(self, node: int, patience_s: float) -> None:
         """Until entries that others have acknowledged a while ago, as the node knows, would be in nobody's log but its
         own."""
         heard: deque[tuple[float, int]] = deque()
-        while self._loop.time() < until:
+        until = self._loop.time() + patience_s
+        while (left_s := until - self._loop.time()) > 0:
+            now = self._loop.time()
             lanes = [lane for connection in self._connections for lane in connection.lanes]
             answers = [lane.stream.acknowledged for lane in lanes if lane.way[1] == node]
-            heard.append((self._loop.time(), max(answers, default=0)))
-            while len(heard) > 1 and heard[1][0] <= self._loop.time() - _TOLD_S:
+            heard.append((now, max(answers, default=0)))
+            while len(heard) > 1 and heard[1][0] <= now - _TOLD_S:
                 heard.popleft()
+            since, acknowledged = heard[0]
             worst = [lane.stream.worst() for lane in lanes if lane.way[0] == node and lane.target is not None]
-            if worst and None not in worst:
-                left = max(part.last_index for part in worst if part is not None)
-                if heard[0][1] - left >= _HARM_MIN:
-                    return
+            ends = [part.last_index for part in worst if part is not None]
+            is_known = since <= now - _TOLD_S and bool(ends) and len(ends) == len(worst)
+            if is_known and acknowledged - max(ends) >= max(1, _HARM * left_s / patience_s):
+                return
             await asyncio.sleep(_LOOK_S)
 
     def under_way(self, way: Way) -> int:

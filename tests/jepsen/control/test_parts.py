@@ -142,3 +142,13 @@ def test_a_cut_way_swallows_and_its_connections_end_with_the_cut(wire: Wire) -> 
     assert wire.caller.recv(100) == b"the other way is open"
     wire.relay.cut([])
     assert received(wire.called) == b""
+
+
+def test_with_patience_a_machine_dies_when_it_leaves_others_without_what_they_acknowledged(wire: Wire) -> None:
+    wire.called.sendall(framed({"type": "next_node_idx", "next_node_idx": 200, "success": True}))
+    assert wire.caller.recv(1000)
+    wire.relay.set_delay(30)
+    first = append(100, 5)
+    wire.caller.sendall(first + append(105, 15))
+    assert f"{len(first)} arrived" in wire.relay.die(1, patience_s=1000)
+    assert received(wire.called) == first
