@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
@@ -166,8 +167,8 @@ class Network:
         self.latency_s, self.loss = latency_s, loss
         self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
         self._random = Random(seed)
-        self._sides: dict[str, int] = {}
-        self._deaf = ""
+        self._blocked: set[tuple[str, str]] = set()
+        """Source and destination of what does not pass; never iterated."""
         self._clients: dict[str, Client] = {}
         self.nodes: dict[str, NodeProcess] = {}
         self._started: list[NodeProcess] = []
@@ -223,14 +224,39 @@ class Network:
 
     def cut(self, *sides: Sequence[str]) -> None:
         """Nodes of different sides hear nothing of each other; who is in none forms another side."""
-        self._sides = {name: number for number, names in enumerate(sides, 1) for name in names}
+        side = {name: number for number, names in enumerate(sides, 1) for name in names}
+        self._blocked = {pair for pair in self._pairs() if side.get(pair[0], 0) != side.get(pair[1], 0)}
 
     def silence(self, to: str) -> None:
         """This node hears nothing of the others, and they go on hearing it."""
-        self._deaf = to
+        self._blocked = {pair for pair in self._pairs() if pair[1] == to}
+
+    def cut_somehow(self, random: Random) -> None:
+        """One node alone, halves, halves with a bridge, one node deaf or mute, any directions at all, or nothing."""
+        names = random.sample(self.names, len(self.names))
+        half = len(names) // 2
+        kind = random.randrange(6)
+        if kind == 0:
+            self.cut(names[:1])
+        elif kind == 1:
+            self.cut(names[:half])
+        elif kind == 2:
+            self.cut(names[:half], names[half + 1 :])
+            self._blocked = {pair for pair in self._blocked if names[half] not in pair}
+        elif kind == 3:
+            self.silence(names[0])
+            if random.random() < 0.5:
+                self._blocked = {(dest, src) for src, dest in self._blocked}
+        elif kind == 4:
+            self._blocked = {pair for pair in self._pairs() if random.random() < 0.3}
+        else:
+            self.heal()
 
     def heal(self) -> None:
-        self._sides, self._deaf = {}, ""
+        self._blocked = set()
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return list(permutations(self.names, 2))
 
     # messages
 
@@ -258,17 +284,14 @@ class Network:
             self.messages[body["type"]] += 1
             if body["type"] == "raft" and is_of_leader(base64.b64decode(body["frames"])):
                 self.leader = src
-            if self._is_cut(src, dest) or self._random.random() < self.loss:
+            if (src, dest) in self._blocked or self._random.random() < self.loss:
                 self.lost += 1
                 return
         self._loop.call_later(self._random.uniform(*self.latency_s), self._deliver, src, dest, line, body)
 
-    def _is_cut(self, src: str, dest: str) -> bool:
-        return dest == self._deaf or self._sides.get(src, 0) != self._sides.get(dest, 0)
-
     def _deliver(self, src: str, dest: str, line: bytes, body: Body) -> None:
         if dest in self.nodes:
-            if src not in self.names or not self._is_cut(src, dest):
+            if (src, dest) not in self._blocked:
                 self.nodes[dest].write(line)
         elif dest in self._clients:
             future = self._clients[dest].waiting.get(body.get("in_reply_to", 0))
