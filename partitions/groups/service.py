@@ -420,6 +420,7 @@ class Groups:
             await self._ask(RESET, group, {"offsets": []}, deadline)
 
     def _check_level(self, what: str, is_allowed: bool = False) -> None:
+        self._check_ready()  # a disk that is new or was lost does not know the cluster's level before
         if not is_allowed and not self._around.is_level_three():
             raise InvalidArgument(
                 f"{what} needs feature level 3: finish the upgrade first (raftlog cluster upgrade --finish)"

@@ -15,6 +15,7 @@ from raftlog.errors import (
     RaftlogError,
     RebalanceInProgress,
     StaleGeneration,
+    Unavailable,
     UnknownGroup,
     UnknownMember,
     UnknownPartition,
@@ -28,6 +29,7 @@ from raftlog.partitions.groups.requests import Heartbeat, Leave, MemberToLeave
 from raftlog.partitions.groups.results import MemberIdentity, OffsetCommit, ResetTo
 from raftlog.partitions.replica import Replica
 from raftlog.partitions.results import OffsetRange
+from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
@@ -405,3 +407,20 @@ async def test_fifty_members_come_and_go_and_end_in_one_generation(topic):
     await asyncio.gather(*map(settle, members))
     assert len({member.generation for member in members}) == 1
     assert sorted(place.partition for member in members for place in member.owned) == list(range(50))
+
+
+async def test_a_broker_that_does_not_know_the_level_yet_sends_nobody_away_for_good(tmp_path):
+    """It was opened on an empty disk, as one whose disk was lost, and did not get the controller's state yet."""
+    broker = await Broker.open(BrokerSettings(data_dir=str(tmp_path)))
+    groups = broker.groups
+    try:
+        for asked in (
+            Member(broker).join(deadline=soon()),
+            groups.delete(G, deadline=soon()),
+            groups.delete_offsets(G, "t", deadline=soon()),
+            groups.reset(G, ResetTo("earliest"), deadline=soon()),
+        ):
+            with pytest.raises(Unavailable):
+                await asked
+    finally:
+        await broker.close()
