@@ -16,6 +16,15 @@ _PRELUDE = """
 import os, signal, sys, threading
 from pathlib import Path
 
+OLD, NEW, NEWER = b"o" * 4096, b"n" * 4096, b"r" * 4096
+
+def attempt(what, *arguments):
+    try:
+        what(*arguments)
+        print("ok")
+    except OSError as error:
+        print(error.errno)
+
 def opened(path, content=None, flags=os.O_RDWR | os.O_CREAT):
     "A descriptor; with content written from the beginning, and not synced."
     descriptor = os.open(path, flags, 0o644)

@@ -18,16 +18,6 @@ def disk(tmp_path: Path) -> NodeDisk:
     return node_disk(tmp_path)
 
 
-ATTEMPT = """
-def attempt(what, *arguments):
-    try:
-        what(*arguments)
-        print("ok")
-    except OSError as error:
-        print(error.errno)
-"""
-
-
 def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -> None:
     (tmp_path / "data/a").write_bytes(b"o" * 5000)
     program = """
@@ -42,14 +32,12 @@ def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -
     attempt(os.pwrite, a, b"n", 50_000)         # a hole
     attempt(os.posix_fallocate, a, 0, 200_000)
     """
-    printed = run(tmp_path, disk, ATTEMPT + program.replace("\n    ", "\n"), prepare=[disk.fill])
+    printed = run(tmp_path, disk, program, prepare=[disk.fill])
     full = str(errno.ENOSPC)
     assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
     assert disk.seen().refused == 5
     assert content(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
-    assert (
-        run(tmp_path, disk, ATTEMPT + "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
-    )
+    assert run(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
 
 
 def test_syncs_fail_as_often_as_they_shall(tmp_path: Path, disk: NodeDisk) -> None:
@@ -59,7 +47,6 @@ def test_syncs_fail_as_often_as_they_shall(tmp_path: Path, disk: NodeDisk) -> No
         attempt(sync, outside)
         attempt(sync, a)
     """
-    program = ATTEMPT + program.replace("\n    ", "\n")
     io_error = str(errno.EIO)
     printed = run(tmp_path, disk, program, prepare=[lambda: disk.fail_syncs(2)])
     assert printed.split() == ["ok", io_error, "ok", io_error, "ok", "ok"]
@@ -83,7 +70,7 @@ def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDis
     slept(events.poll, 0)
     """
     faults = [lambda: disk.slow_syncs(0.05), lambda: disk.stall_loop(0.06)]
-    printed = run(tmp_path, disk, program.replace("\n    ", "\n"), prepare=faults)
+    printed = run(tmp_path, disk, program, prepare=faults)
     assert printed.split()[:1] + printed.split()[2:3] == ["True", "True"]
     seen = disk.seen()
     assert (seen.delayed, seen.delayed_ms, seen.stalls, seen.stalled_ms) == (1, 50, 1, 60)

@@ -12,7 +12,6 @@ from tests.jepsen.disk.programs import Best, Worst, content, node_disk, run
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 OLD, NEW, NEWER = b"o" * 4096, b"n" * 4096, b"r" * 4096
-PAGES = "OLD, NEW, NEWER = b'o' * 4096, b'n' * 4096, b'r' * 4096\n"
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def disk(tmp_path: Path) -> NodeDisk:
 
 def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = None) -> dict[str, bytes]:
     """Of a program that is killed at its end, once the power went as well, and not kindly."""
-    run(directory, disk, PAGES + program)
+    run(directory, disk, program)
     disk.lose_power(random or Worst())
     return content(directory)
 
@@ -71,7 +70,7 @@ def test_a_rename_over_two_directories_needs_both(tmp_path: Path, disk: NodeDisk
     os.mkdir('x'); os.mkdir('y'); sync_directory()
     synced('x/a', OLD); os.rename('x/a', 'y/a'); sync_directory('y')
     """
-    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"x/a": OLD}
+    assert left(tmp_path, disk, program) == {"x/a": OLD}
 
 
 def test_a_removed_file_is_back_until_its_directory_is_synced(tmp_path: Path, disk: NodeDisk) -> None:
@@ -105,7 +104,7 @@ def test_a_cut_that_was_not_synced_may_go(tmp_path: Path, disk: NodeDisk) -> Non
 
 
 def test_pages_are_lost_each_for_itself_and_whole(tmp_path: Path, disk: NodeDisk) -> None:
-    run(tmp_path, disk, PAGES + "os.pwrite(synced('a', OLD * 64), NEW * 64, 0)")
+    run(tmp_path, disk, "os.pwrite(synced('a', OLD * 64), NEW * 64, 0)")
     said = disk.lose_power(Random(5))
     data = content(tmp_path)["a"]
     pages = [data[at : at + 4096] for at in range(0, len(data), 4096)]
@@ -117,7 +116,7 @@ def test_pages_are_lost_each_for_itself_and_whole(tmp_path: Path, disk: NodeDisk
 def test_without_tearing_a_file_is_lost_as_a_whole(
     tmp_path: Path, disk: NodeDisk, random: Random, expected: bytes
 ) -> None:
-    run(tmp_path, disk, PAGES + "os.pwrite(synced('a', OLD * 64), NEW * 65, 0)")
+    run(tmp_path, disk, "os.pwrite(synced('a', OLD * 64), NEW * 65, 0)")
     disk.lose_power(random, torn=False)
     assert content(tmp_path) == {"a": expected * (64 if expected == OLD else 65)}
 
@@ -137,7 +136,7 @@ def test_a_sync_covers_what_was_written_before_it_began(tmp_path: Path, disk: No
     print(sync.is_alive())
     sync.join()
     """
-    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"a": NEW + OLD}
+    assert left(tmp_path, disk, program) == {"a": NEW + OLD}
 
 
 def test_a_file_that_gets_the_number_of_a_removed_one_begins_anew(tmp_path: Path, disk: NodeDisk) -> None:
@@ -149,25 +148,22 @@ def test_a_file_that_gets_the_number_of_a_removed_one_begins_anew(tmp_path: Path
 
 def test_a_failed_sync_loses_what_it_was_to_save(tmp_path: Path, disk: NodeDisk) -> None:
     program = """
+    from jepsen.disk.control import DiskControl
     a, b = synced('a', OLD), synced('b', OLD)
     DiskControl(Path(os.environ["JEPSEN_DISK_STATE"]) / "control").set("syncs_to_fail", 2)
     for each in a, b:
         os.pwrite(each, NEW, 0)
-        try:
-            os.fdatasync(each)
-        except OSError as error:
-            print(error.errno)
+        attempt(os.fdatasync, each)
     os.pwrite(b, NEWER, 0)
     os.fsync(a); os.fsync(b)
     """
-    program = "from jepsen.disk.control import DiskControl\n" + program.replace("\n    ", "\n")
     assert left(tmp_path, disk, program, Best()) == {"a": OLD, "b": NEWER}
     assert disk.seen().failed == 2
 
 
 def test_what_one_life_did_not_sync_is_not_durable_in_the_next(tmp_path: Path, disk: NodeDisk) -> None:
-    run(tmp_path, disk, PAGES + "synced('a', OLD); synced('b', OLD); opened('a', NEW); opened('b', NEW); opened('c')")
-    run(tmp_path, disk, PAGES + "os.pwrite(opened('a'), NEWER, 0); os.fsync(opened('b'))")
+    run(tmp_path, disk, "synced('a', OLD); synced('b', OLD); opened('a', NEW); opened('b', NEW); opened('c')")
+    run(tmp_path, disk, "os.pwrite(opened('a'), NEWER, 0); os.fsync(opened('b'))")
     disk.lose_power(Worst())
     assert content(tmp_path) == {"a": OLD, "b": NEW}
 
@@ -183,7 +179,7 @@ def test_a_mapped_file_is_what_it_was_when_it_was_last_synced(tmp_path: Path, di
     one.resize(4096 * 3)
     one[-4096:] = NEWER
     """
-    assert left(tmp_path, disk, program.replace("\n    ", "\n")) == {"a": NEW + OLD, "b": OLD * 2}
+    assert left(tmp_path, disk, program) == {"a": NEW + OLD, "b": OLD * 2}
 
 
 def test_a_program_whose_syncs_are_removed_keeps_nothing(tmp_path: Path) -> None:
@@ -210,7 +206,7 @@ def test_what_several_threads_synced_stays(tmp_path: Path, disk: NodeDisk) -> No
     for _ in range(300):
         enough.acquire()
     """
-    printed = run(tmp_path, disk, program.replace("\n    ", "\n"))
+    printed = run(tmp_path, disk, program)
     disk.lose_power(Worst())
     durable = dict(map(int, line.split()) for line in printed.splitlines())
     assert len(durable) == 4
