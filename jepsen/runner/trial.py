@@ -189,6 +189,11 @@ class Trial:
         data_dirs = self._system.data_dirs()
         if data_dirs:
             self._findings += judge_replicas(data_dirs, drained.ends, are_compacted=self._options.plan.is_keyed)
+        for node, path in data_dirs.items():
+            kept = [name for name in drained.gone if (path / name).exists()]
+            self._findings += [
+                Finding("kept-files", f"node {node} has files of {name}, which is deleted") for name in kept
+            ]
 
     def _note_deaths(self) -> None:
         for death in self._system.deaths():

@@ -20,7 +20,7 @@ from jepsen.workloads.client.values import payload_of, values_of
 from jepsen.workloads.incarnations import labelled, named
 from jepsen.workloads.roles.asking import GROUPS, Committer, end_in, list_offsets
 from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
-from jepsen.workloads.roles.following import Standing, find_topic
+from jepsen.workloads.roles.following import NOBODY, Standing, find_topic
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
 from raftlog.checkers.history import OK, Send
@@ -43,6 +43,8 @@ class Drained(NamedTuple):
     unread: tuple[str, ...]
     disputed: tuple[str, ...]
     """Names of topics of which the nodes said different things to the end, and what."""
+    gone: tuple[str, ...]
+    """Those that are deleted, as all nodes say."""
     ends: dict[TopicPartition, int]
     """The greatest end that any broker named."""
 
@@ -63,6 +65,7 @@ class Drain:
     ) -> None:
         """`names` are topics of which nobody knows whether they are there."""
         self._access, self._history, self._partitions, self._names = access, history, list(partitions), names
+        self._gone: list[str] = []
         self._values: Iterator[int] = iter(values_of(client))
         self._processes = iter(range(client * PER_CLIENT, (client + 1) * PER_CLIENT))
         self._bound_s = bound_s
@@ -92,6 +95,7 @@ class Drain:
             unsettled=_names(places, settled),
             unread=_names(places, read),
             disputed=tuple(disputed),
+            gone=tuple(self._gone),
             ends={named(place): end for place, end in self._ends.items()},
         )
 
@@ -110,6 +114,8 @@ class Drain:
             else:
                 (found,) = set(said.values())
                 assert found is not None, said
+                if found == NOBODY:
+                    self._gone.append(name)
                 self._partitions += [labelled(name, found.topic_id, number) for number in range(found.partitions)]
         return disputed
 
