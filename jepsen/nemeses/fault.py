@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     seed: int = 0
     """Draws what happens inside of it: which pages are lost, which bits flip, how far a clock jumps."""
     amount: float | None = None
-    """Seconds of a clock's jump or of a sync, factor of a clock's drift; drawn without it."""
+    """Seconds of a clock's jump, of a sync or of a stall, factor of a clock's drift; drawn without it."""
     files: tuple[str, ...] = ()
     """Kinds of files that are damaged, as `jepsen.damage` names them; any without."""
 

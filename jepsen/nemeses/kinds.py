@@ -19,6 +19,8 @@ DRIFTS: Final = (0.3, 0.5, 2.0, 3.0)
 """Far more than any quartz, so that a few seconds show it from outside."""
 SEEN_S_MIN: Final = 0.9
 """A clock that is wrong by less cannot be told from a right one: answers tell whole seconds."""
+STALL_SHARE: Final = 0.8
+"""Of the fault: a stall begins with the loop's next turn, and is counted when it is over."""
 STROBE_S: Final = 0.2
 
 
@@ -86,7 +88,8 @@ class Stall(Kind):
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         for node in hit:
-            victims.disks[node].stall_loop(fault.end_s - fault.begin_s)
+            length_s = fault.end_s - fault.begin_s
+            victims.disks[node].stall_loop(STALL_SHARE * length_s if fault.amount is None else fault.amount)
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:

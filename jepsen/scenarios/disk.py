@@ -12,7 +12,7 @@ from jepsen.scenarios.talk import NO_ROOM, OwnTopic, bounds_of, path_of
 SLOW_S: Final = 2.0
 WITHOUT_WRITE_S_MAX: Final = 3.0
 """With a leader whose syncs stall (OPERATIONS, how long)."""
-RESUMED_S_MAX: Final = 5.0
+RESUMED_S_MAX: Final = 10.0
 """Once there is room again; a second is what OPERATIONS says."""
 HEALED_S_MAX: Final = 60.0
 

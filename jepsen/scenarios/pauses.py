@@ -70,12 +70,12 @@ def clocks_are_wrong(stage: Stage) -> None:
 
 def loops_stand_still(stage: Stage) -> None:
     leader = stage.leader()
-    stage.begin("stall", leader, seconds=STALL_S)
-    stage.leader(other_than=[leader])
-    stage.wait(STALL_S)
+    with stage.fault("stall", leader, amount=STALL_S):
+        stage.leader(other_than=[leader])
+        stage.wait(STALL_S + 1)
     follower = stage.others(stage.leader())[0]
-    stage.begin("stall", follower, seconds=STALL_S)
-    stage.wait(STALL_S + 1)
+    with stage.fault("stall", follower, amount=STALL_S):
+        stage.wait(STALL_S + 1)
 
 
 SCENARIOS: Final = (
