@@ -75,7 +75,10 @@ class RealCluster:
         self._members = Members(self._cluster, self.launch)
 
     def close(self) -> None:
+        killed = {node: self._cluster.nodes[node].pid for node in self._clocks if self.is_up(node)}
         self._cluster.close()
+        for node, pid in killed.items():
+            self._clocks[node].ended(pid)
 
     def _environment(self, node: int) -> Mapping[str, str]:
         """Of a node that is about to start: what lies beneath it."""
