@@ -92,7 +92,9 @@ static int open_at(int at, const char *path, int flags, mode_t mode)
     int fd = REAL(openat)(at, path, flags & ~O_TRUNC, mode);
     if (fd < 0 && op != NULL)
         withdraw_op(op);
-    int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_dev == root_device;
+    int is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file && status.st_dev != root_device) /* a mount, or a layered file system: inodes say too little there */
+        beyond_the_shim("open of a file on another device");
     if (is_file && op != NULL)
         forget(status.st_ino); /* another file had that number once */
     if (is_file)
