@@ -15,15 +15,17 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
+from raftlog.api.maelstrom.settings import RPC
 from raftlog.raft.messages import AppendRequest, Heartbeat
+from raftlog.runtime.rpc.calls import decode_call
 from raftlog.runtime.rpc.codec import TurnDecoder
-from raftlog.runtime.rpc.frame import FrameBound, FrameKind, FrameReader
+from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameKind, FrameReader
 from raftlog.testing import starting
 from raftlog.types import NodeId
 from tests.waiting import WITHIN_S
@@ -93,21 +95,25 @@ class NodeProcess:
         self._stdin.close()
 
 
-def is_of_leader(frames: bytes) -> bool:
-    """Whether a turn of Raft messages is among these frames that holds one of a leader."""
-    if not frames:
-        return False
-    reader = FrameReader({kind: FrameBound(len(frames), len(frames)) for kind in FrameKind}, len(frames))
-    reader.get_buffer()[:] = frames
-    reader.advance(len(frames))
-    decoder = TurnDecoder()
+def frames_in(body: Body) -> Iterator[Frame]:
+    """Of a message of type `raft`."""
+    data = base64.b64decode(body["frames"])
+    if not data:
+        return
+    reader = FrameReader({kind: FrameBound(len(data), len(data)) for kind in FrameKind}, len(data))
+    reader.get_buffer()[:] = data
+    reader.advance(len(data))
     while (frame := reader.next_frame()) is not None:
-        if frame.kind is FrameKind.TURN:
-            sender = NodeId(int.from_bytes(frame.body[2:10]))
-            messages = [message for _, message in decoder.decode(frame.body, frame.payload, sender)]
-            if any(isinstance(message, Heartbeat | AppendRequest) for message in messages):
-                return True
-    return False
+        yield frame
+
+
+def is_of_leader(frame: Frame) -> bool:
+    """Whether it is a turn of Raft messages that has one of a leader."""
+    if frame.kind is not FrameKind.TURN:
+        return False
+    sender = NodeId(int.from_bytes(frame.body[2:10]))  # the first replica that the turn names
+    envelopes = TurnDecoder().decode(frame.body, frame.payload, sender)
+    return any(isinstance(message, Heartbeat | AppendRequest) for _, message in envelopes)
 
 
 class Client:
@@ -164,6 +170,8 @@ class Network:
         self.lost = 0
         self.leader = ""
         """Which node sent the newest message that only a leader sends."""
+        self.calls: Counter[str] = Counter()
+        """Requests between nodes, by name."""
         self.latency_s, self.loss = latency_s, loss
         self._flags = ("--data-dir", str(directory / "data"), *FAST, *flags)
         self._random = Random(seed)
@@ -282,12 +290,19 @@ class Network:
     def _pass(self, src: str, dest: str, line: bytes, body: Body) -> None:
         if src in self.nodes and dest in self.names:
             self.messages[body["type"]] += 1
-            if body["type"] == "raft" and is_of_leader(base64.b64decode(body["frames"])):
-                self.leader = src
+            if body["type"] == "raft":
+                self._look_into(src, body)
             if (src, dest) in self._blocked or self._random.random() < self.loss:
                 self.lost += 1
                 return
         self._loop.call_later(self._random.uniform(*self.latency_s), self._deliver, src, dest, line, body)
+
+    def _look_into(self, src: str, body: Body) -> None:
+        for frame in frames_in(body):
+            if is_of_leader(frame):
+                self.leader = src
+            elif frame.kind is FrameKind.CALL:
+                self.calls[decode_call(frame, RPC)[1].name] += 1
 
     def _deliver(self, src: str, dest: str, line: bytes, body: Body) -> None:
         if dest in self.nodes:

@@ -196,3 +196,25 @@ async def test_what_was_sent_on_without_an_answer_stays_unknown_whatever_follows
                 assert not told.value.is_definite, told.value
                 return
         raise AssertionError("no commit reached a leader")
+
+
+@pytest.mark.slow
+async def test_a_node_that_lacks_much_fetches_it(tmp_path: Path) -> None:
+    """It is more than a leader sends in appends, so the node is told to fetch it, in questions and answers."""
+    async with Network(tmp_path, 3, "--groups", "1", "--timeout-ms", "5000", seed=15) as network:
+        client = network.client()
+        for name in network.names:
+            await client.ask_again(name, "write", key="k", value=1)
+        behind = next(name for name in network.names if name != network.leader)
+        asked = next(name for name in network.names if name != behind)
+        network.cut([behind])
+        text = "x" * 200_000
+        for number in range(60):
+            assert (await client.ask(asked, "send", key="k", msg=[number, text]))["offset"] == number
+        network.heal()
+        for offset in range(60):
+            async with asyncio.timeout(WITHIN_S):
+                while not (messages := (await client.ask(behind, "poll", offsets={"k": offset}))["msgs"]):
+                    await asyncio.sleep(0.05)
+            assert messages["k"][0] == [offset, [offset, text]]
+        assert network.calls["bulk.entries"] + network.calls["bulk.append"] > 0, network.calls
