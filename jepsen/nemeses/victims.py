@@ -39,8 +39,8 @@ class Victims(Protocol):
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         """Of these ways; a `Weather()` is a fine day."""
 
-    def reset_connections(self, ways: Sequence[Way]) -> None:
-        """A box in the middle resets them; what is in flight is lost."""
+    def reset_connections(self, ways: Sequence[Way]) -> int:
+        """A box in the middle resets them; what is in flight is lost. How many there were."""
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         """Exactly these nodes and their clients do not hear each other, or clients do not hear them; what was swallowed
@@ -64,7 +64,7 @@ class Unhurt:
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         raise NotImplementedError("the weather between these nodes cannot be changed")
 
-    def reset_connections(self, ways: Sequence[Way]) -> None:
+    def reset_connections(self, ways: Sequence[Way]) -> int:
         raise NotImplementedError("connections between these nodes cannot be reset")
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:

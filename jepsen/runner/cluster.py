@@ -185,8 +185,8 @@ class RealCluster:
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
         self._cluster.set_weather(ways, weather)
 
-    def reset_connections(self, ways: Sequence[Way]) -> None:
-        self._cluster.reset_connections(ways)
+    def reset_connections(self, ways: Sequence[Way]) -> int:
+        return self._cluster.reset_connections(ways)
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
         every = [way for node in self._cluster.nodes for way in ((CLIENTS, node), (node, CLIENTS))]

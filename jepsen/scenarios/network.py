@@ -77,7 +77,8 @@ def storms_and_resets(stage: Stage) -> None:
     for _ in range(3):
         with stage.fault("weather", *stage.nodes, shape="storm", ways=ways):
             stage.wait(1.5)
-            stage.system.reset_connections(ways)
+            count = stage.system.reset_connections(ways)
+            stage.expect(count > 0, f"{count} connections were reset")
             stage.wait(1.5)
         stage.wait(0.5)
 
