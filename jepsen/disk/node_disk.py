@@ -81,9 +81,10 @@ class NodeDisk:
         """The next `count` syncs fail with EIO, -1 all; 0 ends it. The kernel loses what they were to save."""
         self._control.set("syncs_to_fail", count)
 
-    def fill(self) -> None:
-        """No write gets new space; what has space can be overwritten."""
-        self._control.set("is_full", 1)
+    def fill(self, secretly: bool = False) -> None:
+        """No write gets new space; what has space can be overwritten. Who asks is told that nothing is free, unless it
+        is `secretly` full, as behind a quota."""
+        self._control.set("is_full", 2 if secretly else 1)
 
     def free(self) -> None:
         self._control.set("is_full", 0)

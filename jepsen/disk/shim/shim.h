@@ -44,15 +44,18 @@
 
 /* control: written by the harness, counted by the shim; shared by all processes of the node */
 
+enum { FULL = 1, SECRETLY_FULL = 2 };
+
 struct control {
     char magic[8];
     _Atomic int64_t sync_delay_ns;
     _Atomic int64_t syncs_to_fail; /* -1: all */
-    _Atomic int64_t is_full;
+    _Atomic int64_t is_full; /* FULL: it says so, too; SECRETLY_FULL: only writes find out */
     _Atomic int64_t stall_ns; /* of the next wait for events */
     _Atomic int64_t syncs, delayed, delayed_ns, failed, refused, stalls, stalled_ns;
     _Atomic int64_t written_back; /* slots let go because there was no room for more */
     _Atomic int64_t strangers;    /* processes that wrote below the directory and do not own the memory */
+    _Atomic int64_t told_full;    /* questions how much is free that were answered with nothing */
     char beyond[64];              /* a call that the shim does not follow, if there was one */
 };
 

@@ -256,8 +256,10 @@ ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t count, unsign
 
 static int seen_full(int result, struct statvfs *told)
 {
-    if (result == 0 && control != NULL && atomic_load(&control->is_full))
+    if (result == 0 && control != NULL && atomic_load(&control->is_full) == FULL) {
         told->f_bfree = told->f_bavail = 0;
+        atomic_fetch_add(&control->told_full, 1);
+    }
     return result;
 }
 

@@ -35,7 +35,7 @@ def test_a_full_disk_takes_only_what_has_space(tmp_path: Path, disk: NodeDisk) -
     printed = run(tmp_path, disk, program, prepare=[disk.fill])
     full = str(errno.ENOSPC)
     assert printed.split() == ["0", "ok", full, full, full, "ok", full, full]
-    assert disk.seen().refused == 5
+    assert (disk.seen().refused, disk.seen().told_full) == (5, 1)
     assert content(tmp_path)["a"] == b"n" * 8192 + bytes(100_000 - 8192)
     assert run(tmp_path, disk, "attempt(os.write, opened('b'), b'n')", prepare=[disk.fill, disk.free]) == "ok\n"
 
@@ -75,7 +75,7 @@ def test_syncs_and_the_wait_for_events_take_longer(tmp_path: Path, disk: NodeDis
     seen = disk.seen()
     assert (seen.delayed, seen.delayed_ms, seen.stalls, seen.stalled_ms) == (1, 50, 1, 60)
     run(tmp_path, disk, "pass")
-    assert disk.seen() == (0,) * 7, "a launch begins anew"
+    assert disk.seen() == (0,) * 8, "a launch begins anew"
 
 
 def test_without_a_compiler_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +83,10 @@ def test_without_a_compiler_it_is_said_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CannotBeBuilt, match="gcc and libc6-dev"):
         library.__wrapped__()
+
+
+def test_a_disk_may_be_full_without_saying_so(tmp_path: Path, disk: NodeDisk) -> None:
+    program = "import shutil; print(shutil.disk_usage('.').free > 0); attempt(os.write, opened('b'), b'n')"
+    printed = run(tmp_path, disk, program, prepare=[lambda: disk.fill(secretly=True)])
+    assert printed.split() == ["True", str(errno.ENOSPC)]
+    assert (disk.seen().refused, disk.seen().told_full) == (1, 0)
