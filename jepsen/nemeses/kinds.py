@@ -146,7 +146,9 @@ class Full(Kind):
             victims.disks[node].free()
         seen = {node: victims.disks[node].seen() for node in hit}
         return "; ".join(
-            f"node {node} was refused room {each.refused} times" for node, each in seen.items() if each.refused
+            f"node {node} was told {each.told_full} times that nothing is free, and refused room {each.refused} times"
+            for node, each in seen.items()
+            if each.told_full or each.refused
         )
 
 
