@@ -22,7 +22,7 @@ from raftlog.types import TopicPartition
 
 _LEADER_S_MAX: Final = 1.0
 """A broker waits half a second for others that stand still before it says who leads."""
-_SERVING_S_MAX: Final = 0.2
+_SERVING_S_MAX: Final = 0.5
 _WHOLE_S_MAX: Final = 1.0
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002

@@ -104,7 +104,7 @@ def follower_dies_while_it_catches_up(stage: Stage) -> None:
             stage.wait(0.3)
     grown = stage.memory_bytes(leader) - before
     stage.expect(grown < MEMORY_GROWTH_BYTES_MAX, f"the leader's memory is bounded: it grew by {grown:,} bytes")
-    stage.wait_healthy(30)
+    stage.wait_healthy()
 
 
 def rolling_restart(stage: Stage) -> None:

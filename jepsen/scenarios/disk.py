@@ -31,7 +31,7 @@ def forgetful_voter_is_in_the_next_quorum(stage: Stage) -> None:
         stage.leader(other_than=[leader])
         stage.wait(2)
         stage.end(sleeping_leader)
-        stage.wait_healthy()
+        stage.wait_served()
 
 
 def power_goes_everywhere(stage: Stage) -> None:
@@ -55,7 +55,8 @@ def one_sync_fails(stage: Stage) -> None:
             stage.expect("a sync failed" in node.log_text(), f"node {victim} says that a sync failed")
             stage.leader(other_than=[victim])
             stage.wait(1.5)
-        stage.wait_healthy()
+        stage.wait_served()
+        stage.wait(1)
 
 
 def torn_ends_twice(stage: Stage) -> None:

@@ -38,7 +38,7 @@ def all_but_one_sleep(stage: Stage) -> None:
         for running in asleep:
             stage.end(running)
             stage.wait(0.7)
-        stage.wait_healthy()
+        stage.wait_served()
 
 
 def clocks_are_wrong(stage: Stage) -> None:
