@@ -175,7 +175,8 @@ def disks_are_full(stage: Stage) -> None:
     leader = stage.leader()
     with stage.fault("full", leader):
         stage.leader(other_than=[leader])
-        stage.wait(2)
+        stage.wait_until(lambda: stage.system.disks[leader].seen().refused > 0, f"node {leader} is refused room")
+        stage.wait(1)
     stage.wait_healthy(HEALED_S_MAX)
     most = [stage.leader(), stage.others(stage.leader())[0]]
     with stage.fault("full", *most):
