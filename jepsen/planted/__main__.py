@@ -1,10 +1,12 @@
-"""`python -m jepsen.planted`: show that the simulation condemns every bug that is planted into the product."""
+"""`python -m jepsen.planted`: show that every bug that is planted into the product is condemned: by the simulation, and
+with `--real` by the judges of real processes, as far as these can show it."""
 
 import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,12 +27,41 @@ from jepsen.planted.registry import BUGS
     show_default="one for each core",
     help="Bugs that are hunted at the same time.",
 )
+@click.option("--real", "is_real", is_flag=True, help="On real brokers, one run after another.")
+@click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Of each bug, with --real.")
+@click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do, with --real. [default: any]")
+@click.option(
+    "--sound", "is_sound", is_flag=True, help="With --real: the same scenarios without the bugs, which must be valid."
+)
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("jepsen-store"),
+    show_default=True,
+    help="Where runs are kept, with --real.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of a table.")
-def main(names: tuple[str, ...], seeds: int, first: int, jobs: int, as_json: bool) -> None:
+def main(
+    names: tuple[str, ...],
+    seeds: int,
+    first: int,
+    jobs: int,
+    is_real: bool,
+    runs: int,
+    seed: int | None,
+    is_sound: bool,
+    store: Path,
+    as_json: bool,
+) -> None:
     """Plant each bug (all of them without a NAME) and run seeds until a property condemns it.
 
     Exit code 1 when one was not found.
     """
+    if is_real:
+        # What real processes need is nobody else's business here.
+        from jepsen.planted import condemning
+
+        sys.exit(condemning.main(names, runs, seed, store, is_sound=is_sound, as_json=as_json))
     wanted = names or tuple(BUGS)
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda name: hunt_in_process(name, first, seeds), wanted))

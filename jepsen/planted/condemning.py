@@ -1,0 +1,143 @@
+"""`python -m jepsen.planted --real`: brokers with a planted bug, as processes, and the judges that must condemn them.
+
+A run is condemned by findings of the kinds that its case names. A broker that ended by an assertion of its own, or
+whatever else was found, does not count.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from jepsen.planted.real import REAL, UNSEEN
+from jepsen.runner.cluster import PROGRAM, RealCluster
+from jepsen.runner.machine import why_not
+from jepsen.runner.options import RunOptions
+from jepsen.runner.progress import Bar, ending_on_sigterm
+from jepsen.runner.running import run
+from jepsen.runner.store import Store
+from jepsen.scenarios.scenario import Scenario
+
+SERVE: Final = str(Path(__file__).with_name("serve.py"))
+RECOVERY_S: Final = 5.0
+"""Of brokers with a bug. Replicas that differ for good never show everything; then its end is waited for."""
+
+
+class PlantedOptions(RunOptions):
+    """`bug` is empty for brokers as they ship."""
+
+    bug: str
+
+    @classmethod
+    def of(cls, scenario: Scenario, bug: str, seed: int) -> Self:
+        options = cls._make(scenario.options(seed))
+        if bug:
+            options = options._replace(recovery_s=RECOVERY_S)
+        options.bug = bug
+        return options
+
+    @property
+    def command(self) -> str:
+        return f"python -m jepsen.planted --real {self.bug} --seed {self.seed}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.bug or 'sound'}-{self.scenario}-seed{self.seed}"
+
+
+class Played(NamedTuple):
+    """One run."""
+
+    bug: str
+    scenario: str
+    verdict: str
+    by: dict[str, int]
+    """Findings of the kinds that condemn; of a sound run all of them."""
+    others: dict[str, int]
+    doubts: list[str]
+    seconds: float
+    folder: str
+
+    @property
+    def is_right(self) -> bool:
+        """Condemned with a bug, valid without."""
+        return bool(self.by) if self.bug else self.verdict == "valid"
+
+
+def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_sound: bool, as_json: bool) -> int:
+    """Play all cases, or those of these bugs; the exit code."""
+    if strange := [name for name in names if name in UNSEEN]:
+        raise click.UsageError(f"real processes do not show {strange[0]}: {UNSEEN[strange[0]]}")
+    wanted = list(names) or list(REAL)
+    scenarios = {REAL[name].scenario.number: REAL[name].scenario for name in wanted}
+    if reason := why_not(kind for scenario in scenarios.values() for kind in scenario.faults):
+        raise click.UsageError(reason)
+    plays: list[Callable[[], Played]] = (
+        [lambda scenario=each: play_sound(scenario, store, seed) for each in scenarios.values()]  # type: ignore[misc]
+        if is_sound
+        else [lambda bug=name: play(bug, store, seed) for name in wanted]  # type: ignore[misc]
+    )
+    rows: list[Played] = []
+    with ending_on_sigterm():
+        for each in plays:
+            for _ in range(runs):
+                rows.append(each())
+                if as_json:
+                    click.echo(orjson.dumps(rows[-1]._asdict()))
+    if not as_json:
+        Console().print(_table(rows))
+    return 0 if all(row.is_right for row in rows) else 1
+
+
+def _table(rows: Sequence[Played]) -> Table:
+    """A line for each bug, or for each scenario without."""
+    table = Table("bug", "scenario", "right", "by", "seconds", box=None, header_style="bold")
+    for bug, scenario in dict.fromkeys((row.bug, row.scenario) for row in rows):
+        mine = [row for row in rows if (row.bug, row.scenario) == (bug, scenario)]
+        kinds = dict.fromkeys(kind for row in mine for kind in (row.by if row.is_right else row.others))
+        doubts = dict.fromkeys(doubt for row in mine if not row.is_right for doubt in row.doubts)
+        seconds = f"{max(row.seconds for row in mine):.0f}"
+        right = f"{sum(row.is_right for row in mine)} of {len(mine)}"
+        table.add_row(bug or "none", scenario, right, ", ".join((*kinds, *doubts)), seconds)
+    return table
+
+
+def play(bug: str, store: Path, seed: int | None = None) -> Played:
+    """One run of brokers with the bug. The seed draws what clients do; any without one."""
+    return _played(REAL[bug].scenario, bug, REAL[bug].condemned_by, store, seed)
+
+
+def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Played:
+    """The same of brokers without any."""
+    return _played(scenario, "", (), store, seed)
+
+
+def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> Played:
+    options = PlantedOptions.of(scenario, bug, secrets.randbelow(1 << 31) if seed is None else seed)
+    store = Store(parent, options)
+    program = ("-P", SERVE, bug) if bug else PROGRAM
+    cluster = RealCluster(
+        options.nodes, store.data, options.all_flags, scenario.faults, program, client_cuts=scenario.client_cuts
+    )
+    began = time.monotonic()
+    with Bar(bug or scenario.number) as bar:
+        results = run(options, cluster, store, bar.tell, scenario.play, scenario.expects)
+    found: dict[str, int] = results["anomalies"]
+    if results["verdict"] == "valid":
+        store.drop_data()
+    return Played(
+        bug=bug,
+        scenario=scenario.number,
+        verdict=results["verdict"],
+        by={kind: count for kind, count in found.items() if kind in kinds},
+        others={kind: count for kind, count in found.items() if kind not in kinds},
+        doubts=results["doubts"],
+        seconds=round(time.monotonic() - began, 1),
+        folder=str(store.path),
+    )

@@ -1,0 +1,175 @@
+"""Scripts that ask brokers with planted bugs themselves: about idle partitions, retries, gossip, and the founding of a
+cluster. Correct brokers answer as is expected of them.
+"""
+
+import contextlib
+import tempfile
+import urllib.request
+from typing import Any, Final
+
+from jepsen.nemeses.ways import SHAPES
+from jepsen.runner.stage import Stage
+from jepsen.scenarios.talk import OwnTopic, path_of
+from raftlog.testing import BrokerFailed, Cluster
+from raftlog.testing.http import ask
+
+HEALED_S_MAX: Final = 20.0
+WRITTEN_S_MAX: Final = 10.0
+LOOK_S: Final = 0.2
+LONE: Final = "lone"
+SUSPECTED_S: Final = 2.2
+SUSPICION_S: Final = 8.0
+"""Longer than one lasts (docs/MEMBERSHIP.md)."""
+NEWS_S_MAX: Final = 15.0
+APART_S: Final = 4.0
+FOUNDED_S_MAX: Final = 15.0
+
+
+def sleeping_leader_dies(stage: Stage) -> None:
+    """A partition with which nobody does anything finds a leader when its own is gone."""
+    own = OwnTopic(stage, {})
+    stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
+    stage.wait(5)
+    for _ in range(2):
+        leader = stage.leader(own.place)
+        other = stage.others(leader)[0]
+        with stage.fault("kill", leader):
+            stage.wait_until(
+                lambda node=other: own.write(node)[0] == 200,  # type: ignore[misc]
+                "a record is taken though the leader is gone",
+                WRITTEN_S_MAX,
+            )
+        stage.wait_served()
+        stage.wait(5)
+
+
+class _Numbered:
+    """An idempotent producer of one record at a time, of the first partition of a topic of the script's own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self.own = stage, OwnTopic(stage, {})
+        self.producer: dict[str, Any] = {}
+
+        def has_id() -> bool:
+            status, told = stage.ask(stage.nodes[0], "/producers", "POST", {})
+            self.producer = told if status == 200 else {}
+            return status == 200
+
+        stage.wait_until(has_id, "a producer has an id", WRITTEN_S_MAX)
+
+    def send(self, node: int, sequence: int, value: str, timeout_ms: int = 1500) -> tuple[int, Any]:
+        """The same again when it is told again."""
+        body = {**self.producer, "sequence": sequence, "records": [{"value": value}]}
+        return self._stage.ask(node, f"{path_of(self.own.place)}?timeout={timeout_ms}", "POST", body)
+
+
+def retry_comes_late(stage: Stage) -> None:
+    """After seconds, a trim that took the record, and a change of leader; it is answered as the first one was."""
+    numbered = _Numbered(stage)
+    own = numbered.own
+    node = stage.nodes[0]
+    stage.wait_until(lambda: numbered.send(node, 0, "once")[0] == 200, "a record is taken", WRITTEN_S_MAX)
+    first = int(numbered.send(node, 0, "once")[1]["offsets"][0]["offset"])
+    stage.wait_until(lambda: own.write(node)[0] == 200, "another one is taken", WRITTEN_S_MAX)
+    stage.wait_until(lambda: own.trim(node, first + 1)[0] == 200, "the first one is trimmed", WRITTEN_S_MAX)
+    with stage.fault("kill", stage.leader(own.place)):
+        stage.leader(own.place)
+        stage.wait(1.5)
+        other = next(each for each in stage.nodes if stage.system.is_up(each))
+        stage.wait_until(lambda: own.write(other)[0] == 200, "one more is taken", WRITTEN_S_MAX)
+        status, told = numbered.send(other, 0, "once")
+        stage.expect(
+            status == 200 and told["offsets"][0].get("duplicate") is True and told["offsets"][0]["offset"] == first,
+            f"the retry of what is at {first} is answered as a duplicate: {status} {told}",
+        )
+    stage.wait_served()
+
+
+def retry_meets_a_leader_alone(stage: Stage) -> None:
+    """Its original cannot be committed; what is answered all the same has to stay."""
+    numbered = _Numbered(stage)
+    place, first = numbered.own.place, stage.nodes[0]
+    stage.wait_until(lambda: numbered.own.write(first)[0] == 200, "a record is taken", WRITTEN_S_MAX)
+    leader = stage.leader(place)
+    other = stage.others(leader)[0]
+    with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+        answers = [numbered.send(leader, 0, LONE, 100)[0] for _ in range(3)]
+        stage.say(f"node {leader}, alone, answers {answers}")
+        stage.leader(place, other_than=[leader])
+        stage.wait_until(lambda: numbered.own.write(other)[0] == 200, "the others take another one", WRITTEN_S_MAX)
+        stage.wait(1)
+    stage.wait_healthy(HEALED_S_MAX)
+    status, records = stage.ask(other, f"{path_of(place)}/records?offset=0&timeout=0")
+    is_there = status == 200 and any(record["value"] == LONE for record in records)
+    stage.expect(200 not in answers or is_there, "what was acknowledged is there")
+
+
+def member_sleeps_a_little(stage: Stage) -> None:
+    """For less than a suspicion lasts: nobody takes it for dead afterwards."""
+    for _ in range(2):
+        sleeper = stage.others(stage.leader())[0]
+        others = stage.others(sleeper)
+        with stage.fault("pause", sleeper):
+            stage.wait(SUSPECTED_S)
+        dead = False
+        until_s = stage.now_s() + SUSPICION_S
+        while stage.now_s() < until_s:
+            dead = dead or any(state_of(stage, node, sleeper) == "dead" for node in others)
+            stage.wait(LOOK_S)
+        stage.expect(not dead, f"nobody takes node {sleeper} for dead, which is awake")
+
+
+def state_of(stage: Stage, asked: int, member: int) -> str | None:
+    """How one sees another by gossip."""
+    status, told = stage.ask(asked, "/v1/cluster/members")
+    states = {row["node_id"]: str(row["state"]) for row in told["members"]} if status == 200 else {}
+    return states.get(member)
+
+
+def news_ends(stage: Stage) -> None:
+    """What was told often enough is not told any more."""
+    with stage.fault("kill", stage.others(stage.leader())[0]):
+        stage.wait(1)
+    stage.wait_served()
+
+    def nobody_has_any() -> bool:
+        return all(_news(stage.system.addresses[node]) == 0 for node in stage.nodes)
+
+    stage.wait_until(nobody_has_any, "nobody has any news to tell", NEWS_S_MAX)
+
+
+def _news(address: str) -> float:
+    """Claims that a broker has still to tell."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("raftlog_gossip_broadcasts "))
+
+
+def seeds_do_not_see_each_other(stage: Stage) -> None:
+    """Three more brokers with an empty cluster before them: as long as one of them is alone nobody founds it."""
+    command = stage.brokers.nodes[stage.nodes[0]].process.command
+    program = command[1 : command.index("serve")]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        contextlib.closing(Cluster(3, data_dir=directory, program=program)) as cluster,
+    ):
+        cluster.prepare()
+        cluster.cut([1], [2, 3])
+        for node in cluster.nodes.values():
+            node.launch()
+        stage.wait(APART_S)
+        cluster.heal()
+        stage.wait_until(
+            lambda: all(_members(node.http) == [1, 2, 3] for node in cluster.nodes.values()),
+            "all three are in one cluster",
+            FOUNDED_S_MAX,
+        )
+
+
+def _members(address: str) -> list[int]:
+    """Who belongs to its cluster, as a broker says; nobody when it does not say."""
+    try:
+        status, told = ask(address, "/v1/cluster/health_overview", timeout_s=1.0)
+    except BrokerFailed:
+        return []
+    return sorted(told["all_nodes"]) if status == 200 else []

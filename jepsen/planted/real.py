@@ -1,0 +1,159 @@
+"""What real processes show of planted bugs: for each the scenario in which it does harm, and the findings that count.
+
+A scenario is numbered, or one of `jepsen.planted.scripts`; without the bug each of them is valid. `UNSEEN` says of the
+other bugs why no judge outside of the processes sees them within a minute: the simulation keeps those.
+"""
+
+from typing import Final, NamedTuple
+
+from jepsen.nemeses.fault import FaultKind
+from jepsen.planted import questions, scripts
+from jepsen.runner.stage import Script
+from jepsen.scenarios.catalogue import SCENARIOS
+from jepsen.scenarios.scenario import Scenario
+
+LOST: Final = ("lost-write", "inconsistent-offset", "offset-order", "end-went-back", "stale-end", "unseen")
+DIFFERENT: Final = (*LOST, "replicas-differ", "damaged-log", "too-few-copies", "leader-epoch")
+
+RATE: Final = 200.0
+CLIENTS: Final = 2
+
+
+class RealCase(NamedTuple):
+    scenario: Scenario
+    condemned_by: tuple[str, ...]
+    """Kinds of findings: any of them."""
+
+
+def _own(
+    name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain", seconds: float = 8.0
+) -> Scenario:
+    return Scenario(name, title, play, faults, workload, seconds=seconds, rate=RATE, clients=CLIENTS)
+
+
+_LEADER_FORGETS = _own(
+    "leader-forgets",
+    "the power of a leader goes amid slow syncs",
+    scripts.one_forgets("power", leads=True, before="sync", slow_s=0.4, times=2),
+    ("power", "pause", "sync"),
+)
+_FOLLOWER_FORGETS = _own(
+    "follower-forgets",
+    "the power of a follower goes amid slow syncs",
+    scripts.one_forgets("power", before="sync", times=2),
+    ("power", "pause", "sync"),
+)
+_FULL = _own(
+    "full",
+    "a disk was full, and its node starts again",
+    scripts.one_forgets("kill", before="full"),
+    ("kill", "pause", "full"),
+)
+_RESTART = _own(
+    "restart", "a follower starts again, and is in the next quorum", scripts.one_forgets("kill"), ("kill", "pause")
+)
+_WIPED = _own(
+    "wiped",
+    "a disk is wiped, and its node is needed",
+    scripts.one_forgets("damage", shape="wipe"),
+    ("damage", "pause"),
+)
+_STALE = _own(
+    "stale",
+    "a disk is an old copy, and its node is needed",
+    scripts.one_forgets("damage", shape="stale"),
+    ("damage", "pause"),
+)
+_SEGMENTS = _own(
+    "segments",
+    "records are damaged, and their node is needed",
+    scripts.one_forgets("damage", shape="flip", files=("segment",)),
+    ("damage", "pause"),
+)
+_JOURNAL = _own(
+    "journal",
+    "a journal is damaged, and its node is needed",
+    scripts.one_forgets("damage", shape="flip", files=("journal",)),
+    ("damage", "pause"),
+)
+_VOTER = _own(
+    "voter-forgets",
+    "the power of a voter goes amid a slow sync",
+    scripts.voter_forgets,
+    ("sync", "weather", "cut", "power", "kill"),
+)
+_NEW_LEADER = _own(
+    "new-leader-alone",
+    "a new leader is cut off before it has committed",
+    scripts.new_leader_is_alone,
+    ("weather", "kill", "cut"),
+)
+_COMES_BACK = _own("comes-back", "a follower comes back amid appends", scripts.follower_comes_back, ("kill",))
+_CANDIDATES = _own(
+    "candidates", "there are several candidates at once", scripts.candidates_at_once, ("weather", "kill")
+)
+_COMPACTION = _own("compaction", "keys are replaced and removed", scripts.nothing_happens, (), "compaction", 15.0)
+_ASLEEP = _own("asleep", "the leader of an idle partition dies", questions.sleeping_leader_dies, ("kill",))
+_RETRY = _own("retry", "a retry comes late", questions.retry_comes_late, ("kill",))
+_RETRY_ALONE = _own(
+    "retry-alone", "a retry meets a leader that is alone", questions.retry_meets_a_leader_alone, ("cut",)
+)
+_SLEEPER = _own("sleeper", "a member sleeps a little", questions.member_sleeps_a_little, ("pause",))
+_NEWS = _own("news", "news of a restart ends", questions.news_ends, ("kill",))
+_FOUNDING = _own("founding", "seeds do not see each other", questions.seeds_do_not_see_each_other, ())
+_WAKES_ALONE = _own(
+    "wakes-alone", "a leader sleeps, and wakes up alone", scripts.leader_wakes_alone, ("cut", "pause"), "register"
+)
+_CUT_REGISTERS = SCENARIOS["F20"]._replace(number="F20-register", workload="register")
+
+REAL: Final[dict[str, RealCase]] = {
+    "skip-vote-sync": RealCase(_VOTER, DIFFERENT),
+    "vote-twice": RealCase(_CANDIDATES, DIFFERENT),
+    "no-pre-vote": RealCase(SCENARIOS["F22"], ("expectation",)),
+    "refuse-pre-vote-asleep": RealCase(_ASLEEP, ("expectation",)),
+    "count-leader-unsynced": RealCase(_LEADER_FORGETS, LOST),
+    "count-follower-unsynced": RealCase(_FOLLOWER_FORGETS, LOST),
+    "accept-gap": RealCase(_COMES_BACK, DIFFERENT),
+    "read-without-quorum": RealCase(_WAKES_ALONE, ("not-linearizable",)),
+    "two-changes-at-once": RealCase(SCENARIOS["F39"], DIFFERENT),
+    "leave-joint-early": RealCase(SCENARIOS["F35"], DIFFERENT),
+    "replay-out-of-order": RealCase(_VOTER, DIFFERENT),
+    "cut-corrupt": RealCase(_SEGMENTS, LOST),
+    "damaged-is-torn": RealCase(_JOURNAL, LOST),
+    "route-to-deposed-leader": RealCase(_CUT_REGISTERS, ("not-linearizable",)),
+    "bootstrap-group-again": RealCase(_RESTART, LOST),
+    "answer-before-commit": RealCase(_NEW_LEADER, LOST),
+    "resurrect-deleted-topic": RealCase(SCENARIOS["F40"], ("resurrected-topic", "phantom", *LOST)),
+    "wiped-disk-keeps-name": RealCase(_WIPED, LOST),
+    "damaged-journal-begins-anew": RealCase(_JOURNAL, LOST),
+    "accept-stale-disk": RealCase(_STALE, LOST),
+    "drop-what-does-not-fit": RealCase(_FULL, DIFFERENT),
+    "lift-quarantine": RealCase(_SEGMENTS, ("damaged-log", "replicas-differ")),
+    "found-without-all": RealCase(_FOUNDING, ("expectation",)),
+    "gossip-edits-voters": RealCase(SCENARIOS["F28"], ("expectation",)),
+    "moves-change-twice": RealCase(SCENARIOS["F39"], DIFFERENT),
+    "leave-joint-on-fail-over": RealCase(SCENARIOS["F35"], DIFFERENT),
+    "transfer-to-just-promoted": RealCase(SCENARIOS["F39"], DIFFERENT),
+    "removed-disturbs": RealCase(SCENARIOS["F36"], ("expectation",)),
+    "never-refute": RealCase(_SLEEPER, ("expectation",)),
+    "retransmit-without-end": RealCase(_NEWS, ("expectation",)),
+    "acknowledge-duplicate-early": RealCase(_RETRY_ALONE, ("expectation",)),
+    "expire-by-own-clock": RealCase(_RETRY, ("expectation",)),
+    "commit-without-fencing": RealCase(SCENARIOS["F48"], ("fenced-commit", "lost-commit")),
+    "forget-producers-after-trim": RealCase(_RETRY, ("expectation",)),
+    "drop-newest-value": RealCase(_COMPACTION, ("lost-key", "lost-write")),
+    "resurrect-key": RealCase(_COMPACTION, ("resurrected-key",)),
+}
+
+UNSEEN: Final[dict[str, str]] = {
+    "commit-old-term": "readers are shown nothing before the first commit of a leader's own term, and two changes of "
+    "leader would have to fit between both",
+    "cut-matching": "messages that come twice or late do not exist between processes that talk over TCP",
+    "overwrite-before-cut": "who finds its bytes overwritten takes them for damaged, and gets them from the others",
+    "forget-boundary-term": "who cannot be told what precedes gets the log from its beginning, and has it",
+    "ignore-incarnations": "datagrams that come late overturn news for the moment that it takes to contradict them",
+    "overfill-datagrams": "the news of three members fits into one datagram, and loopback carries larger ones",
+    "leave-old-beliefs-alone": "one that is told nothing better finds out by its next probes",
+    "forget-lives": "who comes back hears of its death from the first that it talks to, and contradicts",
+}
+"""Why not, for the other bugs."""

@@ -1,0 +1,43 @@
+"""Real brokers with planted bugs are condemned by the judges outside of them, and sound ones are not."""
+
+from pathlib import Path
+
+import pytest
+
+from jepsen.planted import BUGS
+from jepsen.planted.condemning import Played, play, play_sound
+from jepsen.planted.real import REAL, UNSEEN
+from jepsen.runner.machine import why_not
+from jepsen.scenarios.scenario import Scenario
+
+SCENARIOS = {case.scenario.number: case.scenario for case in REAL.values()}
+CHEAPEST = "count-follower-unsynced"
+
+
+def test_every_bug_is_shown_by_real_processes_or_says_why_not() -> None:
+    assert set(REAL) | set(UNSEEN) == set(BUGS)
+    assert not set(REAL) & set(UNSEEN)
+    assert len(REAL) >= 20
+    assert all(case.condemned_by and "broker-died" not in case.condemned_by for case in REAL.values())
+
+
+def _possible(scenario: Scenario) -> Scenario:
+    if (reason := why_not(scenario.faults)) is not None:
+        pytest.skip(reason)
+    return scenario
+
+
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[] if bug == CHEAPEST else [pytest.mark.slow]) for bug in REAL]
+)
+def test_brokers_with_the_bug_are_condemned(bug: str, tmp_path: Path) -> None:
+    _possible(REAL[bug].scenario)
+    played = play(bug, tmp_path)
+    assert played.is_right, played
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SCENARIOS)
+def test_brokers_without_it_are_not(number: str, tmp_path: Path) -> None:
+    played: Played = play_sound(_possible(SCENARIOS[number]), tmp_path)
+    assert played.is_right, played
