@@ -45,8 +45,13 @@ class NodeDisk:
         return found | ({"JEPSEN_DISK_NO_SYNC": "1"} if self._removes_syncs else {})
 
     def lose_power(self, random: Random, torn: bool = True) -> str:
-        """What became of the files when the power went; the process has to be dead, with all that it started."""
-        return str(self.lose(random, torn))
+        """What became of the files when the power went; the process has to be dead, with all that it started.
+
+        Empty when nobody knows of any write of it: then it was an ordinary death.
+        """
+        has_written = self._memory.exists()
+        lost = self.lose(random, torn)
+        return str(lost) if has_written else ""
 
     def lose(self, random: Random, torn: bool = True) -> Lost:
         """The same in numbers."""

@@ -65,17 +65,16 @@ class Power(Kill):
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
-        said = [victims.kill(node) for node in hit]
-        return "; ".join(
-            f"{words}, {victims.disks[node].lose_power(random)}" for node, words in zip(hit, said, strict=True)
-        )
+        killed = {node: victims.kill(node) for node in hit}
+        lost = {node: victims.disks[node].lose_power(random) for node in hit}
+        return "; ".join(f"{killed[node]}, {words}" for node, words in lost.items() if words)
 
 
 class Pause(Kind):
     """SIGSTOP."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        return "; ".join(victims.pause(node) for node in hit)
+        return "; ".join(filter(None, (victims.pause(node) for node in hit)))
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         for node in hit:
@@ -196,7 +195,8 @@ class Damage(Kind):
         return victims.is_healthy()
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        return "; ".join(f"{victims.kill(node)}, {self._hurt(victims, fault, node)}" for node in hit)
+        said = ((victims.kill(node), self._hurt(victims, fault, node)) for node in hit)
+        return "; ".join(f"{killed}, {hurt}" for killed, hurt in said if hurt)
 
     def _hurt(self, victims: Victims, fault: Fault, node: int) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
@@ -214,7 +214,7 @@ class Damage(Kind):
         self._copies[node] = damage.Snapshot(directory, directory.with_name(f"{directory.name}-copy"))
         self._copies[node].take()
         victims.launch(node)
-        return "its directory was copied, and it was started again"
+        return ""  # nothing is old before the copy is put back
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         said = []
@@ -222,7 +222,8 @@ class Damage(Kind):
             if node in self._copies:
                 if victims.is_up(node):
                     victims.kill(node)
-                said.append(f"node {node}: {self._copies.pop(node).restore()}")
+                if restored := self._copies.pop(node).restore():
+                    said.append(f"node {node}: {restored}")
                 _take_as_it_is(victims, node)
             if not victims.is_up(node):
                 victims.launch(node)

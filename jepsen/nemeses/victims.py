@@ -28,9 +28,13 @@ class Victims(Protocol):
     def expect_end(self, node: int) -> None:
         """It may end by itself, until it is launched again."""
 
-    def pause(self, node: int) -> str: ...
+    def pause(self, node: int) -> str:
+        """Empty when it does not stand still."""
+
     def resume(self, node: int) -> None: ...
-    def change(self, shape: str, node: int, place: TopicPartition) -> str: ...
+    def change(self, shape: str, node: int, place: TopicPartition) -> str:
+        """Empty when nothing can come of it."""
+
     def leader(self, place: TopicPartition) -> int | None: ...
 
     def cut(self, rpc: Sequence[Way], gossip: Sequence[Way]) -> None:

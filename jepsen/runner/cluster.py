@@ -4,6 +4,7 @@ Faults that need something beneath the brokers get it: disks under a shim where 
 clocks of their own where those go wrong.
 """
 
+import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ _LEADER_S_MAX: Final = 1.0
 """A broker waits half a second for others that stand still before it says who leads."""
 _SERVING_S_MAX: Final = 0.5
 _WHOLE_S_MAX: Final = 1.0
+_STOPPED: Final = "T"
 _STOPPED_S_MAX: Final = 2.0
 _STOPPED_LOOK_S: Final = 0.002
 _STARTS_MAX: Final = 3
@@ -121,10 +123,12 @@ class RealCluster:
 
     def kill(self, node: int) -> str:
         victim = self._cluster.nodes[node]
-        self._expected_up[node] = False
+        was_expected_up, self._expected_up[node] = self._expected_up[node], False
         self._told_to_end.discard(node)
         pid = victim.pid
         victim.kill()
+        if was_expected_up and victim.exit_code != -signal.SIGKILL:  # it was dead already
+            self._unclean.append(f"node {node} ended by itself with {victim.exit_code}{victim.process.last_words()}")
         if node in self._clocks:
             self._clocks[node].ended(pid)
         return f"node {node}, process {pid}, ended with {victim.exit_code}"
@@ -174,7 +178,8 @@ class RealCluster:
     def pause(self, node: int) -> str:
         victim = self._cluster.nodes[node]
         victim.pause()
-        return f"node {node}, process {victim.pid}, is in state {_state_once_stopped(victim.pid)}"
+        state = _state_once_stopped(victim.pid)
+        return f"node {node}, process {victim.pid}, is in state {state}" if state == _STOPPED else ""
 
     def resume(self, node: int) -> None:
         self._cluster.nodes[node].resume()
@@ -304,11 +309,11 @@ def _stop(node: ClusterNode) -> str | None:
 
 
 def _state_once_stopped(pid: int) -> str:
-    """The kernel's letter for the process, T as soon as the signal has stopped it."""
+    """The kernel's letter for the process, as soon as the signal has stopped it."""
     until = time.monotonic() + _STOPPED_S_MAX
     while True:
         # The name may hold anything, parentheses too; the state follows the last one.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "T" or time.monotonic() >= until:
+        if state == _STOPPED or time.monotonic() >= until:
             return state
         time.sleep(_STOPPED_LOOK_S)

@@ -100,14 +100,17 @@ class Members:
         return f"{moving} partitions are on their way" if moving else None
 
     def _order(self, method: str, path: str, body: Any = None) -> str:
+        """Empty when nobody heard it, and when it was refused for good."""
+        was_heard = False
         timeout = f"{'&' if '?' in path else '?'}timeout={round(ORDER_S_MAX * 800)}"
         for address in self._addresses():
             try:
                 status, _ = ask(address, path + timeout, method=method, body=body, timeout_s=ORDER_S_MAX)
-            except BrokerFailed:
+            except BrokerFailed as error:
+                was_heard = was_heard or not isinstance(error.__cause__, ConnectionRefusedError)
                 continue
-            return f"{method} {path}: {status}"
-        return f"{method} {path}: no answer"
+            return "" if 400 <= status < 500 else f"{method} {path}: {status}"
+        return f"{method} {path}: no answer" if was_heard else ""
 
     def _asked(self, path: str) -> Any:
         """The JSON of the first broker that has it."""

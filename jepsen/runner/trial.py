@@ -180,6 +180,8 @@ class Trial:
             self._findings.append(Finding("topics-differ", f"nodes did not agree {bound} on who is {topic}"))
         for place in drained.unread:
             self._findings.append(Finding("not-readable", f"{place} did not show all records {bound}"))
+        for what in drained.untold:
+            self._findings.append(Finding("not-readable", f"{what}: no answer {bound}"))
 
     def _compare(self, drained: Drained) -> None:
         self._note_deaths()

@@ -41,6 +41,8 @@ class Drained(NamedTuple):
     read_s: float
     unsettled: tuple[str, ...]
     unread: tuple[str, ...]
+    untold: tuple[str, ...]
+    """What nodes did not answer within the bound."""
     disputed: tuple[str, ...]
     """Names of topics of which the nodes said different things to the end, and what."""
     gone: tuple[str, ...]
@@ -85,15 +87,16 @@ class Drain:
         settled = await asyncio.gather(*(self._settle(node, place) for node, place in places))
         settled_s = loop.time() - began
         self._until_s = loop.time() + self._bound_s
-        await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
+        told = await asyncio.gather(*(self._ask_end(node, place) for node, place in places))
         self._until_s = loop.time() + self._bound_s  # a node that names no end keeps nobody from reading the others
         read = await asyncio.gather(*(self._read(node, place) for node, place in places))
-        await self._read_groups()
+        without = await self._read_groups()
         return Drained(
             settled_s=settled_s,
             read_s=loop.time() - began - settled_s,
             unsettled=_names(places, settled),
             unread=_names(places, read),
+            untold=(*(f"{name}, where it ends" for name in _names(places, told)), *without),
             disputed=tuple(disputed),
             gone=tuple(self._gone),
             ends={named(place): end for place, end in self._ends.items()},
@@ -133,7 +136,7 @@ class Drain:
             await asyncio.sleep(_AGAIN_S)
         return False
 
-    async def _ask_end(self, node: int, place: TopicPartition) -> None:
+    async def _ask_end(self, node: int, place: TopicPartition) -> bool:
         process = next(self._processes)
         while not self._is_late():
             async with self._gate:
@@ -143,8 +146,9 @@ class Drain:
             end = end_in(listed)
             if end is not None:
                 self._ends[place] = max(self._ends.get(place, 0), end)
-                return
+                return True
             await asyncio.sleep(_AGAIN_S)
+        return False
 
     async def _read(self, node: int, place: TopicPartition) -> bool:
         reader = Reader(self._access, self._history, next(self._processes), [place], self._random)
@@ -157,17 +161,23 @@ class Drain:
                 await asyncio.sleep(_AGAIN_S)
         return True
 
-    async def _read_groups(self) -> None:
+    async def _read_groups(self) -> list[str]:
+        """Those that were not told, and by whom."""
+        self._until_s = asyncio.get_running_loop().time() + self._bound_s  # as for ends
         committer = Committer(self._access, self._history, next(self._processes), self._random)
-        for group in (*GROUPS, *MEMBERS_GROUPS):
-            for node in self._access.nodes:
-                await self._until_read(committer, group, node)
+        return [
+            f"node {node} group {group}"
+            for group in (*GROUPS, *MEMBERS_GROUPS)
+            for node in self._access.nodes
+            if not await self._until_read(committer, group, node)
+        ]
 
-    async def _until_read(self, committer: Committer, group: str, node: int) -> None:
+    async def _until_read(self, committer: Committer, group: str, node: int) -> bool:
         while not self._is_late():
             if await committer.read(group, node):
-                return
+                return True
             await asyncio.sleep(_AGAIN_S)
+        return False
 
     def _is_late(self) -> bool:
         return asyncio.get_running_loop().time() >= self._until_s

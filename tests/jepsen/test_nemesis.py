@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jepsen.disk import DiskCounters
-from jepsen.nemeses.fault import KINDS, Fault, Way
+from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Way
 from jepsen.nemeses.nemesis import Nemesis
 from jepsen.nemeses.schedule import draw_schedule
 from jepsen.nemeses.ways import WEATHERS
@@ -29,6 +29,9 @@ class Disk:
     def lose_power(self, random: Random) -> str:
         self._done.append(f"lose {self._node}")
         return "dropped 2 pages"
+
+    def forget(self) -> None:
+        pass
 
     def slow_syncs(self, seconds: float) -> None:
         self.is_slow = seconds > 0
@@ -76,6 +79,7 @@ class Victims:
         self._leader = leader
         self.disks = {node: Disk(node, self.done) for node in self.up}
         self.clocks = {node: Clock() for node in self.up}
+        self.directories: dict[int, Path] = {}
 
     def is_up(self, node: int) -> bool:
         return self.up[node]
@@ -140,7 +144,7 @@ class Victims:
         return self.clocks[node].offset_s
 
     def data_dirs(self) -> dict[int, Path]:
-        return {}
+        return self.directories
 
     def leader(self, place: TopicPartition) -> int | None:
         return self._leader
@@ -364,3 +368,34 @@ def test_the_end_of_a_bad_day_leaves_another_one() -> None:
     for second in (1, 2, 3):
         work.step_at(second)
     assert victims.weather == {(1, 2): WEATHERS["loss"], (1, 3): Weather()}
+
+
+@pytest.mark.parametrize("kind", ["power", "pause", "damage"])
+def test_a_blow_that_hit_nothing_did_not_happen(
+    kind: FaultKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victims = Victims()
+    victims.directories = {1: tmp_path}
+    monkeypatch.setattr(Disk, "lose_power", lambda *_: "")
+    monkeypatch.setattr(Victims, "pause", lambda *_: "")
+    work, notes = nemesis(victims, Fault(kind, 1, 2, (1,), "flip" if kind == "damage" else ""))
+    work.step_at(1)
+    work.step_at(2)
+    assert len(notes) == 2
+    assert work.happened == []
+    assert victims.up[1]
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_an_old_copy_of_what_is_the_same_is_none(is_changed: bool, tmp_path: Path) -> None:
+    victims = Victims()
+    victims.directories = {1: tmp_path / "1"}
+    (tmp_path / "1").mkdir()
+    work, _ = nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
+    work.step_at(1)
+    if is_changed:
+        (tmp_path / "1" / "new").write_bytes(b"new")
+    work.step_at(2)
+    work.step_at(3)
+    assert [each.kind for each in work.happened] == ["damage"] * is_changed
+    assert not (tmp_path / "1" / "new").exists()

@@ -28,7 +28,8 @@ def left(directory: Path, disk: NodeDisk, program: str, random: Random | None = 
 
 def test_what_was_synced_with_its_directory_stays(tmp_path: Path, disk: NodeDisk) -> None:
     assert left(tmp_path, disk, "synced('a', OLD)") == {"a": OLD}
-    assert disk.lose_power(Worst()) == "everything was synced"
+    assert str(disk.lose(Worst())) == "everything was synced"
+    assert disk.lose_power(Worst()) == "", "nobody wrote since"
     assert disk.seen().syncs == 2
 
 
