@@ -5,18 +5,23 @@ cluster. Correct brokers answer as is expected of them.
 import contextlib
 import tempfile
 import urllib.request
+from random import Random
 from typing import Any, Final
 
+from jepsen import damage
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.talk import OwnTopic, path_of
+from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, path_of
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
 
 HEALED_S_MAX: Final = 20.0
 WRITTEN_S_MAX: Final = 10.0
+ASLEEP_S: Final = 4.0
 LOOK_S: Final = 0.2
 LONE: Final = "lone"
+LARGE_BATCHES, LARGE_RECORDS, LARGE_BYTES = 10, 4, 30_000
+FLIPS: Final = 100
 SUSPECTED_S: Final = 2.2
 SUSPICION_S: Final = 8.0
 """Longer than one lasts (docs/MEMBERSHIP.md)."""
@@ -29,18 +34,14 @@ def sleeping_leader_dies(stage: Stage) -> None:
     """A partition with which nobody does anything finds a leader when its own is gone."""
     own = OwnTopic(stage, {})
     stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
-    stage.wait(5)
-    for _ in range(2):
-        leader = stage.leader(own.place)
-        other = stage.others(leader)[0]
-        with stage.fault("kill", leader):
-            stage.wait_until(
-                lambda node=other: own.write(node)[0] == 200,  # type: ignore[misc]
-                "a record is taken though the leader is gone",
-                WRITTEN_S_MAX,
-            )
-        stage.wait_served()
-        stage.wait(5)
+    leader = stage.leader(own.place)
+    other = stage.others(leader)[0]
+    stage.wait(ASLEEP_S)
+    with stage.fault("kill", leader):
+        stage.wait_until(
+            lambda: own.write(other)[0] == 200, "a record is taken though the leader is gone", WRITTEN_S_MAX
+        )
+    stage.wait_served()
 
 
 class _Numbered:
@@ -145,8 +146,8 @@ def _news(address: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("raftlog_gossip_broadcasts "))
 
 
-def seeds_do_not_see_each_other(stage: Stage) -> None:
-    """Three more brokers with an empty cluster before them: as long as one of them is alone nobody founds it."""
+def seeds_come_one_after_another(stage: Stage) -> None:
+    """Three more brokers: one is gone when the others start, and comes back. Nobody founds a cluster before that."""
     command = stage.brokers.nodes[stage.nodes[0]].process.command
     program = command[1 : command.index("serve")]
     with (
@@ -154,11 +155,14 @@ def seeds_do_not_see_each_other(stage: Stage) -> None:
         contextlib.closing(Cluster(3, data_dir=directory, program=program)) as cluster,
     ):
         cluster.prepare()
-        cluster.cut([1], [2, 3])
-        for node in cluster.nodes.values():
+        first, *others = cluster.nodes.values()
+        first.launch()
+        stage.wait(APART_S)
+        first.kill()
+        for node in others:
             node.launch()
         stage.wait(APART_S)
-        cluster.heal()
+        first.launch()
         stage.wait_until(
             lambda: all(_members(node.http) == [1, 2, 3] for node in cluster.nodes.values()),
             "all three are in one cluster",
@@ -173,3 +177,66 @@ def _members(address: str) -> list[int]:
     except BrokerFailed:
         return []
     return sorted(told["all_nodes"]) if status == 200 else []
+
+
+def gossip_is_cut(stage: Stage) -> None:
+    """For longer than a suspicion lasts; nobody ordered a change of members, and there is none."""
+    victim = stage.leader()
+    before = _changes(stage)
+    ways = SHAPES["isolated"]([victim, *stage.others(victim)])
+    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="gossip"):
+        stage.wait(SUSPICION_S)
+    after = _changes(stage)
+    stage.expect(after == before, f"no group has changed its members: {after - before} changes")
+
+
+def _changes(stage: Stage) -> int:
+    """Of members, as brokers say in their logs."""
+    return sum(node.log_text().count('"members_changed"') for node in stage.brokers.nodes.values())
+
+
+def old_records_are_damaged(stage: Stage) -> None:
+    """Where no journal has them any more: on one of the two that acknowledged them, while the other one is away."""
+    own = OwnTopic(stage, {})
+    stage.wait_until(lambda: own.write(stage.nodes[0])[0] == 200, "a record is taken", WRITTEN_S_MAX)
+    leader = stage.leader(own.place)
+    victim, away = stage.others(leader)
+    stage.wait_healthy(HEALED_S_MAX)
+    with stage.fault("pause", away):
+        stage.wait(0.5)
+        for _ in range(LARGE_BATCHES):
+            stage.wait_until(
+                lambda: own.write(leader, LARGE_RECORDS, LARGE_BYTES)[0] == 200,
+                "large records are taken",
+                WRITTEN_S_MAX,
+            )
+        end = end_of(stage, leader, own.place)
+        off = stage.begin("damage", victim, shape="flip", files=("segment",))
+        random = Random(stage.options.seed + FLIPS)  # noqa: S311 - repeatable, not secret
+        stage.say(damage.flip_bits(stage.system.data_dirs()[victim], random, FLIPS, only=("segment",)))
+        silent = stage.begin("pause", leader)
+    stage.end(off)
+    stage.wait(SUSPICION_S)
+    stage.end(silent)
+    stage.wait_healthy(HEALED_S_MAX)
+    hand_over = f"/v1/partitions/kafka/{own.place.topic}/{own.place.partition}/transfer_leadership?target={victim}"
+
+    def leads() -> bool:
+        if stage.system.leader(own.place) == victim:
+            return True
+        stage.ask(victim, hand_over, "POST")
+        return False
+
+    stage.wait_until(leads, f"node {victim} leads", HEALED_S_MAX)
+    bounds = bounds_of(stage, victim, own.place)
+    stage.expect(bounds is not None and bounds[1] >= end, f"what was acknowledged up to {end} is there: {bounds}")
+    position = 0
+
+    def is_read() -> bool:
+        nonlocal position
+        path = f"{path_of(own.place)}/records?offset={position}&timeout=0&max_bytes=1048576"
+        status, records = stage.ask(victim, path)
+        position = max((int(each["offset"]) + 1 for each in records), default=position) if status == 200 else position
+        return position >= end
+
+    stage.wait_until(is_read, f"it shows all of them up to {end}", HEALED_S_MAX)

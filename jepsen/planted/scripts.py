@@ -5,23 +5,19 @@ Roles are those in the first partition: its leader, the follower that is near it
 """
 
 from collections.abc import Sequence
-from random import Random
 from typing import Final
 
-from jepsen import damage
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.nemesis import Running
 from jepsen.nemeses.ways import SHAPES, all_ways
 from jepsen.runner.stage import Script, Stage
-from raftlog.types import TopicPartition
 
 SLOW_S: Final = 3.0
 """Of syncs: longer than the moments of which a script makes use."""
 ACKNOWLEDGED_S: Final = 1.8
 ELECTED_S_MAX: Final = 12.0
-FLIPS: Final = 60
 SOON_S: Final = 3.0
-HEALED_S_MAX: Final = 15.0
+HEALED_S_MAX: Final = 20.0
 LOOK_S: Final = 0.02
 
 
@@ -29,49 +25,36 @@ def one_forgets(
     kind: FaultKind,
     *,
     shape: str = "",
-    files: Sequence[str] = (),
-    leads: bool = False,
     before: FaultKind | None = None,
-    slow_s: float = SLOW_S,
-    times: int = 1,
 ) -> Script:
     """Of two that acknowledge records, one forgets; then it has to do with the third, which never had them, without the
     other one. `before`: slow syncs, or a full disk, of that one while records are acknowledged."""
 
     def play(stage: Stage) -> None:
-        for _ in range(times):
-            copied = _copied(stage) if shape == "stale" else None
-            leader = stage.leader()
-            victim = copied.fault.nodes[0] if copied else leader if leads else stage.others(leader)[0]
-            witness = stage.others(victim)[0] if leader == victim else leader
-            (away,) = stage.others(victim, witness)
-            asleep = stage.begin("pause", away)
-            hindered = _hindered(stage, before, victim, slow_s)
-            stage.wait(ACKNOWLEDGED_S)
-            if before == "full" and hindered is not None:
-                stage.end(hindered)
-                stage.wait(0.5)
-            off = copied or stage.begin(kind, victim, shape=shape, files=files)
-            if shape == "flip":
-                _flip_more(stage, victim, files)
-            silent = stage.begin("pause", witness)
-            if before == "sync" and hindered is not None:
-                stage.end(hindered)
-            stage.end(asleep)
-            stage.end(off)
-            if elected(stage, [victim, away], ELECTED_S_MAX) is not None:
-                stage.wait(1.5)
-            stage.end(silent)
-            if not healed(stage):
-                return
+        copied = _copied(stage) if shape == "stale" else None
+        leader = stage.leader()
+        victim = copied.fault.nodes[0] if copied else stage.others(leader)[0]
+        witness = stage.others(victim)[0] if leader == victim else leader
+        (away,) = stage.others(victim, witness)
+        asleep = stage.begin("pause", away)
+        hindered = _hindered(stage, before, victim)
+        stage.wait(ACKNOWLEDGED_S)
+        if before == "full" and hindered is not None:
+            stage.end(hindered)
+            stage.wait(0.5)
+        off = copied or stage.begin(kind, victim, shape=shape)
+        silent = stage.begin("pause", witness)
+        if before == "sync" and hindered is not None:
+            stage.end(hindered)
+        elections = Elections(stage)
+        stage.end(asleep)
+        stage.end(off)
+        if elections.first([victim, away], ELECTED_S_MAX) is not None:
+            stage.wait(1.5)
+        stage.end(silent)
+        stage.wait_healthy(HEALED_S_MAX)
 
     return play
-
-
-def _flip_more(stage: Stage, victim: int, files: Sequence[str]) -> None:
-    """So many that some are in records that clients sent."""
-    random = Random(stage.options.seed)  # noqa: S311 - repeatable, not secret
-    stage.say(damage.flip_bits(stage.system.data_dirs()[victim], random, FLIPS, only=files))
 
 
 def _copied(stage: Stage) -> Running:
@@ -82,54 +65,34 @@ def _copied(stage: Stage) -> Running:
     return copied
 
 
-def _hindered(stage: Stage, kind: FaultKind | None, victim: int, slow_s: float) -> Running | None:
+def _hindered(stage: Stage, kind: FaultKind | None, victim: int) -> Running | None:
     if kind == "sync":
-        return stage.begin("sync", victim, shape="slow", amount=slow_s)
+        return stage.begin("sync", victim, shape="slow", amount=SLOW_S)
     return stage.begin("full", victim) if kind == "full" else None
 
 
-def voter_forgets(stage: Stage) -> None:
-    """A leader hands over and does not hear of it; who votes for the new one loses its power before the vote can be
-    durable. The old leader then asks it for the same term, while the new one hears nobody."""
-    place = stage.places[0]
-    hand_over = f"/v1/partitions/kafka/{place.topic}/{place.partition}/transfer_leadership?timeout=300&target="
-    for _ in range(3):
-        old = stage.leader()
-        voter, new = stage.others(old)
-        slow = stage.begin("sync", voter, shape="slow", amount=SLOW_S)
-        weather = stage.begin("weather", *stage.nodes, shape="delay", ways=all_ways(stage.nodes))
-        stage.ask(old, f"{hand_over}{new}", "POST", timeout_s=0.3)
-        deaf = stage.begin("cut", old, shape="deaf", ways=SHAPES["deaf"]([old, voter, new]))
-        elected(stage, [new], SOON_S / 2)
-        stage.wait(0.3)
-        alone = stage.begin("cut", new, shape="isolated", ways=SHAPES["isolated"]([new, old, voter]))
-        off = stage.begin("power", voter)
-        for running in (slow, weather, off, deaf):
-            stage.end(running)
-        stage.wait(3.5)
-        with stage.fault("kill", new):
-            stage.end(alone)
-        if not healed(stage):
-            return
+class Elections:
+    """Who says in its log that it was elected in the first partition, from now on. To ask for the leader takes half a
+    second while others stand still."""
 
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._before = {node: self._count(node) for node in stage.nodes}
 
-def healed(stage: Stage) -> bool:
-    """What does not heal any more has been hurt enough."""
-    stage.wait_healthy(HEALED_S_MAX)
-    return not stage.findings
+    def _count(self, node: int) -> int:
+        group = f'"group": "{self._stage.places[0]}"'
+        lines = self._stage.brokers.nodes[node].log_text().splitlines()
+        return sum('"leader_elected"' in line and group in line for line in lines)
 
-
-def elected(stage: Stage, nodes: Sequence[int], seconds: float, place: TopicPartition | None = None) -> int | None:
-    """Who of these says first of itself that it leads; None when nobody does in time."""
-    wanted = place or stage.places[0]
-    until_s = stage.now_s() + seconds
-    while stage.now_s() < until_s:
-        for node in nodes:
-            status, told = stage.ask(node, f"/topics/{wanted.topic}/partitions/{wanted.partition}", timeout_s=0.3)
-            if status == 200 and told.get("leader") == node:
-                return node
-        stage.wait(LOOK_S)
-    return None
+    def first(self, nodes: Sequence[int], seconds: float) -> int | None:
+        """Of these; None when nobody is in time."""
+        until_s = self._stage.now_s() + seconds
+        while self._stage.now_s() < until_s:
+            for node in nodes:
+                if self._count(node) > self._before[node]:
+                    return node
+            self._stage.wait(LOOK_S)
+        return None
 
 
 def new_leader_is_alone(stage: Stage) -> None:
@@ -137,24 +100,28 @@ def new_leader_is_alone(stage: Stage) -> None:
     what it has taken."""
     for _ in range(2):
         old = stage.leader()
-        with stage.fault("weather", *stage.nodes, shape="delay", ways=all_ways(stage.nodes)):
-            dead = stage.begin("kill", old)
-            new = elected(stage, stage.others(old), 2 * SOON_S) or stage.others(old)[0]
-            cut = stage.begin("cut", new, shape="isolated", ways=SHAPES["isolated"]([new, *stage.others(new)]))
-            stage.wait(1.2)
-            killed = stage.begin("kill", new)
+        weather = stage.begin("weather", *stage.nodes, shape="delay", ways=all_ways(stage.nodes))
+        elections = Elections(stage)
+        dead = stage.begin("kill", old)
+        new = elections.first(stage.others(old), 2 * SOON_S) or stage.others(old)[0]
+        cut = stage.begin("cut", new, shape="isolated", ways=SHAPES["isolated"]([new, *stage.others(new)]))
+        stage.end(weather)
+        stage.wait(1.2)
+        killed = stage.begin("kill", new)
         stage.end(cut)
         stage.end(dead)
         stage.leader(other_than=[new])
         stage.wait(2)
         stage.end(killed)
-        if not healed(stage):
-            return
+        stage.wait_served()
+        stage.wait_healthy(HEALED_S_MAX)
+        if stage.findings:
+            return  # what does not heal has been hurt enough
 
 
 def leader_wakes_alone(stage: Stage) -> None:
     """It has slept for so long that there is another one, and wakes up where it hears of nothing."""
-    for _ in range(3):
+    for _ in range(2):
         leader = stage.leader()
         ways = SHAPES["isolated"]([leader, *stage.others(leader)])
         with stage.fault("cut", leader, shape="isolated", ways=ways):
