@@ -70,7 +70,8 @@ LONE_KINDS: Final = frozenset((CRASH, NEMESIS))
 class Sequenced(NamedTuple):
     """Who numbered the values of a send; `sequence` is that of the first one, and never wraps here.
 
-    All numbers of a producer's epoch in a partition belong to one value each, however often it was sent.
+    All numbers of a producer's epoch in a partition belong to one value each, however often it was sent. A client that
+    learns its numbers later says them in the `ok` alone.
     """
 
     producer: int

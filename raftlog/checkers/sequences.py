@@ -4,6 +4,9 @@
 - `sequence-gap`: two are in the log, and one between them is not, although somebody has read that part of it. A
   producer repeats what has no answer and never goes on without it, so the log must have refused what came after.
 
+A number that only the `ok` of a send says is one of a client that may have given up others, so nothing is missing
+between such; their order is judged all the same.
+
 That each is there once, and where its answer says, is judged by `records` (`duplicate`, `inconsistent-offset`). Reads
 the book at the end; partitions that are compacted are looked at for order only.
 """
@@ -11,7 +14,7 @@ the book at the end; partitions that are compacted are looked at for order only.
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
-from raftlog.checkers.history import SEND, Kind, Op, Send, Value
+from raftlog.checkers.history import OK, SEND, Kind, Op, Send, Value
 from raftlog.checkers.judge import Findings, Judge
 from raftlog.checkers.records import PartitionBook, RecordBook
 from raftlog.types import Offset, TopicPartition
@@ -29,25 +32,33 @@ class Sequences(Judge):
     """See the module."""
 
     invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((SEND,))
 
     def __init__(self, book: RecordBook, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self._book = book
         self._lines: dict[_Line, dict[int, Value]] = {}
+        self._of_answered: dict[_Line, dict[int, Value]] = {}
 
     def invoked(self, op: Op) -> None:
-        send = op.payload
-        assert isinstance(send, Send), op
-        if send.sequenced is not None:
-            producer, epoch, first = send.sequenced
-            line = self._lines.setdefault(_Line(send.partition, producer, epoch), {})
-            line.update(enumerate(send.values, first))
+        assert isinstance(op.payload, Send), op
+        _note(op.payload, self._lines)
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        assert isinstance(op.payload, Send), op
+        assert isinstance(invocation.payload, Send), invocation
+        if op.type == OK and invocation.payload.sequenced is None:
+            _note(op.payload, self._of_answered)
 
     def finish(self) -> None:
         for line, values in self._lines.items():
             self._finish_line(line, values, self._book.book(line.partition))
+        for line, values in self._of_answered.items():
+            self._finish_line(line, values, self._book.book(line.partition), is_whole=False)
 
-    def _finish_line(self, line: _Line, values: dict[int, Value], book: PartitionBook) -> None:
+    def _finish_line(
+        self, line: _Line, values: dict[int, Value], book: PartitionBook, *, is_whole: bool = True
+    ) -> None:
         known = [(number, book.offsets[value]) for number, value in sorted(values.items()) if value in book.offsets]
         for (number, offset), (later, after) in pairwise(known):
             ops = (book.witnesses[offset], book.witnesses[after])
@@ -55,10 +66,16 @@ class Sequences(Judge):
             if after <= offset:
                 what = f"{of}: number {later} stands at offset {after}, and {number} at {offset}"
                 self.findings.report("sequence-order", what, ops)
-            elif later > number + 1 and self._was_read(book, offset, after):
+            elif is_whole and later > number + 1 and self._was_read(book, offset, after):
                 what = f"{of}: number {later} follows {number} at offsets {offset} and {after}; {number + 1} is missing"
                 self.findings.report("sequence-gap", what, ops)
 
     def _was_read(self, book: PartitionBook, offset: Offset, after: Offset) -> bool:
         """Whether what lies between would have been seen."""
         return not book.is_compacted and offset >= book.start and after < book.polled_end
+
+
+def _note(send: Send, lines: dict[_Line, dict[int, Value]]) -> None:
+    if send.sequenced is not None:
+        producer, epoch, first = send.sequenced
+        lines.setdefault(_Line(send.partition, producer, epoch), {}).update(enumerate(send.values, first))

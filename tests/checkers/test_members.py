@@ -212,6 +212,16 @@ def test_a_number_that_is_missing_in_what_was_read_is_a_gap(tale: Tale) -> None:
     assert tale.at_the_end(Sequences).counts == {}, "it may be gone"
 
 
+@pytest.mark.parametrize("offsets", [(0, 1, 2), (0, 2, 1)])
+def test_numbers_that_answers_alone_say_are_judged_for_their_order(tale: Tale, offsets: tuple[int, ...]) -> None:
+    for value, number, offset in zip((70, 71, 72), (1, 2, 4), offsets, strict=True):
+        invocation = tale.recorder.invoke(value, "send", Send(T0, (value,)))
+        send = Send(T0, (value,), (Offset(offset),), sequenced=Sequenced(9, 0, number))
+        tale.recorder.ok(invocation, send)
+    tale.poll(2, (0, 70))
+    assert tale.at_the_end(Sequences).counts == ({} if offsets == (0, 1, 2) else {"sequence-order": 1})
+
+
 def test_the_last_number_may_be_missing_when_nobody_knows_what_became_of_it(tale: Tale) -> None:
     tale.number(1, 70, 0, 0)
     tale.number(1, 71, 1, None)

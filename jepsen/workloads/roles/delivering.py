@@ -1,6 +1,7 @@
 """Records through `raftlog.client.Producer`: idempotent, batched, repeated until somebody knows what became of them.
 
-Each record is one operation of one process, which ends as its delivery ends. Now and then a producer is closed in the
+Each record is one operation of one process, which ends as its delivery ends; an `ok` says in which order its producer
+took the records of the partition. Now and then a producer is closed in the
 middle of its work and another one begins, as when a program is restarted. Where records have keys, some are tombstones.
 """
 
@@ -14,7 +15,7 @@ from jepsen.workloads.client.numbering import Senders
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, tombstone_headers
 from raftlog.checkers import Send
-from raftlog.checkers.history import SEND
+from raftlog.checkers.history import SEND, Sequenced
 from raftlog.client import Producer
 from raftlog.errors import RaftlogError
 from raftlog.types import TopicPartition
@@ -24,6 +25,8 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 RESTARTS: Final = 0.002
 """Chance, before each record, that the producer is replaced by another one."""
 CLOSE_S: Final = 0.05
+BATCH_RECORDS: Final = 10_000
+"""So many that none is ever full, which `send` waits for: its answers come in the order of the records."""
 KEYS: Final = 40
 TOMBSTONES: Final = 0.1
 SIZES: Final = (10, 100, 100, 300, 1000)
@@ -47,6 +50,10 @@ class Deliverer:
         self._partitions, self._values, self._senders = partitions, values, senders
         self._is_keyed = is_keyed
         self._producer: Producer | None = None
+        self._name = 0
+        """Of the producer: its first value."""
+        self._taken: dict[TopicPartition, int] = {}
+        """Records that it has."""
         self._closing: set[asyncio.Task[None]] = set()
         self.not_offered = 0
         """Records that were due while no process was free."""
@@ -60,8 +67,8 @@ class Deliverer:
                 self.not_offered += 1
 
     async def _send(self, process: int) -> None:
-        producer = self._current()
         value, place = next(self._values), self._random.choice(self._partitions)
+        producer, name, taken = self._current(value), self._name, self._taken
         key = f"key-{self._random.randrange(KEYS)}" if self._is_keyed else None
         is_tombstone = self._is_keyed and self._random.random() < TOMBSTONES
         send = Send(place, (value,), (), () if key is None else (key,), (value,) if is_tombstone else ())
@@ -74,23 +81,27 @@ class Deliverer:
                 headers=tombstone_headers(value) if is_tombstone else (),
                 partition=place.partition,
             )
+            number = taken[place] = taken.get(place, 0) + 1
             delivered = await delivery
         except RaftlogError as error:
             self._history.refused(invocation, error, acks="all")
         else:
-            self._history.ok(invocation, send._replace(offsets=(delivered.offset,)), acks="all")
+            numbered = send._replace(offsets=(delivered.offset,), sequenced=Sequenced(name, 0, number))
+            self._history.ok(invocation, numbered, acks="all")
 
-    def _current(self) -> Producer:
-        """The producer, or another one."""
+    def _current(self, value: int) -> Producer:
+        """The producer, or another one, which begins with this value."""
         if self._producer is not None and self._random.random() < RESTARTS:
             closing = asyncio.create_task(_close(self._producer, CLOSE_S))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             self._producer = None
         if self._producer is None:
+            self._name, self._taken = value, {}
             self._producer = Producer(
                 self._random.sample(self._addresses, len(self._addresses)),
                 linger_ms=self._random.choice((0, 5, 50)),
+                batch_records=BATCH_RECORDS,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
                 delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             )
