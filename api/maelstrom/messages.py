@@ -1,11 +1,13 @@
 """Maelstrom's messages: one JSON object a line, with `src`, `dest` and a `body` that has a `type`.
 
-The standard library's JSON is used, because what a client sends must come back as it was: whole numbers of any size and
-halves of surrogate pairs included. Two values are the same when their `text_of` is: 1, 1.0 and true are three values.
+The standard library's JSON is used, because what a client sends must come back as it was: whole numbers of more than
+64 bits (of up to 4,300 digits) and halves of surrogate pairs included. Two values are the same when their `text_of` is:
+1, 1.0 and true are three values.
 """
 
 import json
 from itertools import chain
+from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from raftlog.api.maelstrom.errors import Malformed
@@ -36,7 +38,7 @@ class Message(NamedTuple):
 def parse(line: bytes) -> Message:
     """Raises `Malformed`."""
     try:
-        found = json.loads(line, parse_constant=_no_constant)
+        found = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"not JSON: {error}") from None
     match found:
@@ -104,3 +106,11 @@ def offsets_in(body: dict[str, Any]) -> dict[str, int]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    """What comes in has to go out again, and JSON has no text for what is beyond a double."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value

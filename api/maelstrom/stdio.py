@@ -9,6 +9,7 @@ Called by the composition root.
 """
 
 import asyncio
+import logging
 import os
 import stat
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from raftlog.api.maelstrom.messages import LINE_BYTES_MAX
 
 OUT_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 1 << 18
+_logger = logging.getLogger(__name__)
 
 
 class Lines:
@@ -76,8 +78,14 @@ class Input:
             self._loop.call_soon(self._read_file)
 
     def _read(self) -> bool:
-        """False at the end."""
-        data = os.read(self._descriptor, _READ_BYTES)
+        """False at the end, which is also where nothing can be read any more."""
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:  # somebody else has read it
+            return True
+        except OSError as error:
+            _logger.warning("nothing can be read: %s", error)
+            data = b""
         if data:
             self._lines.feed(data)
             return True
@@ -100,10 +108,13 @@ class Output(asyncio.BaseProtocol):
         self._transport: asyncio.WriteTransport | None = None
         self.dropped = 0
         """Lines for which there was no room."""
+        self._is_lost = False
+        """Nothing can be written any more."""
 
     async def open(self) -> None:
-        """A regular file needs no waiting, and is written as it is."""
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+        """Pipes and sockets are waited for; files and devices need no waiting, and are written as they are."""
+        mode = os.fstat(self._descriptor).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             pipe = os.fdopen(os.dup(self._descriptor), "wb", 0)
             self._transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
 
@@ -111,12 +122,24 @@ class Output(asyncio.BaseProtocol):
         self._on_lost()
 
     def write(self, line: bytes) -> None:
-        if self._transport is None:
-            os.write(self._descriptor, line)
+        if self._is_lost:
+            self.dropped += 1
+        elif self._transport is None:
+            self._write_out(line)
         elif self._transport.get_write_buffer_size() > OUT_BYTES_MAX:
             self.dropped += 1
         else:
             self._transport.write(line)
+
+    def _write_out(self, line: bytes) -> None:
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            _logger.warning("nothing can be written: %s", error)
+            self._is_lost = True
+            self._on_lost()
 
     async def flush(self, seconds: float) -> None:
         """Give whoever reads so long to take the rest."""

@@ -101,6 +101,8 @@ BAD_LINES = (
     b'{"src":"c1","dest":"n1","body":{"type":"send","msg_id":[],"key":{},"msg":1}}',
     b'{"src":"c1","dest":"n1","body":{"type":"echo","in_reply_to":4,"msg_id":1}}',
     b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":1,"echo":NaN}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":1,"echo":1e400}}',
+    b'{"src":"c1","dest":"n1","body":{"type":"add","msg_id":1,"element":[-1e400]}}',
     b'{"src":"c1","dest":"n1","body":{"type":"echo","msg_id":1,"echo":' + b"9" * 5000 + b"}}",
     b"[" * 100_000,
     b'{"a":' * 5_000,

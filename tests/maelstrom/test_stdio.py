@@ -1,5 +1,6 @@
 """Lines from pieces, within bounds; directories of processes that are gone."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -32,6 +33,24 @@ def test_a_line_that_is_too_long_is_dropped_and_the_next_is_not(monkeypatch: pyt
     lines.end()
     assert whole == [b"0123456789", b"next"]
     assert dropped == [13, 17]
+
+
+async def test_what_cannot_be_read_or_written_is_the_end(tmp_path: Path) -> None:
+    folder, full = os.open(tmp_path, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
+    try:
+        ended = asyncio.Event()
+        stdio.Input(folder, stdio.Lines(lambda line: None, lambda size: None), ended.set)
+        async with asyncio.timeout(10):
+            await ended.wait()
+        lost: list[bool] = []
+        output = stdio.Output(full, lambda: lost.append(True))
+        await output.open()
+        output.write(b"nobody takes this\n")
+        output.write(b"nor this\n")
+        assert lost == [True]
+    finally:
+        os.close(folder)
+        os.close(full)
 
 
 def test_what_a_killed_process_left_goes_and_what_is_in_use_stays(
