@@ -202,7 +202,7 @@ def old_records_are_damaged(stage: Stage) -> None:
     leader = stage.leader(own.place)
     victim, away = stage.others(leader)
     stage.wait_healthy(HEALED_S_MAX)
-    with stage.fault("pause", away):
+    with stage.fault("kill", away):
         stage.wait(0.5)
         for _ in range(LARGE_BATCHES):
             stage.wait_until(

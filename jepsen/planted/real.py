@@ -35,7 +35,7 @@ _FOLLOWER_FORGETS = _own(
     "follower-forgets",
     "the power of a follower goes amid slow syncs",
     scripts.one_forgets("power", before="sync"),
-    ("power", "pause", "sync"),
+    ("kill", "power", "pause", "sync"),
 )
 _FULL = _own(
     "full",
@@ -50,19 +50,19 @@ _WIPED = _own(
     "wiped",
     "a disk is wiped, and its node is needed",
     scripts.one_forgets("damage", shape="wipe"),
-    ("damage", "pause"),
+    ("kill", "damage", "pause"),
 )
 _STALE = _own(
     "stale",
     "a disk is an old copy, and its node is needed",
     scripts.one_forgets("damage", shape="stale"),
-    ("damage", "pause"),
+    ("kill", "damage", "pause"),
 )
 _RECORDS = _own(
     "records",
     "old records are damaged, and their node is needed",
     questions.old_records_are_damaged,
-    ("damage", "pause"),
+    ("kill", "damage", "pause"),
 )
 _GOSSIP = _own("gossip", "gossip alone is cut", questions.gossip_is_cut, ("cut",))
 _NEW_LEADER = _own(
@@ -105,6 +105,7 @@ REAL: Final[dict[str, RealCase]] = {
     "wiped-disk-keeps-name": RealCase(_WIPED, LOST),
     "accept-stale-disk": RealCase(_STALE, LOST),
     "drop-what-does-not-fit": RealCase(_FULL, DIFFERENT),
+    "cut-corrupt": RealCase(_RECORDS, ("expectation",)),
     "lift-quarantine": RealCase(_RECORDS, ("expectation",)),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
     "gossip-edits-voters": RealCase(_GOSSIP, ("expectation",)),
@@ -127,7 +128,6 @@ UNSEEN: Final[dict[str, str]] = {
     "transfer-to-just-promoted": _ASSERTION,
     "replay-out-of-order": "the old vote counts only in a term that goes on while its voter starts again",
     "count-leader-unsynced": "hardly anything is acknowledged before the leader's own sync, also where syncs are slow",
-    "cut-corrupt": "a start looks through what the journal still has, and mends it from there",
     "two-changes-at-once": _MAJORITIES,
     "leave-joint-early": _MAJORITIES,
     "moves-change-twice": _MAJORITIES,

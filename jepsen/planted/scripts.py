@@ -36,7 +36,7 @@ def one_forgets(
         victim = copied.fault.nodes[0] if copied else stage.others(leader)[0]
         witness = stage.others(victim)[0] if leader == victim else leader
         (away,) = stage.others(victim, witness)
-        asleep = stage.begin("pause", away)
+        gone = stage.begin("kill", away)  # one that only slept would find what was sent to it when it wakes up
         hindered = _hindered(stage, before, victim)
         stage.wait(ACKNOWLEDGED_S)
         if before == "full" and hindered is not None:
@@ -47,7 +47,7 @@ def one_forgets(
         if before == "sync" and hindered is not None:
             stage.end(hindered)
         elections = Elections(stage)
-        stage.end(asleep)
+        stage.end(gone)
         stage.end(off)
         if elections.first([victim, away], ELECTED_S_MAX) is not None:
             stage.wait(1.5)
