@@ -1,5 +1,6 @@
 """Disks that forget, fail, are damaged, lost, old, full or slow: F9 to F19."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -76,26 +77,30 @@ def damaged_records_on_who_shall_lead(stage: Stage) -> None:
     stage.wait(2)
     for _ in range(2):
         victim = stage.others(stage.leader())[0]
-        _damage(stage, victim, "flip", "segment")
-        _make_lead(stage, victim)
+        _make_lead(stage, victim, _damage(stage, victim, "flip", "segment"))
         stage.wait_healthy(HEALED_S_MAX)
 
 
-def _damage(stage: Stage, victim: int, shape: str, *files: str) -> None:
-    """While it is down, and all others are well; it is started at once."""
+def _damage(stage: Stage, victim: int, shape: str, *files: str) -> list[int]:
+    """While it is down, and all others are well; it is started at once. Numbers of the partitions that it hit."""
     stage.wait_healthy(HEALED_S_MAX)
-    stage.end(stage.begin("damage", victim, shape=shape, files=files))
+    running = stage.begin("damage", victim, shape=shape, files=files)
+    stage.end(running)
     stage.wait_served()
+    return [number for number, place in enumerate(stage.places) if f"{place}/" in running.proof]
 
 
-def _make_lead(stage: Stage, node: int) -> None:
-    def leads() -> bool:
-        if stage.system.leader(stage.places[0]) == node:
-            return True
-        stage.order("lead", node)
-        return False
+def _make_lead(stage: Stage, node: int, numbers: Sequence[int]) -> None:
+    """Those partitions; the first, where what was hurt belongs to none of the load."""
+    for number in numbers or (0,):
 
-    stage.wait_until(leads, f"node {node} leads", HEALED_S_MAX)
+        def leads(number: int = number) -> bool:
+            if stage.system.leader(stage.places[number]) == node:
+                return True
+            stage.order("lead", node, number)
+            return False
+
+        stage.wait_until(leads, f"node {node} leads {stage.places[number]}", HEALED_S_MAX)
 
 
 def damaged_metadata(stage: Stage) -> None:
@@ -130,8 +135,7 @@ def damaged_indexes(stage: Stage) -> None:
     stage.wait(2)
     for shape, files in (("flip", ("index",)), ("flip", ("timeindex",)), ("truncate", ("index",))):
         victim = stage.others(stage.leader())[0]
-        _damage(stage, victim, shape, *files)
-        _make_lead(stage, victim)
+        _make_lead(stage, victim, _damage(stage, victim, shape, *files))
 
 
 def disk_is_lost(stage: Stage) -> None:
