@@ -12,8 +12,9 @@ import orjson
 from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
 from jepsen.control.options import ControlOptions
+from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, exit_code, run
+from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.runner.trial import Progress
 
@@ -22,7 +23,7 @@ from jepsen.runner.trial import Progress
 @click.option("--case", "name", type=click.Choice([*CASES, "all"]), default="all", help="What is done to the library.")
 @click.option("--repaired", is_flag=True, help="With the cause of the loss removed; then nothing may be found.")
 @click.option(
-    "--time", "seconds", type=click.FloatRange(min=1), help="Seconds of load and faults. [default: the case's]"
+    "--time", "seconds", type=Finite(1, SECONDS_MAX), help="Seconds of load and faults. [default: the case's]"
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
 @click.option(
@@ -41,15 +42,21 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
     codes = []
     for case in CASES if name == "all" else [name]:
         options = ControlOptions.of(case, is_repaired=repaired, seconds=seconds, seed=drawn)
-        folder = Store(store, options)
+        with kept_in(store):
+            folder = Store(store, options)
         try:
             with ending_on_sigterm(), Bar() as bar:
                 results = run_case(options, folder, bar.tell)
+        except KeyboardInterrupt:  # while it was judged or drawn
+            click.echo(f"interrupted; the history is in {folder.path}", err=True)
+            sys.exit(INTERRUPTED)
         except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the library
             traceback.print_exc()
             sys.exit(COULD_NOT_RUN)
         click.echo(orjson.dumps(results) if as_json else (folder.path / "report.txt").read_text(), nl=as_json)
         codes.append(exit_code(results))
+        if results["broken"] == "interrupted":
+            break
     sys.exit(max(codes))
 
 

@@ -10,11 +10,12 @@ import click
 import orjson
 
 from jepsen.nemeses.fault import KINDS, FaultKind
+from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, exit_code, run
+from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
 from jepsen.workloads.catalogue import WORKLOADS
 
@@ -37,12 +38,10 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 @click.option(
     "--faults", callback=_fault_kinds, default="kill,pause,cut", help="Kinds of faults, with commas; all, or none."
 )
-@click.option("--time", "seconds", type=click.FloatRange(min=1), default=60.0, help="Seconds of load and faults.")
+@click.option("--time", "seconds", type=Finite(1, SECONDS_MAX), default=60.0, help="Seconds of load and faults.")
 @click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=3, help="Brokers.")
 @click.option("--clients", type=click.IntRange(1, 64), default=6, help="Client processes.")
-@click.option(
-    "--rate", type=click.FloatRange(min=1), default=500.0, help="Operations a second, of all clients together."
-)
+@click.option("--rate", type=Finite(1, RATE_MAX), default=500.0, help="Operations a second, of all clients together.")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws the faults and what clients do. [default: any]")
 @click.option(
     "--store",
@@ -76,10 +75,14 @@ def test(
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     options = RunOptions(workload, faults, seconds, nodes, clients, rate, drawn)
-    folder = Store(store, options)
+    with kept_in(store):
+        folder = Store(store, options)
     try:
         with ending_on_sigterm(), Bar() as bar:
             results = run(options, RealCluster(nodes, folder.data, options.all_flags, faults), folder, bar.tell)
+    except KeyboardInterrupt:  # while it was judged or drawn
+        click.echo(f"interrupted; the history is in {folder.path}", err=True)
+        sys.exit(INTERRUPTED)
     except Exception:  # noqa: BLE001 - whatever broke the harness itself says nothing about the log
         traceback.print_exc()
         sys.exit(COULD_NOT_RUN)

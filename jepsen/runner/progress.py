@@ -55,5 +55,9 @@ class ending_on_sigterm(AbstractContextManager[None]):  # noqa: N801 - used like
         signal.signal(signal.SIGTERM, self._before)
 
     @staticmethod
-    def _interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def _interrupt(_number: int, frame: FrameType | None) -> None:
+        on_ctrl_c = signal.getsignal(signal.SIGINT)  # an event loop that runs has its own way to end
+        if callable(on_ctrl_c):
+            on_ctrl_c(signal.SIGINT, frame)
+        else:  # whoever started this ignores Ctrl-C
+            raise KeyboardInterrupt

@@ -30,7 +30,7 @@ class Store:
 
     def __init__(self, parent: Path, options: RunOptions) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S")
-        self.path = _new_directory(parent.absolute(), f"{stamp}-{options.name}")
+        self.path = new_directory(parent.absolute(), f"{stamp}-{options.name}")
         self.data = self.path / "data"
         self.parts = self.path / "parts"
         self.logs = self.path / "logs"
@@ -65,8 +65,8 @@ class Store:
         shutil.rmtree(self.data)
 
 
-def _new_directory(parent: Path, name: str) -> Path:
-    """With a number behind the name where two runs begin in one second."""
+def new_directory(parent: Path, name: str) -> Path:
+    """With a number behind the name where two runs begin in one second. Raises `OSError`."""
     parent.mkdir(parents=True, exist_ok=True)
     number = 0
     while True:

@@ -19,11 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from jepsen.report import INDEX, write_page
+from jepsen.runner.arguments import kept_in
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, run
-from jepsen.runner.store import Store
+from jepsen.runner.store import Store, new_directory
 from jepsen.scenarios.catalogue import SCENARIOS
 from jepsen.scenarios.scenario import Scenario
 
@@ -64,7 +65,8 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
     if reason := why_not(kind for scenario in wanted for kind in scenario.faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
-    folder = _new_folder(store)
+    with kept_in(store):
+        folder = new_directory(store.absolute(), f"{time.strftime('%Y%m%dT%H%M%S')}-suite")
     rows: list[dict[str, Any]] = []
     overview = ""
     with ending_on_sigterm():
@@ -114,12 +116,6 @@ def _played(scenario: Scenario, seed: int, parent: Path, title: str) -> dict[str
         "anomalies": results["anomalies"],
         "doubts": results["doubts"],
     }
-
-
-def _new_folder(parent: Path) -> Path:
-    folder = parent.absolute() / f"{time.strftime('%Y%m%dT%H%M%S')}-suite"
-    folder.mkdir(parents=True)
-    return folder
 
 
 def _exit_code(rows: list[dict[str, Any]]) -> int:

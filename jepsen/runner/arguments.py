@@ -1,0 +1,31 @@
+"""What commands that run tests have in common on their command lines."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+SECONDS_MAX: Final = 86_400
+RATE_MAX: Final = 1_000_000
+
+
+class Finite(click.FloatRange):
+    """A range of numbers; `nan`, which is below nothing and above nothing, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is not in the range {self._describe_range()}.", param, ctx)
+        return found
+
+
+@contextmanager
+def kept_in(store: Path) -> Iterator[None]:
+    """Around what makes folders there: when it cannot, the command line was wrong (exit 2)."""
+    try:
+        yield
+    except OSError as error:
+        raise click.UsageError(f"runs cannot be kept in {store}: {error}") from error

@@ -1,0 +1,64 @@
+"""Command lines that cannot be followed, and Ctrl-C where no trial listens to it; nothing is started."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from jepsen.control import command as control_command
+from jepsen.control.command import control
+from jepsen.runner import command as test_command
+from jepsen.runner.command import test as run_test
+from jepsen.runner.suite import suite
+
+
+def ended(verb: click.Command, arguments: Sequence[str]) -> tuple[int, str]:
+    done = CliRunner().invoke(verb, list(arguments))
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "0", "1e300"])
+@pytest.mark.parametrize(("verb", "option"), [(run_test, "--time"), (run_test, "--rate"), (control, "--time")])
+def test_numbers_that_are_none_or_absurd_are_refused(
+    verb: click.Command, option: str, number: str, tmp_path: Path
+) -> None:
+    code, words = ended(verb, [option, number, "--store", str(tmp_path)])
+    assert code == 2
+    assert "is not in the range" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("verb", "more"), [(run_test, ()), (suite, ("--only", "F1")), (control, ())])
+def test_a_store_that_cannot_be_made_is_refused(verb: click.Command, more: Sequence[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, words = ended(verb, [*more, "--store", str(tmp_path / "file" / "below")])
+    assert code == 2
+    assert "runs cannot be kept in" in words
+
+
+def test_ctrl_c_while_it_is_judged_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(test_command, "run", interrupted)
+    monkeypatch.setattr(control_command, "run_case", interrupted)
+    for verb in (run_test, control):
+        code, words = ended(verb, ["--store", str(tmp_path)])
+        assert code == 130
+        assert "the history is in" in words
+
+
+def test_ctrl_c_ends_the_control_and_not_one_case_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def interrupted(options: Any, folder: Any, _progress: Any) -> dict[str, Any]:
+        played.append(options.case_name)
+        folder.write_text("report.txt", "")
+        return {"verdict": "unknown", "broken": "interrupted"}
+
+    monkeypatch.setattr(control_command, "run_case", interrupted)
+    assert ended(control, ["--store", str(tmp_path)])[0] == 130
+    assert len(played) == 1
