@@ -24,6 +24,8 @@ def report(folders: tuple[Path, ...]) -> None:
             problem = write_page(folder)
         except (InvalidArgument, OSError) as error:
             problem = str(error)
+        except Exception as error:  # noqa: BLE001 - files that hold something else fail in any way
+            problem = f"the page of {folder} could not be drawn: {error!r}"
         failed = failed or problem is not None
         click.echo(problem or str(folder / INDEX), err=problem is not None)
     sys.exit(2 if failed else 0)

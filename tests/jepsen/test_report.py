@@ -208,6 +208,13 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     assert "no list of runs" in done.output
 
 
+def test_results_of_other_types_are_refused(run: Path) -> None:
+    (run / "timeline.json").write_text('{"happened": [1]}')
+    done = CliRunner().invoke(report, [str(run)])
+    assert done.exit_code == 2
+    assert f"{run} could not be drawn" in done.output.replace("\n", "")
+
+
 def test_the_overview_of_a_suite_links_its_runs(run: Path) -> None:
     (run / INDEX).touch()
     entry = {"number": 1, "title": "leader killed", "verdict": "valid", "seconds": 31.0, "anomalies": {}}
