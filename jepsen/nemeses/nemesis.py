@@ -26,6 +26,10 @@ STOP_S_MAX: Final = 20.0
 """How long a broker may take at the end of the load to end in order, and to serve again."""
 
 
+_MARKS: Final = {"cut": ("swallowed",), "weather": ("delayed", "lost", "duplicated", "overtaken")}
+"""One of these words at least tells of the fault."""
+
+
 class _Starting(NamedTuple):
     """A fault that is over, and whose victims do not serve yet."""
 
@@ -152,6 +156,8 @@ class Nemesis:
             starts = self._kinds[fault.kind].starts_nodes(fault)
         else:
             seen, starts = self._victims.suffered(fault.ways), False
+            if not any(mark in seen for mark in _MARKS[fault.kind]):
+                seen = ""  # what another fault did to the same ways
             self._set_ways(fault)
         self._say("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))

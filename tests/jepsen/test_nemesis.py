@@ -80,6 +80,7 @@ class Victims:
         self.disks = {node: Disk(node, self.done) for node in self.up}
         self.clocks = {node: Clock() for node in self.up}
         self.directories: dict[int, Path] = {}
+        self.swallowed_or_delayed = "7 bytes swallowed, 7 bytes delayed"
 
     def is_up(self, node: int) -> bool:
         return self.up[node]
@@ -138,7 +139,7 @@ class Victims:
         self.done.append(f"may end {node}")
 
     def suffered(self, ways: Sequence[Way]) -> str:
-        return "7 bytes swallowed"
+        return self.swallowed_or_delayed
 
     def time_told(self, node: int) -> float | None:
         return self.clocks[node].offset_s
@@ -399,3 +400,15 @@ def test_an_old_copy_of_what_is_the_same_is_none(is_changed: bool, tmp_path: Pat
     work.step_at(3)
     assert [each.kind for each in work.happened] == ["damage"] * is_changed
     assert not (tmp_path / "1" / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("cut", "7 bytes delayed by up to 3 ms"), ("weather", "7 bytes swallowed")]
+)
+def test_what_another_fault_did_to_a_way_proves_nothing(kind: FaultKind, words: str) -> None:
+    victims = Victims()
+    victims.swallowed_or_delayed = words
+    work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow" if kind == "weather" else "deaf", ((1, 2),)))
+    work.step_at(1)
+    work.step_at(2)
+    assert work.happened == []
