@@ -3,6 +3,7 @@
 import secrets
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,8 @@ from jepsen.runner.store import Store
 from jepsen.workloads.catalogue import WORKLOADS
 
 NODES_MAX: Final = 9
+NODES_MIN: Final[Mapping[FaultKind, int]] = {"cut": 2, "weather": 2, "members": 2, "damage": 3}
+"""With fewer there is nobody to be cut off from, nobody to be joined, no majority that still has what was damaged."""
 
 
 def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[FaultKind, ...]:
@@ -67,10 +70,9 @@ def test(
 
     Exit code 0 valid, 1 invalid or unknown (too little happened to be believed), 2 the test could not be run.
     """
-    if nodes == 1 and "cut" in faults:
-        raise click.UsageError("one node has nothing to be cut off from: --faults kill,pause")
-    if nodes == 1 and "members" in faults:
-        raise click.UsageError("nobody can join a node that is alone: --nodes 2 or more")
+    needed = {kind: NODES_MIN.get(kind, 1) for kind in faults}
+    if few := [f"{kind} needs --nodes {least} or more" for kind, least in needed.items() if nodes < least]:
+        raise click.UsageError("; ".join(few))
     if reason := why_not(faults):
         raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed

@@ -1,5 +1,6 @@
 """Command lines that cannot be followed, and Ctrl-C where no trial listens to it; nothing is started."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,23 @@ def test_numbers_that_are_none_or_absurd_are_refused(
     code, words = ended(verb, [option, number, "--store", str(tmp_path)])
     assert code == 2
     assert "is not in the range" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "faults", "refused"),
+    [
+        ("1", "all", ["cut", "weather", "damage", "members"]),
+        ("1", "kill,weather", ["weather"]),
+        ("2", "damage,cut", ["damage"]),
+    ],
+)
+def test_faults_that_too_few_nodes_cannot_have_are_refused(
+    nodes: str, faults: str, refused: list[str], tmp_path: Path
+) -> None:
+    code, words = ended(run_test, ["--nodes", nodes, "--faults", faults, "--store", str(tmp_path)])
+    assert code == 2
+    assert re.findall(r"(\w+) needs --nodes", words) == refused
     assert list(tmp_path.iterdir()) == []
 
 
