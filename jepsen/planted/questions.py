@@ -219,6 +219,8 @@ def old_records_are_damaged(stage: Stage) -> None:
     stage.wait(SUSPICION_S)
     stage.end(silent)
     stage.wait_healthy(HEALED_S_MAX)
+    if stage.findings:
+        return
     hand_over = f"/v1/partitions/kafka/{own.place.topic}/{own.place.partition}/transfer_leadership?target={victim}"
 
     def leads() -> bool:

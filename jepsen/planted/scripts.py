@@ -140,16 +140,6 @@ def follower_comes_back(stage: Stage) -> None:
         stage.wait(1)
 
 
-def candidates_at_once(stage: Stage) -> None:
-    """Messages are slow, so that several are candidates in the same term."""
-    for _ in range(3):
-        victim, ways = stage.leader(), all_ways(stage.nodes)
-        with stage.fault("weather", *stage.nodes, shape="slow", ways=ways), stage.fault("kill", victim):
-            stage.wait(4)
-        stage.wait_served()
-        stage.wait(1)
-
-
 def nothing_happens(stage: Stage) -> None:
     """Compaction goes on by itself."""
     stage.play_to_the_end()
