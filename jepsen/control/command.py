@@ -1,5 +1,6 @@
 """`python -m jepsen.control`: runs cases, and says what was found in each."""
 
+import importlib.util
 import secrets
 import sys
 import traceback
@@ -13,6 +14,7 @@ from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
 from jepsen.control.options import ControlOptions
 from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in
+from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
 from jepsen.runner.store import Store
@@ -38,9 +40,14 @@ def control(name: str, repaired: bool, seconds: float | None, seed: int | None, 
 
     Exit code 1 when a case was condemned, 0 when nothing was found, 2 when a case could not be run.
     """
+    cases = list(CASES) if name == "all" else [name]
+    if importlib.util.find_spec("pysyncobj") is None:
+        raise click.UsageError("pysyncobj is missing: pip install 'raftlog[dev]'")
+    if reason := why_not(CASES[case].kind for case in cases):
+        raise click.UsageError(reason)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     codes = []
-    for case in CASES if name == "all" else [name]:
+    for case in cases:
         options = ControlOptions.of(case, is_repaired=repaired, seconds=seconds, seed=drawn)
         with kept_in(store):
             folder = Store(store, options)

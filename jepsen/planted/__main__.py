@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -57,6 +58,7 @@ def main(
 
     Exit code 1 when one was not found.
     """
+    _check_given({"seeds", "first", "jobs"} if is_real else {"runs", "seed", "is_sound", "store"}, is_real=is_real)
     if is_real:
         # What real processes need is nobody else's business here.
         from jepsen.planted import condemning
@@ -71,6 +73,18 @@ def main(
     else:
         Console().print(_table(found))
     sys.exit(any(each["seed"] is None for each in found))
+
+
+def _check_given(strange: set[str], *, is_real: bool) -> None:
+    """Raises `UsageError` for options that belong to the other kind of hunt."""
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in strange and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)} {'does not go' if is_real else 'goes only'} with --real")
 
 
 def hunt_in_process(name: str, first: int, seeds: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A run is condemned by findings of the kinds that its case names. A broker that e
 whatever else was found, does not count.
 """
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from jepsen.planted.real import REAL, UNSEEN
+from jepsen.runner.arguments import kept_in
 from jepsen.runner.cluster import PROGRAM, RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import run
+from jepsen.runner.running import INTERRUPTED, run
 from jepsen.runner.store import Store
 from jepsen.scenarios.scenario import Scenario
 
@@ -71,7 +73,7 @@ class Played(NamedTuple):
 
 
 def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_sound: bool, as_json: bool) -> int:
-    """Play all cases, or those of these bugs; the exit code."""
+    """Play all cases, or those of these bugs; the exit code. Ctrl-C ends it after those that were played."""
     if strange := [name for name in names if name in UNSEEN]:
         raise click.UsageError(f"real processes do not show {strange[0]}: {UNSEEN[strange[0]]}")
     wanted = list(names) or list(REAL)
@@ -84,14 +86,18 @@ def main(names: Sequence[str], runs: int, seed: int | None, store: Path, *, is_s
         else [lambda bug=name: play(bug, store, seed) for name in wanted]  # type: ignore[misc]
     )
     rows: list[Played] = []
-    with ending_on_sigterm():
+    is_over = False
+    with ending_on_sigterm(), contextlib.suppress(KeyboardInterrupt):
         for each in plays:
             for _ in range(runs):
                 rows.append(each())
                 if as_json:
                     click.echo(orjson.dumps(rows[-1]._asdict()))
+        is_over = True
     if not as_json:
         Console().print(_table(rows))
+    if not is_over:
+        return INTERRUPTED
     return 0 if all(row.is_right for row in rows) else 1
 
 
@@ -120,7 +126,8 @@ def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Play
 
 def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> Played:
     options = PlantedOptions.of(scenario, bug, secrets.randbelow(1 << 31) if seed is None else seed)
-    store = Store(parent, options)
+    with kept_in(parent):
+        store = Store(parent, options)
     program = ("-P", SERVE, bug) if bug else PROGRAM
     cluster = RealCluster(
         options.nodes, store.data, options.all_flags, scenario.faults, program, client_cuts=scenario.client_cuts
@@ -128,6 +135,8 @@ def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, se
     began = time.monotonic()
     with Bar(bug or scenario.number) as bar:
         results = run(options, cluster, store, bar.tell, scenario.play, scenario.expects)
+    if results["broken"] == "interrupted":
+        raise KeyboardInterrupt
     found: dict[str, int] = results["anomalies"]
     if results["verdict"] == "valid":
         store.drop_data()

@@ -63,13 +63,16 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whichever git there is
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],  # noqa: S607 - whichever git there is
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:  # there is none
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 

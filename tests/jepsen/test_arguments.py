@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from jepsen.control import command as control_command
 from jepsen.control.command import control
+from jepsen.planted import condemning
+from jepsen.planted.__main__ import main as planted
 from jepsen.runner import command as test_command
 from jepsen.runner.command import test as run_test
 from jepsen.runner.suite import suite
@@ -67,6 +69,32 @@ def test_ctrl_c_while_it_is_judged_ends_with_130(tmp_path: Path, monkeypatch: py
         code, words = ended(verb, ["--store", str(tmp_path)])
         assert code == 130
         assert "the history is in" in words
+
+
+def test_options_of_the_other_hunt_are_refused() -> None:
+    for arguments in (["--sound"], ["--seed", "1"], ["--real", "--from", "3"], ["--real", "--jobs", "1"]):
+        assert ended(planted, arguments)[0] == 2
+
+
+def test_ctrl_c_ends_all_real_hunts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hunted: list[str] = []
+
+    def interrupted(options: Any, *_: Any) -> dict[str, Any]:
+        hunted.append(options.bug)
+        return {"verdict": "unknown", "broken": "interrupted", "anomalies": {}, "doubts": []}
+
+    monkeypatch.setattr(condemning, "run", interrupted)
+    monkeypatch.setattr(condemning, "why_not", lambda kinds: None)
+    assert ended(planted, ["--real", "--runs", "3", "--store", str(tmp_path)])[0] == 130
+    assert len(hunted) == 1
+
+
+def test_what_the_control_needs_is_named_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_command, "why_not", lambda kinds: f"{', '.join(kinds)}: no compiler")
+    code, words = ended(control, ["--case", "power", "--store", str(tmp_path)])
+    assert code == 2
+    assert "power: no compiler" in words
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_ends_the_control_and_not_one_case_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
