@@ -49,8 +49,8 @@ class NetworkFaults:
         self._apply()
 
     def set_cuts(self, rpc: Iterable[Way], gossip: Iterable[Way]) -> None:
-        """Exactly these ways between nodes are cut from now on, for gossip and for everything else; clients stay cut off
-        as they are."""
+        """Exactly these ways between nodes are cut from now on, for gossip and for everything else; clients stay cut
+        off as they are."""
         rpc, gossip = set(rpc), set(gossip)
         self._check(rpc | gossip)
         self._cut = {way for way in self._cut if CLIENTS in way} | rpc
