@@ -1,8 +1,6 @@
 """Bugs in how brokers heal: lost and old disks, damaged files, full disks."""
 
-import pickle
 from collections.abc import Callable
-from pathlib import Path
 from uuid import UUID
 
 from jepsen.planted.patching import replace_method
@@ -16,35 +14,23 @@ from raftlog.runtime.rpc import handshake
 from raftlog.runtime.rpc.handshake import Hello, KnownPeer
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
-from raftlog.storage.real_disk import RealDisk
 from raftlog.types import NodeId
-
-_LABEL = ".label"
 
 
 def wiped_disk_keeps_name() -> None:
-    """A process whose disk was wiped calls itself what it was called before: it votes at once, with an empty log.
-
-    Its name is remembered here, and for a process that starts anew on a label beside the directory.
-    """
+    """A process whose disk was wiped calls itself what it was called before: it votes at once, with an empty log."""
     save, identify = NodeDirectory._save, identity._identify
     known: dict[tuple[Disk, NodeId], NodeIdentity] = {}
 
     def save_and_remember(self: NodeDirectory, mine: NodeIdentity) -> None:
         save(self, mine)
         known[self.disk, mine.node_id] = mine
-        if isinstance(self.disk, RealDisk):
-            Path(self.path + _LABEL).write_bytes(pickle.dumps(mine))
 
     def identify_as_before(
         disk: Disk, path: str, node_id: NodeId, cluster_id: str | None, draw_uuid: Callable[[], UUID]
     ) -> NodeIdentity:
         mine = identify(disk, path, node_id, cluster_id, draw_uuid)
-        label = Path(path + _LABEL)
-        if isinstance(disk, RealDisk) and label.exists():
-            before: NodeIdentity | None = pickle.loads(label.read_bytes())  # noqa: S301 - our own
-        else:
-            before = known.get((disk, node_id))
+        before = known.get((disk, node_id))
         if before is None or mine.boot_epoch > 1:
             return mine
         return before._replace(boot_epoch=before.boot_epoch + 1, has_journal=False)

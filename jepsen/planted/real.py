@@ -34,23 +34,11 @@ def _own(
 _FOLLOWER_FORGETS = _own(
     "follower-forgets",
     "the power of a follower goes amid slow syncs",
-    scripts.one_forgets("power", before="sync"),
+    scripts.one_forgets("power", slow_syncs=True),
     ("kill", "power", "pause", "sync"),
-)
-_FULL = _own(
-    "full",
-    "a disk was full, and its node starts again",
-    scripts.one_forgets("kill", before="full"),
-    ("kill", "pause", "full"),
 )
 _RESTART = _own(
     "restart", "a follower starts again, and is in the next quorum", scripts.one_forgets("kill"), ("kill", "pause")
-)
-_WIPED = _own(
-    "wiped",
-    "a disk is wiped, and its node is needed",
-    scripts.one_forgets("damage", shape="wipe"),
-    ("kill", "damage", "pause"),
 )
 _STALE = _own(
     "stale",
@@ -97,9 +85,7 @@ REAL: Final[dict[str, RealCase]] = {
     "bootstrap-group-again": RealCase(_RESTART, LOST),
     "answer-before-commit": RealCase(_NEW_LEADER, LOST),
     "resurrect-deleted-topic": RealCase(SCENARIOS["F40"], ("resurrected-topic", "phantom", *LOST)),
-    "wiped-disk-keeps-name": RealCase(_WIPED, LOST),
     "accept-stale-disk": RealCase(_STALE, LOST),
-    "drop-what-does-not-fit": RealCase(_FULL, DIFFERENT),
     "lift-quarantine": RealCase(_RECORDS, ("expectation",)),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
     "gossip-edits-voters": RealCase(_GOSSIP, ("expectation",)),
@@ -132,6 +118,8 @@ UNSEEN: Final[dict[str, str]] = {
     "moves-change-twice": _MAJORITIES,
     "leave-joint-on-fail-over": _MAJORITIES,
     "damaged-is-torn": _REFUSED,
+    "wiped-disk-keeps-name": _REFUSED,
+    "drop-what-does-not-fit": "a broker asks for room before it takes anything, so little is dropped; tried twice",
     "damaged-journal-begins-anew": _REFUSED,
     "commit-old-term": "readers are shown nothing before the first commit of a leader's own term, and two changes of "
     "leader would have to fit between both",

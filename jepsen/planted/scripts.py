@@ -25,10 +25,10 @@ def one_forgets(
     kind: FaultKind,
     *,
     shape: str = "",
-    before: FaultKind | None = None,
+    slow_syncs: bool = False,
 ) -> Script:
     """Of two that acknowledge records, one forgets; then it has to do with the third, which never had them, without the
-    other one. `before`: slow syncs, or a full disk, of that one while records are acknowledged."""
+    other one. `slow_syncs`: of that one while records are acknowledged."""
 
     def play(stage: Stage) -> None:
         copied = _copied(stage) if shape == "stale" else None
@@ -37,15 +37,12 @@ def one_forgets(
         witness = stage.others(victim)[0] if leader == victim else leader
         (away,) = stage.others(victim, witness)
         gone = stage.begin("kill", away)  # one that only slept would find what was sent to it when it wakes up
-        hindered = _hindered(stage, before, victim)
+        slow = stage.begin("sync", victim, shape="slow", amount=SLOW_S) if slow_syncs else None
         stage.wait(ACKNOWLEDGED_S)
-        if before == "full" and hindered is not None:
-            stage.end(hindered)
-            stage.wait(0.5)
         off = copied or stage.begin(kind, victim, shape=shape)
         silent = stage.begin("pause", witness)
-        if before == "sync" and hindered is not None:
-            stage.end(hindered)
+        if slow is not None:
+            stage.end(slow)
         elections = Elections(stage)
         stage.end(gone)
         stage.end(off)
@@ -63,12 +60,6 @@ def _copied(stage: Stage) -> Running:
     stage.wait_served()
     stage.wait(1)
     return copied
-
-
-def _hindered(stage: Stage, kind: FaultKind | None, victim: int) -> Running | None:
-    if kind == "sync":
-        return stage.begin("sync", victim, shape="slow", amount=SLOW_S)
-    return stage.begin("full", victim) if kind == "full" else None
 
 
 class Elections:
