@@ -36,22 +36,59 @@ def processes_of(store: Path) -> list[str]:
     return lines
 
 
-def test_three_brokers_survive_kills(tmp_path: Path) -> None:
-    arguments = ("--faults", "kill", "--time", "5", "--clients", "2", "--rate", "150", "--seed", "3", "--json")
+def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
+    """Kinds of faults that a few seconds have room for; `make jepsen` and the suite have all of them."""
+    faults = ("kill", "power", "pause", "stall", "cut", "weather")
+    arguments = (
+        "--faults",
+        ",".join(faults),
+        "--time",
+        "18",
+        "--clients",
+        "2",
+        "--rate",
+        "150",
+        "--seed",
+        "3",
+        "--json",
+    )
     done = subprocess.run(
-        command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, text=True, timeout=120
+        command(*arguments, store=tmp_path), cwd=ROOT, check=False, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)
     assert results["verdict"] == "valid"
-    assert results["faults"]
+    assert {each["fault"]["kind"] for each in results["faults"]} == set(faults)
+    assert all(each["fault"]["proof"] for each in results["faults"])
     assert results["acknowledged_records"] > 100
     assert results["anomalies"] == {}
     run = one_run(tmp_path)
     assert (run / "logs" / "node-3.log").stat().st_size > 0
     assert not (run / "data").exists(), "of a valid run only the findings are kept"
     assert json.loads((run / "timeline.json").read_text())["happened"]
+    assert "VALID" in (run / "report.txt").read_text()
+    assert (run / "index.html").stat().st_size > 0
     assert processes_of(tmp_path) == []
+
+
+def test_a_scenario_is_played(tmp_path: Path) -> None:
+    arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "f2", "--seed", "3", "--store", str(tmp_path))
+    done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    suite = one_run(tmp_path)
+    (row,) = json.loads((suite / "suite.json").read_text())
+    assert (row["number"], row["verdict"]) == ("F2", "valid")
+    assert (suite / row["folder"] / "history.jsonl").stat().st_size > 0
+    assert (suite / "index.html").stat().st_size > 0
+    assert processes_of(tmp_path) == []
+
+
+def test_a_scenario_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "F99", "--store", str(tmp_path))
+    done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "F1" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
