@@ -77,10 +77,9 @@ class RealCluster:
         self._members = Members(self._cluster, self.launch)
 
     def close(self) -> None:
-        killed = {node: self._cluster.nodes[node].pid for node in self._clocks if self.is_up(node)}
         self._cluster.close()
-        for node, pid in killed.items():
-            self._clocks[node].ended(pid)
+        for node, clock in self._clocks.items():
+            clock.ended(self._cluster.nodes[node].pid)
 
     def _environment(self, node: int) -> Mapping[str, str]:
         """Of a node that is about to start: what lies beneath it."""
@@ -162,6 +161,8 @@ class RealCluster:
     def launch(self, node: int) -> None:
         if not self.is_up(node):
             self._note_end(node)
+            if node in self._clocks:
+                self._clocks[node].ended(self._cluster.nodes[node].pid)
             self._cluster.nodes[node].launch()
         self._expected_up[node] = node in self._staying()  # who left the cluster may end by itself
 

@@ -42,12 +42,12 @@ def run(
     store.write_json("results.json", results)
     store.write_json("timeline.json", _timeline(outcome))
     progress("drawing", 0, outcome.figures, [])
-    store.write_text("report.txt", f"{report_text(results, store.path)}{_drawn(store.path)}\n")
+    store.write_text("report.txt", f"{report_text(results, store.path)}{draw(store.path)}\n")
     return results
 
 
-def _drawn(folder: Path) -> str:
-    """Draw the run's page; where it is, or why there is none. Takes nothing from the verdict."""
+def draw(folder: Path) -> str:
+    """Draw the page of a run or a suite; where it is, or why there is none. Takes nothing from the verdict."""
     try:
         return write_page(folder) or f"drawn in {folder / INDEX}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about the log

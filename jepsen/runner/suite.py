@@ -18,12 +18,11 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from jepsen.report import INDEX, write_page
 from jepsen.runner.arguments import kept_in
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
-from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, run
+from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, draw, run
 from jepsen.runner.store import Store, new_directory
 from jepsen.scenarios.catalogue import SCENARIOS
 from jepsen.scenarios.scenario import Scenario
@@ -74,7 +73,7 @@ def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, a
             row = _played(scenario, drawn, folder, f"{number}/{len(wanted)} {scenario.number}")
             rows.append(row)
             (folder / "suite.json").write_bytes(orjson.dumps(rows, option=orjson.OPT_INDENT_2))
-            overview = write_page(folder) or f"an overview is in {folder / INDEX}"
+            overview = draw(folder)
             if as_json:
                 click.echo(orjson.dumps(row))
             elif not sys.stdout.isatty():

@@ -137,11 +137,13 @@ class Trial:
         is_drawn = self._script is drawn
         load.begin(Period(begin_ns, begin_ns + round((options.seconds if is_drawn else LOAD_S_MAX) * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
-        if not is_drawn:
-            stage.wait(WARM_UP_S)
-        self._script(stage)
-        stage.play_to_the_end()
-        self._load_s = now_s()
+        try:
+            if not is_drawn:
+                stage.wait(WARM_UP_S)
+            self._script(stage)
+            stage.play_to_the_end()
+        finally:
+            self._load_s = now_s()
         stage.nemesis.finish()
         self._findings += stage.findings
         self._tell("last answers", 1)
