@@ -24,6 +24,8 @@ from jepsen.workloads.client.configuration import END, ClientConfiguration, Peri
 _ROOT: Final = Path(jepsen.__file__).parents[1]
 _READY_S_MAX: Final = 60.0
 _END_S_MAX: Final = 15.0
+_CLOSE_S_MAX: Final = 2.0
+"""How long clients that nobody wants any more may take to put their things away."""
 _LOOK_S: Final = 0.02
 
 
@@ -68,13 +70,17 @@ class _Client:
         self.listen()
         self.close()
 
-    def close(self) -> None:
-        """End it: at once if it can, otherwise for good."""
+    def hang_up(self) -> None:
+        """It is to end at once; whom it talks to may stand still, and then it does not."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
+
+    def close(self, timeout_s: float = 0.0) -> None:
+        """End it for good, unless it ends by itself in this time."""
+        self.hang_up()
         try:
-            self.process.wait(_END_S_MAX)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -167,7 +173,10 @@ class Load:
 
     def close(self) -> None:
         for client in self._clients:
-            client.close()
+            client.hang_up()
+        until = time.monotonic() + _CLOSE_S_MAX
+        for client in self._clients:
+            client.close(max(0.0, until - time.monotonic()))
 
     def _words(self, client: _Client) -> str:
         return (self._store.logs / f"client-{client.number}.log").read_text(errors="replace")[-4000:]

@@ -126,10 +126,11 @@ class ForkServer:
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
     ) -> "ForkedProcess | subprocess.Popen[bytes]":
-        """`python [-P] -m MODULE …`, forked if that comes to the same."""
+        """`python [-P] -m MODULE …`, forked if that comes to the same; anything else is started."""
         python, *rest = args
         environment = dict(os.environ if env is None else env)
-        if python != sys.executable or _before_main(environment) != _before_main(os.environ):
+        is_module = "-m" in rest[:2]
+        if python != sys.executable or not is_module or _before_main(environment) != _before_main(os.environ):
             return subprocess.Popen(
                 args,
                 stdin=stdin,

@@ -71,6 +71,7 @@ def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_scenario_is_played(tmp_path: Path) -> None:
     arguments = (sys.executable, "-m", "jepsen", "suite", "--only", "f2", "--seed", "3", "--store", str(tmp_path))
     done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True, timeout=240)
