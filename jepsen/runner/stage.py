@@ -209,6 +209,8 @@ class Stage:
         self, node: int, path: str, method: str = "GET", body: object = None, timeout_s: float = ASK_S_MAX
     ) -> tuple[int, Any]:
         """Status and JSON of a node's answer; status 0 when there is none."""
+        if node not in self.system.addresses:
+            return 0, {"message": f"node {node} does not belong to the cluster any more"}
         try:
             return ask(self.system.addresses[node], path, method=method, body=body, timeout_s=timeout_s)
         except BrokerFailed as error:
