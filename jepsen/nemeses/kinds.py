@@ -5,6 +5,7 @@ waits for a broker to serve. Cuts, weather, rolling restarts and orders to membe
 concern more than single nodes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random
 from typing import Final
@@ -24,7 +25,7 @@ STALL_SHARE: Final = 0.8
 STROBE_S: Final = 0.2
 
 
-class Kind:
+class Kind(ABC):
     """Base of all kinds. `hit` are the nodes that were up when the fault began."""
 
     def starts_nodes(self, fault: Fault) -> bool:
@@ -35,14 +36,18 @@ class Kind:
         """Whether one that was drawn may begin now; a script knows by itself."""
         return True
 
+    @abstractmethod
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        raise NotImplementedError
+        """Make it happen."""
 
-    def during(self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float) -> None:
+    def during(  # noqa: B027 - most kinds have nothing to do in between
+        self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float
+    ) -> None:
         """Called often while it lasts."""
 
+    @abstractmethod
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        raise NotImplementedError
+        """Undo it."""
 
 
 class Kill(Kind):

@@ -62,17 +62,21 @@ class Victims(Protocol):
         """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
 
 
+class CannotBeHurt(Exception):
+    """A fault was asked for that this system has nothing for: the test cannot be run."""
+
+
 class Unhurt:
     """The part of a system that has nothing beneath its nodes, between them or before them that could be hurt."""
 
     def set_weather(self, ways: Sequence[Way], weather: Weather) -> None:
-        raise NotImplementedError("the weather between these nodes cannot be changed")
+        raise CannotBeHurt("the weather between these nodes cannot be changed")
 
     def reset_connections(self, ways: Sequence[Way]) -> int:
-        raise NotImplementedError("connections between these nodes cannot be reset")
+        raise CannotBeHurt("connections between these nodes cannot be reset")
 
     def cut_clients(self, nodes: Sequence[int], *, answers_only: bool) -> str:
-        raise NotImplementedError("clients cannot be cut off from these nodes")
+        raise CannotBeHurt("clients cannot be cut off from these nodes")
 
     def suffered(self, ways: Sequence[Way]) -> str:
         return ""
