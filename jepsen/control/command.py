@@ -13,7 +13,7 @@ import orjson
 from jepsen.control.cases import CASES
 from jepsen.control.cluster import SyncObjCluster
 from jepsen.control.options import ControlOptions
-from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in
+from jepsen.runner.arguments import SECONDS_MAX, Finite, kept_in, store_option
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
 from jepsen.runner.running import COULD_NOT_RUN, INTERRUPTED, exit_code, run
@@ -28,12 +28,7 @@ from jepsen.runner.trial import Progress
     "--time", "seconds", type=Finite(1, SECONDS_MAX), help="Seconds of load and faults. [default: the case's]"
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jepsen-store"),
-    help="Where runs are kept, each in a folder of its own.",
-)
+@store_option()
 @click.option("--json", "as_json", is_flag=True, help="Print the results of each case as a line of JSON.")
 def control(name: str, repaired: bool, seconds: float | None, seed: int | None, store: Path, as_json: bool) -> None:
     """The negative control: pysyncobj's replicated list under the same faults, clients and judges.

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jepsen.planted.registry import BUGS
+from jepsen.runner.arguments import store_option
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,13 +35,7 @@ from jepsen.planted.registry import BUGS
 @click.option(
     "--sound", "is_sound", is_flag=True, help="With --real: the same scenarios without the bugs, which must be valid."
 )
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jepsen-store"),
-    show_default=True,
-    help="Where runs are kept, with --real.",
-)
+@store_option("Where runs are kept, with --real.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of a table.")
 def main(
     names: tuple[str, ...],

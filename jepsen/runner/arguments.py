@@ -1,13 +1,14 @@
 """What commands that run tests have in common on their command lines."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 SECONDS_MAX: Final = 86_400
 RATE_MAX: Final = 1_000_000
 
@@ -20,6 +21,12 @@ class Finite(click.FloatRange):
         if not math.isfinite(found):
             self.fail(f"{found} is not in the range {self._describe_range()}.", param, ctx)
         return found
+
+
+def store_option(help_text: str = "Where runs are kept, each in a folder of its own.") -> Decorator:
+    """`--store DIRECTORY`."""
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option("--store", type=kind, default=Path("jepsen-store"), show_default=True, help=help_text)
 
 
 @contextmanager

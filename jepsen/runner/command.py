@@ -11,7 +11,7 @@ import click
 import orjson
 
 from jepsen.nemeses.fault import KINDS, FaultKind
-from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in
+from jepsen.runner.arguments import RATE_MAX, SECONDS_MAX, Finite, kept_in, store_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
@@ -46,12 +46,7 @@ def _fault_kinds(_context: click.Context, _parameter: click.Parameter, text: str
 @click.option("--clients", type=click.IntRange(1, 64), default=6, help="Client processes.")
 @click.option("--rate", type=Finite(1, RATE_MAX), default=500.0, help="Operations a second, of all clients together.")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws the faults and what clients do. [default: any]")
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jepsen-store"),
-    help="Where runs are kept, each in a folder of its own.",
-)
+@store_option()
 @click.option("--keep", is_flag=True, help="Keep the brokers' data of a valid run as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of text.")
 def test(

@@ -18,7 +18,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from jepsen.runner.arguments import kept_in
+from jepsen.runner.arguments import kept_in, store_option
 from jepsen.runner.cluster import RealCluster
 from jepsen.runner.machine import why_not
 from jepsen.runner.progress import Bar, ending_on_sigterm
@@ -44,12 +44,7 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str | N
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--only", callback=_numbers, help="Numbers of scenarios, with commas. [default: all]")
 @click.option("--seed", type=click.IntRange(min=0), help="Draws what clients do. [default: any]")
-@click.option(
-    "--store",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jepsen-store"),
-    help="Where runs are kept; a suite has a folder of its own there.",
-)
+@store_option("Where runs are kept; a suite has a folder of its own there.")
 @click.option("--list", "is_list", is_flag=True, help="Only say which scenarios there are.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line for each scenario.")
 def suite(only: tuple[str, ...], seed: int | None, store: Path, is_list: bool, as_json: bool) -> None:
