@@ -2,27 +2,29 @@
 
 import io
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-from jepsen.runner.finding import SHOWN_MAX
+from jepsen.runner.finding import SHOWN_MAX, Finding
 from jepsen.runner.options import RunOptions
 from jepsen.runner.trial import Outcome
 from jepsen.runner.verdict import Judged, Word, doubts, word_for
 
 _WIDTH: Final = 140
-_COMPLAINTS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', "Traceback")
+_TRACE: Final = "Traceback"
+_TRACE_SHOWN: Final = 1_000
+_COMPLAINTS: Final = ('"level":"error"', '"level":"critical"', '"level": "error"', '"level": "critical"', _TRACE)
 _COMPLAINTS_SHOWN: Final = 5
 _REPORT_OF_A_KIND: Final = 3
 
 
 def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapping[str, str]) -> dict[str, Any]:
     """Everything that `results.json` holds. `judged.findings` gets what was found outside of the history."""
-    for finding in outcome.findings:
+    for finding in (*outcome.findings, *_broke_inside(logs)):
         judged.findings.add(finding)
     places = options.plan.places()
     doubted = doubts(judged, places, options.faults, outcome.happened)
@@ -74,6 +76,14 @@ def _commit() -> str:
     except OSError:  # there is none
         return "unknown"
     return done.stdout.strip() or "unknown"
+
+
+def _broke_inside(logs: Mapping[str, str]) -> Iterator[Finding]:
+    """Nodes and clients that met an error which nobody had foreseen; whatever it was, it was survived."""
+    for name, text in logs.items():
+        found = [line for line in text.splitlines() if _TRACE in line]
+        if found:
+            yield Finding("traceback", f"{name} logged {len(found)}, the first: {found[0][:_TRACE_SHOWN]}")
 
 
 def _complaints(text: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class FakeLog(Unhurt):
         return {}
 
     def logs(self) -> Mapping[int, str]:
-        return {}
+        return {1: '{"exception": "Traceback (most recent call last): …"}\n'} if self._bug == "breaks inside" else {}
 
     # what a broker answers
 

@@ -46,6 +46,7 @@ EXPECTED = {
     "stores twice": {"duplicate"},
     "stores what it refuses": {"aborted-read"},
     "refuses everything": {"not-writable"},
+    "breaks inside": {"traceback"},
 }
 """One of these kinds at least has to be found."""
 
