@@ -11,6 +11,7 @@ from typing import Any, Final
 from jepsen import damage
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
+from jepsen.scenarios.network import SUSPICION_S
 from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, path_of
 from raftlog.testing import BrokerFailed, Cluster
 from raftlog.testing.http import ask
@@ -23,8 +24,6 @@ LONE: Final = "lone"
 LARGE_BATCHES, LARGE_RECORDS, LARGE_BYTES = 10, 4, 30_000
 FLIPS: Final = 100
 SUSPECTED_S: Final = 2.2
-SUSPICION_S: Final = 8.0
-"""Longer than one lasts (docs/MEMBERSHIP.md)."""
 NEWS_S_MAX: Final = 15.0
 APART_S: Final = 4.0
 FOUNDED_S_MAX: Final = 15.0
@@ -177,22 +176,6 @@ def _members(address: str) -> list[int]:
     except BrokerFailed:
         return []
     return sorted(told["all_nodes"]) if status == 200 else []
-
-
-def gossip_is_cut(stage: Stage) -> None:
-    """For longer than a suspicion lasts; nobody ordered a change of members, and there is none."""
-    victim = stage.leader()
-    before = _changes(stage)
-    ways = SHAPES["isolated"]([victim, *stage.others(victim)])
-    with stage.fault("cut", victim, shape="isolated", ways=ways, plane="gossip"):
-        stage.wait(SUSPICION_S)
-    after = _changes(stage)
-    stage.expect(after == before, f"no group has changed its members: {after - before} changes")
-
-
-def _changes(stage: Stage) -> int:
-    """Of members, as brokers say in their logs."""
-    return sum(node.log_text().count('"members_changed"') for node in stage.brokers.nodes.values())
 
 
 def old_records_are_damaged(stage: Stage) -> None:

@@ -52,7 +52,6 @@ _RECORDS = _own(
     questions.old_records_are_damaged,
     ("kill", "damage", "pause"),
 )
-_GOSSIP = _own("gossip", "gossip alone is cut", questions.gossip_is_cut, ("cut",))
 _NEW_LEADER = _own(
     "new-leader-alone",
     "a new leader is cut off before it has committed",
@@ -88,7 +87,7 @@ REAL: Final[dict[str, RealCase]] = {
     "accept-stale-disk": RealCase(_STALE, LOST),
     "lift-quarantine": RealCase(_RECORDS, ("expectation",)),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
-    "gossip-edits-voters": RealCase(_GOSSIP, ("expectation",)),
+    "gossip-edits-voters": RealCase(SCENARIOS["F28"], ("expectation",)),
     "never-refute": RealCase(_SLEEPER, ("expectation",)),
     "retransmit-without-end": RealCase(_NEWS, ("expectation",)),
     "acknowledge-duplicate-early": RealCase(_RETRY_ALONE, ("expectation",)),
