@@ -4,8 +4,9 @@
 
 Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. Of compacted
 partitions the newest records of all keys are compared. They are read
-here as any program could that knows the format, and not by the broker's own storage code. `raftlog log verify` checks
-each directory with its checksums and indexes.
+here as any program could that knows the format, and not by the broker's own storage code.
+`raftlog log verify --compare` checks every log of a node with its checksums and indexes, the controller's and those of
+groups as well, and compares them with those of the others.
 """
 
 import subprocess
@@ -30,11 +31,8 @@ _VERIFY_S_MAX: Final = 120.0
 def judge_replicas(
     data_dirs: Mapping[int, Path], ends: Mapping[TopicPartition, int], *, are_compacted: bool = False
 ) -> list[Finding]:
-    """What is wrong with the replicas of these partitions. `ends` is exclusive."""
-    directories = [_directory(path, place) for place in ends for path in data_dirs.values()]
-    return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(
-        [directory for directory in directories if directory.is_dir()]
-    )
+    """What is wrong with the replicas of these partitions, and with any other log. `ends` is exclusive."""
+    return compare_replicas(data_dirs, ends, are_compacted=are_compacted) + _verify(list(data_dirs.values()))
 
 
 def compare_replicas(
@@ -134,15 +132,18 @@ def _next_offset(directory: Path) -> int:
     return reached
 
 
-def _verify(directories: Sequence[Path]) -> list[Finding]:
-    command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--json", *map(str, directories)]
+def _verify(data_dirs: Sequence[Path]) -> list[Finding]:
+    command = [sys.executable, "-m", "raftlog.cli", "log", "verify", "--compare", "--json", *map(str, data_dirs)]
     done = subprocess.run(command, capture_output=True, timeout=_VERIFY_S_MAX, check=False)  # noqa: S603 - our own
     if done.returncode == 0:
         return []
     said = done.stderr.decode(errors="replace").strip()
     try:
-        logs = orjson.loads(done.stdout)["logs"]
+        told = orjson.loads(done.stdout)
+        problems = [f"{log['path']}: {problem}" for log in told["logs"] for problem in log["problems"]]
+        differences = [f"{each['paths']}: {each['difference']}" for each in told["comparisons"] if each["difference"]]
     except (orjson.JSONDecodeError, KeyError):
         return [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
-    problems = [f"{log['path']}: {problem}" for log in logs for problem in log["problems"]]
-    return [Finding("damaged-log", f"raftlog log verify: {problem}") for problem in problems or [said]]
+    found = [Finding("damaged-log", f"raftlog log verify: {problem}") for problem in problems]
+    found += [Finding("replicas-differ", f"raftlog log verify: {difference}") for difference in differences]
+    return found or [Finding("damaged-log", f"raftlog log verify ended with {done.returncode}: {said}")]
