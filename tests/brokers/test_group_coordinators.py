@@ -145,6 +145,12 @@ async def start_of(brokers: Brokers) -> int:
     return int(partition.replica.group.log_start_offset)  # type: ignore[union-attr]
 
 
+async def made_shorter(brokers: Brokers) -> int:
+    """Where the log begins; a leader that two others confirmed may yet have to write what made it long."""
+    await keep_house(brokers)
+    return await start_of(brokers)
+
+
 async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
     member = Member(brokers[1])
     await member.begin()
@@ -153,8 +159,7 @@ async def test_a_log_that_grew_is_made_shorter_and_says_the_same(brokers):
     await commit(brokers[2], {0: 7}, "simple")
     await (await coordinator(brokers)).store_instance(G, "i", {"x": 1}, deadline=soon())
     before = await brokers[1].groups.committed(G, deadline=soon())
-    await keep_house(brokers)
-    await until_told(lambda: start_of(brokers))
+    await until_told(lambda: made_shorter(brokers))
     assert await start_of(brokers) > 150
     assert await brokers[2].groups.committed(G, deadline=soon()) == before
     await brokers.stop(await coordinator_node(brokers))
@@ -195,8 +200,7 @@ async def test_below_level_three_offsets_are_written_as_the_former_release_does(
             with pytest.raises(InvalidArgument, match="finish the upgrade first"):
                 await refused
         await asyncio.gather(*(commit(brokers[1], {0: offset}) for offset in range(10, 160)))
-        await keep_house(brokers)
-        await until_told(lambda: start_of(brokers))
+        await until_told(lambda: made_shorter(brokers))
         assert await committed(brokers[3]) == {("t", 0): 159}
         assert all(key == G.encode() for key, _ in await records(brokers))
         await brokers[2].operations.finish_upgrade(deadline=soon())
