@@ -1,6 +1,7 @@
 """Errors of requests, and the one shape in which every error is answered:
 
-`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range.
+`{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range,
+and with `"topic_exists": true` where that is why.
 """
 
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import orjson
 
 from raftlog.api.codes import INTERNAL, status_and_code
-from raftlog.errors import OffsetOutOfRange, RaftlogError
+from raftlog.errors import OffsetOutOfRange, RaftlogError, TopicExists
 
 
 class HttpProblem(Exception):
@@ -28,6 +29,8 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
     more: dict[str, Any] = {}
     if isinstance(error, OffsetOutOfRange):
         more = {"beginning_offset": error.first, "end_offset": error.end}
+    elif isinstance(error, TopicExists):
+        more = {"topic_exists": True}  # it shares its code with every bad request
     return status, _body(code, str(error), error.outcome, **more)
 
 

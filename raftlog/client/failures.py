@@ -32,6 +32,7 @@ from raftlog.errors import (
     StaleGeneration,
     StorageError,
     StorageFull,
+    TopicExists,
     Unavailable,
     UnknownBroker,
     UnknownGroup,
@@ -101,6 +102,8 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
         return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)
     if {"beginning_offset", "end_offset"} <= fields.keys():
         return _out_of_range(message, fields)
+    if fields.get("topic_exists") is True:
+        return TopicExists(message)
     if kind is None or kind.outcome == "unknown":
         kind = RequestError if 400 <= status < 500 else Unavailable
     return kind(message)

@@ -5,6 +5,7 @@ import pytest
 
 from raftlog import errors
 from raftlog.api.codes import STATUS_AND_CODE
+from raftlog.api.http.problems import error_body
 from raftlog.client.failures import error_of, failure_of
 
 DISTINGUISHABLE = {
@@ -75,6 +76,12 @@ def test_an_answer_of_some_other_program_is_judged_by_its_status(status: int, ki
         error = error_of(status, content)
         assert type(error) is kind
         assert str(status) in str(error)
+
+
+def test_a_topic_that_exists_is_told_from_other_bad_requests() -> None:
+    error = error_of(*error_body(errors.TopicExists("what was wrong")))
+    assert type(error) is errors.TopicExists
+    assert (error.outcome, str(error)) == ("failed", "what was wrong")
 
 
 def test_one_record_of_an_answer() -> None:

@@ -105,6 +105,11 @@ SCHEMAS: Json = {
         optional=["beginning_offset", "end_offset"],
         text="With the log's bounds for an offset out of range.",
     ),
+    "CreateTopicError": obj(
+        {**_ERROR_MEMBERS, "topic_exists": BOOLEAN},
+        optional=["topic_exists"],
+        text="topic_exists is true where a topic of that name is there already; the code is that of any bad request.",
+    ),
     "ProduceError": obj(
         {
             **_ERROR_MEMBERS,

@@ -51,6 +51,7 @@ PATHS: Json = {
                 "200": answer("It could be created (`validate_only`).", ref("ClusterTopic")),
                 "201": answer("It is created.", ref("ClusterTopic")),
                 **_CHANGED,
+                **errors(400, schema="CreateTopicError"),
             },
             [_CLUSTER, TIMEOUT],
             _body("NewTopic"),

@@ -14,7 +14,7 @@ from jepsen.workloads.client.access import Access, fields_of
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.incarnations import short
 from raftlog.checkers.history import OK, TOPIC, Op, Topic
-from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.errors import RaftlogError
 
 TIMEOUT_MS: Final = 3_000
 LIVES_S: Final = ((0.1, 0.5), (0.5, 3.0))
@@ -23,7 +23,6 @@ ABSENT_S: Final = 0.5
 AGAIN_S: Final = 0.05
 PARTITIONS_MAX: Final = 2
 COPIES_MAX: Final = 3
-_EXISTS: Final = "exists already"
 _JSON: Final = "application/json"
 _TOPICS: Final = "/v3/clusters/-/topics"
 
@@ -66,10 +65,6 @@ class Operator:
         }
         try:
             fields = fields_of(await self._access.post(node, _TOPICS, orjson.dumps(body), _JSON, TIMEOUT_MS))
-        except InvalidArgument as error:
-            # In this dialect there is no code for it but that of a bad request.
-            name = "TopicExists" if _EXISTS in str(error) else "InvalidArgument"
-            return self._history.fail(invocation, f"{name}: {error}")
         except RaftlogError as error:
             return self._history.refused(invocation, error)
         return self._history.ok(invocation, Topic("create", self._name, short(fields["topic_id"])))
