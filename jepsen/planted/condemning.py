@@ -19,6 +19,7 @@ from rich.table import Table
 from jepsen.planted.real import REAL, UNSEEN
 from jepsen.runner.arguments import kept_in
 from jepsen.runner.cluster import PROGRAM, RealCluster
+from jepsen.runner.finding import Finding
 from jepsen.runner.machine import why_not
 from jepsen.runner.options import RunOptions
 from jepsen.runner.progress import Bar, ending_on_sigterm
@@ -32,17 +33,22 @@ RECOVERY_S: Final = 5.0
 
 
 class PlantedOptions(RunOptions):
-    """`bug` is empty for brokers as they ship."""
+    """`bug` is empty for brokers as they ship; one is condemned by findings of these kinds, and a script that has one
+    goes no further."""
 
     bug: str
+    condemned_by: tuple[str, ...]
 
     @classmethod
-    def of(cls, scenario: Scenario, bug: str, seed: int) -> Self:
+    def of(cls, scenario: Scenario, bug: str, condemned_by: Sequence[str], seed: int) -> Self:
         options = cls._make(scenario.options(seed))
         if bug:
             options = options._replace(recovery_s=RECOVERY_S)
-        options.bug = bug
+        options.bug, options.condemned_by = bug, tuple(condemned_by)
         return options
+
+    def is_enough(self, findings: Sequence[Finding]) -> bool:
+        return any(finding.kind in self.condemned_by for finding in findings)
 
     @property
     def command(self) -> str:
@@ -125,7 +131,7 @@ def play_sound(scenario: Scenario, store: Path, seed: int | None = None) -> Play
 
 
 def _played(scenario: Scenario, bug: str, kinds: Sequence[str], parent: Path, seed: int | None) -> Played:
-    options = PlantedOptions.of(scenario, bug, secrets.randbelow(1 << 31) if seed is None else seed)
+    options = PlantedOptions.of(scenario, bug, kinds, secrets.randbelow(1 << 31) if seed is None else seed)
     with kept_in(parent):
         store = Store(parent, options)
     program = ("-P", SERVE, bug) if bug else PROGRAM

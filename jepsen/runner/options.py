@@ -1,10 +1,12 @@
 """What a test is run with."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from jepsen.nemeses.fault import KINDS, Fault, FaultKind
 from jepsen.nemeses.schedule import draw_schedule
+from jepsen.runner.finding import Finding
 from jepsen.workloads.catalogue import WORKLOADS
 from jepsen.workloads.plan import Plan
 
@@ -42,6 +44,10 @@ class RunOptions(NamedTuple):
         """Of the run's folder, behind the time."""
         faults = ("all" if self.faults == KINDS else "+".join(self.faults)) or "none"
         return f"{self.scenario or f'{self.workload}-{faults}'}-seed{self.seed}"
+
+    def is_enough(self, findings: Sequence[Finding]) -> bool:
+        """Whether a script, and with it the test, is over once it has found these."""
+        return False
 
     def explain(self, history: Path) -> str | None:
         """What people should know who read what was found, once the history is whole; paragraphs with empty lines."""

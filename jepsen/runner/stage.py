@@ -34,6 +34,10 @@ LAST_S: Final = 1.0
 FOREVER_S: Final = 1e9
 
 
+class FoundEnough(Exception):
+    """What was found is all that this test is for (`RunOptions.is_enough`)."""
+
+
 class Stage:
     """Made by a trial, for one script. `follow` looks after the load once; it may raise `SystemFailed`."""
 
@@ -91,6 +95,8 @@ class Stage:
 
     def _go_on_until(self, until_s: float) -> None:
         while True:
+            if self.findings and self.options.is_enough(self.findings):
+                raise FoundEnough
             self._nemesis.step()
             self._follow(self._nemesis.under_way)
             left_s = until_s - self.now_s()

@@ -16,7 +16,7 @@ from jepsen.runner.finding import Finding
 from jepsen.runner.load import Load
 from jepsen.runner.options import REPLICATION_MAX, RunOptions
 from jepsen.runner.replicas import judge_replicas
-from jepsen.runner.stage import Script, Stage, drawn
+from jepsen.runner.stage import FoundEnough, Script, Stage, drawn
 from jepsen.runner.store import Store
 from jepsen.runner.system import System, SystemFailed
 from jepsen.workloads.client.access import Access
@@ -108,6 +108,8 @@ class Trial:
             self._under_load(load)
         finally:
             load.close()
+        if self._options.is_enough(self._findings):
+            return
         self._recover()
         self._tell("reading everything back", 0)
         self._drained = asyncio.run(self._drain())
@@ -142,10 +144,12 @@ class Trial:
                 stage.wait(WARM_UP_S)
             self._script(stage)
             stage.play_to_the_end()
+        except FoundEnough:
+            self._tell("enough was found", 1)
         finally:
             self._load_s = now_s()
+            self._findings += stage.findings
         stage.nemesis.finish()
-        self._findings += stage.findings
         self._tell("last answers", 1)
         if not is_drawn:
             load.end()
