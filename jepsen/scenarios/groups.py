@@ -1,11 +1,15 @@
 """Groups: F47 to F49."""
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.scenario import Scenario
 from jepsen.workloads.roles.belonging import GROUPS, SESSION_TIMEOUT_MS
+
+_TIMEOUT_MS: Final = 1_000
+_FENCED: Final = (404, 409)
+"""It is no member any more, or of a generation that is over."""
 
 
 def coordinator(stage: Stage, group: str) -> int:
@@ -29,13 +33,52 @@ def coordinators_die(stage: Stage) -> None:
         stage.wait(1)
 
 
+class Sleeper:
+    """The only member of a group, of which nobody hears but what it commits."""
+
+    def __init__(self, stage: Stage, group: str) -> None:
+        self._stage, self._group = stage, group
+        self._identity: dict[str, Any] = {}
+
+    def join(self) -> bool:
+        """Whether it is in the group, and has taken up what it leads."""
+        protocols = [{"name": "its own", "metadata": ""}]
+        asked = {"protocols": protocols, "session_timeout_ms": SESSION_TIMEOUT_MS}
+        status, told = self._ask("join", asked)
+        if status == 200:
+            self._identity = {name: told[name] for name in ("member_id", "generation")}
+            status, _ = self._ask("sync", {**self._identity, "assignments": []})
+        return status == 200
+
+    def commit(self, offset: int) -> int:
+        """The status of the answer."""
+        row = {"topic": self._stage.places[0].topic, "partition": self._stage.places[0].partition, "offset": offset}
+        return self._ask("offsets", {**self._identity, "offsets": [row]})[0]
+
+    def committed(self) -> list[int] | None:
+        """None when nobody says."""
+        status, told = self._stage.ask(self._stage.nodes[0], f"/groups/{self._group}/offsets")
+        return [int(row["offset"]) for row in told["offsets"]] if status == 200 else None
+
+    def _ask(self, what: str, body: dict[str, Any]) -> tuple[int, Any]:
+        path = f"/groups/{self._group}/{what}?timeout={_TIMEOUT_MS}"
+        return self._stage.ask(self._stage.nodes[0], path, "POST", body, timeout_s=2 * _TIMEOUT_MS / 1000)
+
+
 def everybody_sleeps_past_the_session(stage: Stage) -> None:
-    """Members that were silent for longer than their session, by the brokers' doing, commit in an old generation."""
+    """Members that were silent for longer than their session, by their own doing or the brokers', commit in an old
+    generation."""
     stage.wait(2)
-    for group in GROUPS:
+    for number, group in enumerate(GROUPS):
+        sleeper = Sleeper(stage, f"sleeper-{number}")
+        stage.wait_until(sleeper.join, "a member has joined")
+        status = sleeper.commit(1)
+        stage.expect(status == 200, f"it commits: {status}")
         with stage.fault("pause", coordinator(stage, group)):
             stage.wait(1.5 * SESSION_TIMEOUT_MS / 1000)
         stage.wait(2)
+        stage.wait_until(lambda: sleeper.commit(2) in _FENCED, "after its session it is refused")  # noqa: B023
+        stage.wait_until(lambda: sleeper.committed() == [1], "its group has committed what it did in time")  # noqa: B023
 
 
 def answers_to_commits_are_lost(stage: Stage) -> None:

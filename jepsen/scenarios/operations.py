@@ -9,6 +9,8 @@ from jepsen.scenarios.scenario import Scenario
 MANY: Final = 1_000
 MADE_S_MAX: Final = 60.0
 LED_S_MAX: Final = 30.0
+ELECTIONS_MAX: Final = 700
+"""Twice those that a third of the partitions needs."""
 
 
 def one_of_many_leaders_dies(stage: Stage) -> None:
@@ -19,12 +21,20 @@ def one_of_many_leaders_dies(stage: Stage) -> None:
     stage.wait_until(lambda: leaderless(stage, stage.nodes) == 0, "all partitions are led", MADE_S_MAX)
     victim = stage.leader()
     others = stage.others(victim)
+    before = elections(stage)
     with stage.fault("kill", victim):
         began = time.monotonic()
         stage.wait_until(lambda: leaderless(stage, others) == 0, "the others lead all partitions", LED_S_MAX)
         stage.say(f"all {MANY} partitions were led again after {time.monotonic() - began:.1f} s")
         stage.wait(3)
+        held = elections(stage) - before
+        stage.expect(held <= ELECTIONS_MAX, f"hardly any partition elected twice: {held} elections")
     stage.wait_served()
+
+
+def elections(stage: Stage) -> int:
+    """How many were won, as the brokers' logs say."""
+    return sum(broker.log_text().count('"leader_elected"') for broker in stage.brokers.nodes.values())
 
 
 def leaderless(stage: Stage, nodes: list[int]) -> int | None:

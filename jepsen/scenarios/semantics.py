@@ -8,6 +8,7 @@ from typing import Final
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.talk import OwnTopic
 
 CHANGES_MIN: Final = 3
 """Of the leaders that were to hand over. Not each one does: a target that lacks too much is given nothing."""
@@ -30,13 +31,25 @@ def leaders_change_amid_appends(stage: Stage) -> None:
 
 def cut_off_leader_dies(stage: Stage) -> None:
     """What it alone had taken, under `acks=1`, goes with it; nobody may have read it."""
-    for _ in range(2):
-        leader = stage.leader()
+    own = OwnTopic(stage, {})
+    for number in range(2):
+        kept, alone = f"kept {number}", f"alone {number}"
+        leader = stage.leader(own.place)
+        stage.wait_until(lambda: own.write_values(leader, [kept])[0] == 200, "a record is taken by all")  # noqa: B023
         with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
+            status, _ = own.write_values(leader, [alone], acks="1")
+            stage.expect(status == 200, f"node {leader} takes a record alone: {status}")
+            shown = own.values(leader) or []
+            stage.expect(alone not in shown, f"node {leader} does not show it: {shown}")
             stage.wait(2)
             with stage.fault("kill", leader):
+                stage.leader(own.place, other_than=[leader])
                 stage.wait(1.5)
         stage.wait_served()
+        for node in stage.nodes:
+            stage.wait_until(lambda: kept in (own.values(node) or ()), f"node {node} shows what all had taken")  # noqa: B023
+            shown = own.values(node) or []
+            stage.expect(alone not in shown, f"node {node} shows nothing that one had taken alone: {shown}")
 
 
 def compaction_and_a_follower_that_is_behind(stage: Stage) -> None:
@@ -48,9 +61,18 @@ def compaction_and_a_follower_that_is_behind(stage: Stage) -> None:
         stage.wait(1)
 
 
+def compactions(stage: Stage) -> dict[int, int]:
+    """How many each node has told of."""
+    return {node: broker.log_text().count('"log_compacted"') for node, broker in stage.brokers.nodes.items()}
+
+
 def dies_amid_compaction(stage: Stage) -> None:
+    """Of each broker, which compacts twice a second while it lives."""
     for number in range(4):
-        with stage.fault("kill", stage.nodes[number % len(stage.nodes)]):
+        victim = stage.nodes[number % len(stage.nodes)]
+        before = compactions(stage)[victim]
+        stage.wait_until(lambda: compactions(stage)[victim] > before, f"node {victim} compacts")  # noqa: B023
+        with stage.fault("kill", victim):
             stage.wait(0.8)
         stage.wait_served()
         stage.wait(1)

@@ -1,6 +1,6 @@
 """What scripts say to brokers themselves, beside the load: they read, and have a topic of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jepsen.runner.stage import Stage
@@ -67,10 +67,18 @@ class OwnTopic:
 
         stage.wait_until(is_made, f"topic {TOPIC} is made")
 
-    def write(self, node: int, records: int = 1, size: int = 10) -> tuple[int, Any]:
+    def write(self, node: int, records: int = 1, size: int = 10, *, acks: str = "all") -> tuple[int, Any]:
         """Status and answer."""
-        body = {"records": [{"value": "x" * size}] * records}
-        return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500", "POST", body)
+        return self.write_values(node, ["x" * size] * records, acks=acks)
+
+    def write_values(self, node: int, values: Sequence[str], *, acks: str = "all") -> tuple[int, Any]:
+        body = {"records": [{"value": value} for value in values]}
+        return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500&acks={acks}", "POST", body)
+
+    def values(self, node: int) -> list[Any] | None:
+        """Of the records that the node shows, as far as one answer reaches; None when it shows nothing."""
+        status, records = self._stage.ask(node, f"{path_of(self.place)}/records?offset=0&timeout=0")
+        return [record["value"] for record in records] if status == 200 else None
 
     def trim(self, node: int, before: int) -> tuple[int, Any]:
         return self._stage.ask(node, f"{path_of(self.place)}/records?before={before}", "DELETE")
