@@ -1,9 +1,13 @@
 """What scripts say to brokers themselves, beside the load: they read, and have a topic of their own."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any, Final
 
-from jepsen.runner.stage import Stage
+from prometheus_client.parser import text_string_to_metric_families
+
+from jepsen.runner.stage import ASK_S_MAX, Stage
 from raftlog.types import TopicPartition
 
 READ_S_MAX: Final = 30.0
@@ -13,6 +17,15 @@ NO_ROOM: Final = 507
 
 def path_of(place: TopicPartition) -> str:
     return f"/topics/{place.topic}/partitions/{place.partition}"
+
+
+def figures(address: str) -> dict[str, float]:
+    """A broker's metrics that have no labels, by name; raises `OSError` when it does not tell."""
+    host, _, port = address.rpartition(":")
+    with closing(HTTPConnection(host, int(port), timeout=ASK_S_MAX)) as connection:
+        connection.request("GET", "/metrics")
+        families = text_string_to_metric_families(connection.getresponse().read().decode())
+        return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
 def bounds_of(stage: Stage, node: int, place: TopicPartition) -> tuple[int, int] | None:
