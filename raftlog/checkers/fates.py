@@ -234,9 +234,9 @@ class RecordFates(Judge):
         offset = self._acknowledged[row]
         if offset < place.start or value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset):
             return "excused"
-        if offset < place.polled_end:
-            return "lost"
-        return "excused" if place.may_be_gone else "unseen"
+        if place.may_be_gone:
+            return "excused"
+        return "lost" if offset < place.polled_end else "unseen"
 
 
 def _newest(place: _Partition, offsets: "array[int]") -> dict[str, int]:

@@ -3,7 +3,7 @@ look-alike that is no error passes."""
 
 import pytest
 
-from raftlog.checkers import Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
+from raftlog.checkers import Assign, Fetched, Op, Poll, Rules, Send, Topic, judge_history, read_lines, write_lines
 from raftlog.types import Offset, TopicPartition
 from tests.checkers.story import Story
 
@@ -83,14 +83,26 @@ def test_what_nobody_read_of_a_deleted_topic_is_not_missed_and_of_one_that_stays
     assert tale.kinds() == ["unseen"]
 
 
-def test_what_a_deleted_topic_showed_past_a_record_is_lost_all_the_same(tale: Tale) -> None:
+def test_a_reader_that_comes_with_the_position_of_a_predecessor_has_lost_nothing(tale: Tale) -> None:
     tale.create("old")
     tale.send_to(OLD, 2, 7, 0)
     tale.send_to(OLD, 2, 8, 1)
     invocation = tale.recorder.invoke(3, "poll", Poll())
     tale.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
+    assert tale.kinds() == ["lost-write"], "somebody has to read all of it while it is there"
     tale.delete()
-    assert tale.kinds() == ["lost-write"]
+    assert tale.kinds() == []
+
+
+def test_a_reader_that_passes_over_a_record_of_a_deleted_topic_is_found(tale: Tale) -> None:
+    tale.create("old")
+    tale.send_to(OLD, 2, 7, 0)
+    tale.send_to(OLD, 2, 8, 1)
+    tale.recorder.ok(tale.recorder.invoke(3, "assign", Assign(((OLD, Offset(0)),))))
+    invocation = tale.recorder.invoke(3, "poll", Poll())
+    tale.recorder.ok(invocation, Poll((Fetched(OLD, (Offset(1),), (8,)),)))
+    tale.delete()
+    assert tale.kinds() == ["poll-skip"]
 
 
 def test_an_incarnation_that_comes_back_for_a_process(tale: Tale) -> None:
