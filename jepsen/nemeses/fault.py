@@ -66,3 +66,5 @@ class Happened(NamedTuple):
     end_s: float
     proof: str
     served_s: float
+    leaves: tuple[int, ...] = ()
+    """Nodes that do not belong to the cluster any more since it began."""

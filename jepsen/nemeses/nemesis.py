@@ -209,7 +209,8 @@ class Nemesis:
         proof = self._victims.change(fault.shape, fault.nodes[0], self._partitions[fault.of_leader])
         if proof:
             end_s = self._now_s()
-            self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s))
+            leaves = fault.nodes if fault.shape == "leave" else ()
+            self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s, leaves))
         self._say("is given", fault, proof or "nothing to be done")
 
     def _say(self, phase: str, fault: Fault, proof: str) -> None:

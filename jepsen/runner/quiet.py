@@ -3,16 +3,18 @@
 Nothing is wrong when no fault is under way, nor has been for `SETTLED_S` since its victims serve again. An operation
 counts there if it began then, and either ended then or had `PATIENCE_S` of that time and did not. It succeeded if it
 was answered in time: also with what is so and not as asked (`ANSWERS`), as a member of a group is that has been
-replaced. Sends count if they asked for `acks=all`, as those to which nothing else can be promised. Figures, no
+replaced. Sends count if they asked for `acks=all`, as those to which nothing else can be promised. What a client asks
+a broker that was told to leave does not count: it goes on asking all its life, as nobody would who knows. Figures, no
 judgement.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from jepsen.nemeses.fault import Happened
+from jepsen.workloads.client.access import ANYBODY
 from raftlog.checkers import Op
 from raftlog.checkers.history import ASSIGN, FAIL, OK, SEND, SUBSCRIBE
 
@@ -89,12 +91,13 @@ class _Ended:
     """Operations of one kind in the order of their ends; nanoseconds."""
 
     def __init__(self) -> None:
-        self.began, self.ended, self.is_good = array("q"), array("q"), array("b")
+        self.began, self.ended, self.is_good, self.nodes = array("q"), array("q"), array("b"), array("b")
 
-    def add(self, began_ns: int, ended_ns: int, *, is_good: bool) -> None:
+    def add(self, began_ns: int, ended_ns: int, node: int, *, is_good: bool) -> None:
         self.began.append(began_ns)
         self.ended.append(ended_ns)
         self.is_good.append(is_good)
+        self.nodes.append(node)
 
 
 class Requests:
@@ -103,12 +106,14 @@ class Requests:
     def __init__(self) -> None:
         self._began = array("q")
         self._kinds: dict[str, _Ended] = {}
-        self._failed: list[tuple[int, int, Op]] = []
+        self._failed: list[tuple[int, int, int, Op]] = []
+        self._nodes: dict[int, int] = {}
 
-    def began(self, invocation: Op) -> None:
-        """Invocations come in the order of time."""
+    def began(self, invocation: Op, node: int = ANYBODY) -> None:
+        """Invocations come in the order of time; `node` is who is asked."""
         if invocation.kind not in _LOCAL:
             self._began.append(invocation.time_ns)
+            self._nodes[invocation.process] = node
 
     def ended(self, invocation: Op, op: Op) -> None:
         if invocation.kind not in _LOCAL:
@@ -123,16 +128,18 @@ class Requests:
         ended = self._kinds.get(invocation.kind)
         if ended is None:
             ended = self._kinds[invocation.kind] = _Ended()
-        ended.add(invocation.time_ns, ended_ns, is_good=is_good)
+        node = self._nodes[invocation.process]
+        ended.add(invocation.time_ns, ended_ns, node, is_good=is_good)
         if not is_good:
-            self._failed.append((invocation.time_ns, ended_ns, last._replace(payload=None)))
+            self._failed.append((invocation.time_ns, ended_ns, node, last._replace(payload=None)))
 
     def quiet(self, faults: Sequence[Happened], begin_ns: int, length_s: float) -> QuietFigures:
         """While no fault was under way, nor had been lately, within the load, which began at `begin_ns`."""
         spans = quiet_spans([(fault.begin_s, fault.served_s + SETTLED_S) for fault in faults], length_s)
-        windows = _Windows(spans, begin_ns)
+        left = {node: begin_ns + round(fault.begin_s * 1e9) for fault in faults for node in fault.leaves}
+        windows = _Windows(spans, begin_ns, left)
         kinds = {kind: windows.count(ended) for kind, ended in sorted(self._kinds.items())}
-        failures = sorted(each for each in self._failed if windows.hold(each[0], each[1]))
+        failures = sorted(each for each in self._failed if windows.hold(*each[:3]))
         return QuietFigures(
             sum(until - since for since, until in spans),
             {kind: figures for kind, figures in kinds.items() if figures.operations},
@@ -145,7 +152,7 @@ class Requests:
                     error=op.error,
                     took_s=None if ended == _NEVER else round((ended - began) / 1e9, 3),
                 )
-                for began, ended, op in failures[:FAILURES_SHOWN]
+                for began, ended, _, op in failures[:FAILURES_SHOWN]
             ),
         )
 
@@ -166,21 +173,24 @@ class Requests:
 
 
 class _Windows:
-    """Spans of seconds as nanoseconds of the history, rising."""
+    """Spans of seconds as nanoseconds of the history, rising; and since when nodes belong to the cluster no more."""
 
-    def __init__(self, spans: Sequence[tuple[float, float]], begin_ns: int) -> None:
+    def __init__(self, spans: Sequence[tuple[float, float]], begin_ns: int, left: Mapping[int, int]) -> None:
         self._begins = [begin_ns + round(since * 1e9) for since, _ in spans]
         self._ends = [begin_ns + round(until * 1e9) for _, until in spans]
+        self._left = left
 
-    def hold(self, began_ns: int, ended_ns: int) -> bool:
+    def hold(self, began_ns: int, ended_ns: int, node: int) -> bool:
         """Whether an operation counts."""
+        if node in self._left and ended_ns >= self._left[node]:
+            return False
         place = bisect_right(self._begins, began_ns) - 1
         return place >= 0 and min(ended_ns, began_ns + round(PATIENCE_S * 1e9)) < self._ends[place]
 
     def count(self, ended: _Ended) -> KindFigures:
         operations = succeeded = 0
-        for began_ns, ended_ns, is_good in zip(ended.began, ended.ended, ended.is_good, strict=True):
-            if self.hold(began_ns, ended_ns):
+        for began_ns, ended_ns, is_good, node in zip(ended.began, ended.ended, ended.is_good, ended.nodes, strict=True):
+            if self.hold(began_ns, ended_ns, node):
                 operations += 1
                 succeeded += is_good and ended_ns - began_ns <= PATIENCE_S * 1e9
         return KindFigures(operations, succeeded)

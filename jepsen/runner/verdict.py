@@ -17,6 +17,7 @@ from jepsen.runner.availability import Availability
 from jepsen.runner.finding import SHOWN_MAX, Finding, Findings
 from jepsen.runner.quiet import Requests
 from jepsen.runner.strict import StrictJudge, is_of_coming
+from jepsen.workloads.client.access import ANYBODY
 from raftlog.checkers import Op, Panel, Rules, Send, read_entries
 from raftlog.checkers.history import CRASH, INVOKE, LIST, OK, POLL, SEND
 from raftlog.types import TopicPartition
@@ -90,7 +91,7 @@ class _Judging:
         self._strict.feed(line, entry)
         if op.type == INVOKE:
             self._pending[op.process] = op
-            self._requests.began(op)
+            self._requests.began(op, entry.get("node", ANYBODY))
             return
         invocation = self._pending.pop(op.process, None)
         if invocation is None:

@@ -22,10 +22,12 @@ class Asked:
         self._now = 0.0
         self._told = Recorder(lambda: round(self._now * S), lambda _op: None)
 
-    def ask(self, kind: Any, began: float, ended: float | None, outcome: str = "ok", error: str = "") -> None:
+    def ask(
+        self, kind: Any, began: float, ended: float | None, outcome: str = "ok", error: str = "", node: int = 0
+    ) -> None:
         self._now = began
         invocation = self._told.invoke(1, kind)
-        self.requests.began(invocation)
+        self.requests.began(invocation, node)
         if ended is None:
             self.requests.left_open(invocation)
             return
@@ -42,6 +44,17 @@ def test_quiet_time_is_what_the_faults_leave() -> None:
     assert quiet_spans([], 20) == [(0, 20)]
     assert quiet_spans([(0, 1)], 20) == [(1, 20)]
     assert quiet_spans([(0, 1), (21, 22)], 20) == [(1, 20)]
+
+
+def test_a_broker_that_has_left_is_asked_in_vain() -> None:
+    asked = Asked()
+    for second, outcome in ((1, "ok"), (2, "fail"), (12, "fail"), (13, "fail")):
+        asked.ask("poll", second, second + 0.5, outcome, "NotListening: refused", node=2)
+        asked.ask("poll", second + 0.6, second + 0.7, node=3)
+    left = Happened("members", "leave node 2", 2.2, 2.3, "it was told", 2.3, leaves=(2,))
+    found = asked.requests.quiet([left], 0, 20.0)
+    assert found.kinds == {"poll": KindFigures(4, 4)}, "node 2 before it left, and node 3 but for 2 s around that"
+    assert found.failures == ()
 
 
 def test_success_is_counted_in_quiet_time_alone_and_by_kind() -> None:
