@@ -159,6 +159,7 @@ SCENARIOS: Final = (
         ("kill",),
         "compaction",
         seconds=25.0,
+        rate=600.0,
         serve_flags=("--metadata-growth-bytes-max", "16384"),
     ),
     Scenario(

@@ -150,5 +150,6 @@ SCENARIOS: Final = (
         topics_are_made_anew_while_one_sleeps,
         ("kill", "pause"),
         "topics",
+        rate=700.0,
     ),
 )

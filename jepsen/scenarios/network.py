@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jepsen.nemeses.ways import SHAPES, all_ways
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
 from raftlog.types import TopicPartition
 
 STEP_DOWN_S_MAX: Final = 10.0
@@ -139,6 +139,7 @@ SCENARIOS: Final = (
         ("cut",),
         "idempotent",
         seconds=12.0,
+        rate=RATE_UNANSWERED,
         client_cuts=True,
     ),
     Scenario(

@@ -1,11 +1,14 @@
 """What a scenario is."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.runner.options import RunOptions
 from jepsen.runner.running import Expectation
 from jepsen.runner.stage import Script
+
+RATE_UNANSWERED: Final = 1_000.0
+"""Where answers are lost: clients that wait for some offer no others, and half of it is left."""
 
 
 class Scenario(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Final
 
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
-from jepsen.scenarios.scenario import Scenario
+from jepsen.scenarios.scenario import RATE_UNANSWERED, Scenario
 from jepsen.scenarios.talk import OwnTopic
 
 CHANGES_MIN: Final = 3
@@ -120,6 +120,7 @@ SCENARIOS: Final = (
         retries_meet_new_leaders,
         ("kill", "cut"),
         "idempotent",
+        rate=RATE_UNANSWERED,
         client_cuts=True,
     ),
     Scenario("F56", "a client gets an error, and the record shows", errors_are_not_the_end, ("pause",)),
