@@ -28,7 +28,7 @@ from jepsen.runner.store import Store
 from jepsen.scenarios.scenario import Scenario
 
 SERVE: Final = str(Path(__file__).with_name("serve.py"))
-RECOVERY_S: Final = 5.0
+RECOVERY_S: Final = 4.0
 """Of brokers with a bug. Replicas that differ for good never show everything; then its end is waited for."""
 
 

@@ -234,12 +234,14 @@ class Stage:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def wait_served(self, *nodes: int, timeout_s: float = 60.0) -> None:
-        """Until these serve (all, without any)."""
+        """Until these serve (all, without any); no longer than the test waits for its recovery either."""
         wanted = nodes or tuple(self.nodes)
+        timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(lambda: all(map(self.system.is_serving, wanted)), f"nodes {wanted} serve", timeout_s)
 
     def wait_healthy(self, timeout_s: float = 60.0) -> None:
-        """Until nobody is down, behind, damaged, or on the move."""
+        """Until nobody is down, behind, damaged, or on the move; as `wait_served`."""
+        timeout_s = min(timeout_s, self.options.recovery_s)
         self.wait_until(self.system.is_healthy, "the cluster is healthy", timeout_s)
 
     def expect(self, holds: bool, what: str) -> None:
