@@ -5,6 +5,7 @@ cluster. Correct brokers answer as is expected of them.
 import contextlib
 import tempfile
 import urllib.request
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.network import SUSPICION_S
 from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, path_of
-from raftlog.testing import BrokerFailed, Cluster
+from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
 
 HEALED_S_MAX: Final = 20.0
@@ -27,6 +28,7 @@ SUSPECTED_S: Final = 2.2
 NEWS_S_MAX: Final = 15.0
 APART_S: Final = 4.0
 FOUNDED_S_MAX: Final = 15.0
+_OVERVIEW: Final = "/v1/cluster/health_overview"
 
 
 def sleeping_leader_dies(stage: Stage) -> None:
@@ -104,26 +106,56 @@ def retry_meets_a_leader_alone(stage: Stage) -> None:
     stage.expect(200 not in answers or is_there, "what was acknowledged is there")
 
 
-def member_sleeps_a_little(stage: Stage) -> None:
-    """For less than a suspicion lasts: nobody takes it for dead afterwards."""
-    for _ in range(2):
-        sleeper = stage.others(stage.leader())[0]
-        others = stage.others(sleeper)
-        with stage.fault("pause", sleeper):
+def member_is_not_heard_for_a_moment(stage: Stage) -> None:
+    """For less than a suspicion lasts: nobody takes it for dead afterwards. Of brokers with which nobody does anything:
+    what a member tells of its load would speak for it as well."""
+    with _other_brokers(stage) as cluster:
+        cluster.start()
+        quiet = max(cluster.nodes)
+        others = [node for number, node in cluster.nodes.items() if number != quiet]
+        stage.wait_until(lambda: _states(others, quiet) == {"alive"}, "the others know it", FOUNDED_S_MAX)
+        for _ in range(2):
+            cluster.set_cuts((), SHAPES["isolated"]([quiet, *(node.node_id for node in others)]))
             stage.wait(SUSPECTED_S)
-        dead = False
-        until_s = stage.now_s() + SUSPICION_S
-        while stage.now_s() < until_s:
-            dead = dead or any(state_of(stage, node, sleeper) == "dead" for node in others)
-            stage.wait(LOOK_S)
-        stage.expect(not dead, f"nobody takes node {sleeper} for dead, which is awake")
+            cluster.set_cuts((), ())
+            seen: set[str] = set()
+            until_s = stage.now_s() + SUSPICION_S
+            while stage.now_s() < until_s and "dead" not in seen:
+                seen |= _states(others, quiet)
+                stage.wait(LOOK_S)
+            stage.expect("suspect" in seen, f"the others suspect node {quiet}, which they did not hear: {seen}")
+            stage.expect("dead" not in seen, f"nobody takes node {quiet} for dead, which speaks again: {seen}")
 
 
-def state_of(stage: Stage, asked: int, member: int) -> str | None:
-    """How one sees another by gossip."""
-    status, told = stage.ask(asked, "/v1/cluster/members")
-    states = {row["node_id"]: str(row["state"]) for row in told["members"]} if status == 200 else {}
-    return states.get(member)
+def _states(asked: Sequence[ClusterNode], member: int) -> set[str]:
+    """How these see another by gossip."""
+    return {
+        str(row["state"])
+        for node in asked
+        for row in _told(node, "/v1/cluster/members", "members")
+        if row["node_id"] == member
+    }
+
+
+def _told(node: ClusterNode, path: str, name: str) -> list[Any]:
+    """A list that a broker's answer has; empty when it does not say."""
+    try:
+        status, told = ask(node.http, path, timeout_s=1.0)
+    except BrokerFailed:
+        return []
+    return list(told[name]) if status == 200 else []
+
+
+@contextlib.contextmanager
+def _other_brokers(stage: Stage) -> Iterator[Cluster]:
+    """Three more, of the same kind, that nobody has started yet."""
+    command = stage.brokers.nodes[stage.nodes[0]].process.command
+    program = command[1 : command.index("serve")]
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        contextlib.closing(Cluster(3, data_dir=directory, program=program)) as cluster,
+    ):
+        yield cluster
 
 
 def news_ends(stage: Stage) -> None:
@@ -147,35 +179,31 @@ def _news(address: str) -> float:
 
 def seeds_come_one_after_another(stage: Stage) -> None:
     """Three more brokers: one is gone when the others start, and comes back. Nobody founds a cluster before that."""
-    command = stage.brokers.nodes[stage.nodes[0]].process.command
-    program = command[1 : command.index("serve")]
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        contextlib.closing(Cluster(3, data_dir=directory, program=program)) as cluster,
-    ):
+    with _other_brokers(stage) as cluster:
         cluster.prepare()
         first, *others = cluster.nodes.values()
-        first.launch()
-        stage.wait(APART_S)
-        first.kill()
-        for node in others:
-            node.launch()
-        stage.wait(APART_S)
+        for together in ([first], others):
+            for node in together:
+                node.launch()
+            stage.wait_until(lambda: all(map(_answers, together)), "they answer", FOUNDED_S_MAX)  # noqa: B023
+            stage.wait(APART_S)
+            if together == [first]:
+                first.kill()
         first.launch()
         stage.wait_until(
-            lambda: all(_members(node.http) == [1, 2, 3] for node in cluster.nodes.values()),
+            lambda: all(sorted(_told(node, _OVERVIEW, "all_nodes")) == [1, 2, 3] for node in cluster.nodes.values()),
             "all three are in one cluster",
             FOUNDED_S_MAX,
         )
 
 
-def _members(address: str) -> list[int]:
-    """Who belongs to its cluster, as a broker says; nobody when it does not say."""
+def _answers(node: ClusterNode) -> bool:
+    """Whether its process serves HTTP, be it that it is not ready."""
     try:
-        status, told = ask(address, "/v1/cluster/health_overview", timeout_s=1.0)
+        ask(node.http, "/v1/status/ready", timeout_s=1.0)
     except BrokerFailed:
-        return []
-    return sorted(told["all_nodes"]) if status == 200 else []
+        return False
+    return True
 
 
 def old_records_are_damaged(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from jepsen.nemeses.fault import FaultKind
 from jepsen.planted import questions, scripts
 from jepsen.runner.stage import Script
 from jepsen.scenarios.catalogue import SCENARIOS
+from jepsen.scenarios.membership import topics_are_made_anew_while
 from jepsen.scenarios.scenario import Scenario
 
 LOST: Final = ("lost-write", "inconsistent-offset", "offset-order", "end-went-back", "stale-end", "unseen")
@@ -67,11 +68,14 @@ _RETRY = _own("retry", "a retry comes late", questions.retry_comes_late, ("kill"
 _RETRY_ALONE = _own(
     "retry-alone", "a retry meets a leader that is alone", questions.retry_meets_a_leader_alone, ("cut",)
 )
-_SLEEPER = _own("sleeper", "a member sleeps a little", questions.member_sleeps_a_little, ("pause",))
+_NOT_HEARD = _own("not-heard", "a member is not heard for a moment", questions.member_is_not_heard_for_a_moment, ())
 _NEWS = _own("news", "news of a restart ends", questions.news_ends, ("kill",))
 _FOUNDING = _own("founding", "seeds come one after another", questions.seeds_come_one_after_another, ())
 _WAKES_ALONE = _own(
     "wakes-alone", "a leader sleeps, and wakes up alone", scripts.leader_wakes_alone, ("cut", "pause"), "register"
+)
+_MADE_ANEW = _own(
+    "made-anew", "topics are made anew while a broker is down", topics_are_made_anew_while("kill"), ("kill",), "topics"
 )
 _CUT_REGISTERS = SCENARIOS["F20"]._replace(number="F20-register", workload="register")
 
@@ -83,17 +87,17 @@ REAL: Final[dict[str, RealCase]] = {
     "route-to-deposed-leader": RealCase(_CUT_REGISTERS, ("not-linearizable",)),
     "bootstrap-group-again": RealCase(_RESTART, LOST),
     "answer-before-commit": RealCase(_NEW_LEADER, LOST),
-    "resurrect-deleted-topic": RealCase(SCENARIOS["F40"], ("resurrected-topic", "phantom", *LOST)),
+    "resurrect-deleted-topic": RealCase(_MADE_ANEW, ("resurrected-topic", "phantom", *LOST)),
     "accept-stale-disk": RealCase(_STALE, LOST),
-    "lift-quarantine": RealCase(_RECORDS, ("expectation",)),
+    "lift-quarantine": RealCase(_RECORDS, ("expectation", "damaged-log", "replicas-differ")),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
     "gossip-edits-voters": RealCase(SCENARIOS["F28"], ("expectation",)),
-    "never-refute": RealCase(_SLEEPER, ("expectation",)),
+    "never-refute": RealCase(_NOT_HEARD, ("expectation",)),
     "retransmit-without-end": RealCase(_NEWS, ("expectation",)),
     "acknowledge-duplicate-early": RealCase(_RETRY_ALONE, ("expectation",)),
     "expire-by-own-clock": RealCase(_RETRY, ("expectation",)),
     "forget-producers-after-trim": RealCase(_RETRY, ("expectation",)),
-    "drop-newest-value": RealCase(_COMPACTION, ("lost-key", "lost-write")),
+    "drop-newest-value": RealCase(_COMPACTION, ("lost-key", "lost-write", "replicas-differ")),
 }
 
 _REFUSED: Final = "the others remember how far its journal was synced, and refuse a disk that comes with less"
