@@ -103,15 +103,14 @@ REAL: Final[dict[str, RealCase]] = {
 _REFUSED: Final = "the others remember how far its journal was synced, and refuse a disk that comes with less"
 _MAJORITIES: Final = "two majorities without a common member would have to be cut apart in the milliseconds of a change"
 _RARE: Final = "it did no harm that was seen under the scenario of its kind within a minute"
-_UNTRIED: Final = "not tried on real processes yet"
 _ASSERTION: Final = "the broker ends by an assertion of its own before anybody outside could be misled"
 UNSEEN: Final[dict[str, str]] = {
     "skip-vote-sync": _ASSERTION,
     "transfer-to-just-promoted": _ASSERTION,
-    "vote-twice": _UNTRIED,
+    "vote-twice": _ASSERTION,
     "no-pre-vote": _ASSERTION,
     "cut-corrupt": "a start looks through what the journal still has, and mends it from there",
-    "removed-disturbs": _UNTRIED,
+    "removed-disturbs": _ASSERTION,
     "commit-without-fencing": _RARE,
     "resurrect-key": _RARE,
     "replay-out-of-order": "the old vote counts only in a term that goes on while its voter starts again",
