@@ -27,6 +27,7 @@ from raftlog.pipeline.progress import OnProgress, watching
 
 TABLES: Final = (
     ("lists", tables.LISTS),
+    ("trims", tables.TRIMS),
     ("books", tables.BOOKS),
     ("places", tables.PLACES),
     ("floors", tables.FLOORS),

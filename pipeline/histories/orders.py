@@ -50,5 +50,9 @@ TRIMS_UNDONE: Final = """
         concat(partition, ' began at ', begin, ', and at ', answer.begin, ' for a linearizable list later') as what,
         array(begin_witness, answer.seq) as proof
     from {floors} where answer.current and answer.begin < begin
+    union all
+    select run, 'trim-undone', ended.seq,
+        concat(partition, ' was to begin at ', begin, ', and begins at ', ended.begin), array(seq, ended.seq)
+    from {trims} where ended.type = 'ok' and ended.begin < begin
 """
 """As `LogStarts` in `raftlog.checkers.going_back` judges."""

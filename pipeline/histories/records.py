@@ -49,7 +49,7 @@ UNSEEN: Final = """
         select v.run, v.partition, v.value, v.key, v.acked, b.polled
         from {values} v join {books} b on v.run = b.run and v.partition = b.partition
         where v.acked is not null and v.outcome.type = 'ok' and v.polled is null and not v.gone
-            and v.acked.offset >= b.begin
+            and v.acked.offset >= b.begin_max
     ), newest as (
         select run, partition, key, max(first.offset) as offset from {values} where key is not null
         group by run, partition, key

@@ -1,8 +1,9 @@
 """Tables that several judges read, made from the parts of entries; `judging` makes each of them once.
 
     lists      answers to `list`, with the invocation of each: when it was asked, and whether linearizable
-    books      of each partition: log start and end as far as they were told, how far anybody polled, since when it is
-               compacted. One row per partition, so joins send it to every task
+    trims      deletions of records, with what became of each, and where the log began since
+    books      of each partition: log start and end as far as they were told, up to where its beginning may be gone,
+               how far anybody polled, since when it is compacted. One row per partition, so joins send it to every task
     values     of each value of a partition: its send and what became of it, and the first entry and poll that showed it
     places     of each value at each offset: the first entry that showed it there (`first`), and which value was there
                before all others (`held`, shown by `witness`)
@@ -26,15 +27,30 @@ LISTS: Final = """
     ) where type = 'ok' and partition is not null
 """
 
+TRIMS: Final = """
+    select run, seq, process, partition, begin, ended
+    from (
+        select *, lead(struct(seq, type, begin)) over (partition by run, process order by seq, part) as ended
+        from {parts} where kind in ('trim', 'crash')
+    ) where type = 'invoke' and partition is not null
+"""
+"""`ended` is null for one that never did; a crash ends one as unknown."""
+
 BOOKS: Final = """
-    select run, partition,
-        greatest(0, max(begin) filter (where type = 'ok' and kind in ('list', 'trim'))) as begin,
-        greatest(0, max(end) filter (where type = 'ok' and kind = 'list')) as end,
-        max(struct(array_max(offsets) + 1 as end, -seq as before))
-            filter (where type = 'ok' and kind = 'poll' and size(offsets) > 0) as polled,
-        min(seq) filter (where type = 'invoke' and size(keys) > 0) as compacted
-    from {parts} where partition is not null and kind in ('list', 'trim', 'poll', 'send')
-    group by run, partition
+    select b.*, greatest(b.begin, t.begin) as begin_max
+    from (
+        select run, partition,
+            greatest(0, max(begin) filter (where type = 'ok' and kind in ('list', 'trim'))) as begin,
+            greatest(0, max(end) filter (where type = 'ok' and kind = 'list')) as end,
+            max(struct(array_max(offsets) + 1 as end, -seq as before))
+                filter (where type = 'ok' and kind = 'poll' and size(offsets) > 0) as polled,
+            min(seq) filter (where type = 'invoke' and size(keys) > 0) as compacted
+        from {parts} where partition is not null and kind in ('list', 'trim', 'poll', 'send')
+        group by run, partition
+    ) b left join (
+        select run, partition, max(begin) as begin from {trims}
+        where ended is null or ended.type = 'info' group by run, partition
+    ) t on b.run = t.run and b.partition = t.partition
 """
 
 SHOWN: Final = """

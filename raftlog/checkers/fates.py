@@ -6,8 +6,8 @@ long history a second time, long after the verdict. Judges nothing; `records` fi
 One row per record in the order of the invocations. `fate` of a record whose send was
 
     acknowledged   ok, duplicate (at two offsets), lost (not polled, although a later offset was), unseen (nobody
-                   polled so far), excused (not polled; below the log start, replaced in a compacted partition, or
-                   at the end of a topic that may have been deleted)
+                   polled so far), excused (not polled; below the log start, or where a trim of unknown outcome may
+                   have put it; replaced in a compacted partition; of a topic that may have been deleted)
     refused        refused, aborted (refused, and yet polled)
     neither        stored (polled), absent
 
@@ -38,6 +38,7 @@ from raftlog.checkers.history import (
     Value,
 )
 from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
 
@@ -68,12 +69,24 @@ class Fates(NamedTuple):
 
 
 class _Partition:
-    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told.
+    """`polled_end` is behind the greatest offset that was polled, `start` the greatest log start that was told,
+    `start_max` the greatest that there may be.
 
     `phantoms` are values that were polled before anybody sent them, with the first offset.
     """
 
-    __slots__ = ("holders", "keys", "may_be_gone", "number", "phantoms", "polled_end", "rows", "start", "tombstones")
+    __slots__ = (
+        "holders",
+        "keys",
+        "may_be_gone",
+        "number",
+        "phantoms",
+        "polled_end",
+        "rows",
+        "start",
+        "start_max",
+        "tombstones",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -82,7 +95,7 @@ class _Partition:
         self.holders = array("q")  # by offset: the row that was shown there last, or nowhere
         self.polled_end = 0
         self.may_be_gone = False
-        self.start = 0
+        self.start = self.start_max = 0
         self.keys: dict[Value, str] = {}
         self.tombstones: set[Value] = set()
 
@@ -90,7 +103,7 @@ class _Partition:
 class RecordFates(Judge):
     """Feed it a history, then take `fates`. `may_be_gone` is asked then (`Topics` knows)."""
 
-    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
 
     def __init__(
@@ -99,6 +112,7 @@ class RecordFates(Judge):
         super().__init__(findings)
         self._may_be_gone = may_be_gone
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._unknown_trims = UnknownTrims()
         self._invoked_ns = array("q")
         self._partition = array("I")
         self._acknowledged = array("q")  # the offset, or nowhere
@@ -114,7 +128,13 @@ class RecordFates(Judge):
             known = self._partitions[name] = _Partition(len(self._partitions))
         return known
 
+    def crashed(self, op: Op) -> None:
+        self._unknown_trims.crashed(op.process)
+
     def invoked(self, op: Op) -> None:
+        if op.kind == TRIM:
+            self._unknown_trims.invoked(op)
+            return
         send = op.payload
         assert isinstance(send, Send), op
         place = self._known(send.partition)
@@ -134,6 +154,8 @@ class RecordFates(Judge):
 
     def completed(self, invocation: Op, op: Op) -> None:
         payload = op.payload
+        if op.kind == TRIM:
+            self._unknown_trims.completed(op)
         if isinstance(payload, Send):
             self._send_completed(op, payload)
         elif op.type != OK:
@@ -214,6 +236,7 @@ class RecordFates(Judge):
         fate = array("B", bytes(len(offset)))
         for name, place in self._partitions.items():
             place.may_be_gone = self._may_be_gone is not None and self._may_be_gone(name)
+            place.start_max = max(place.start, self._unknown_trims.start_max(name))
             newest = _newest(place, offset)
             for value, row in place.rows.items():
                 fate[row] = _CODES[self._fate(place, value, row, newest)]
@@ -232,9 +255,8 @@ class RecordFates(Judge):
         if is_polled:
             return "ok"
         offset = self._acknowledged[row]
-        if offset < place.start or value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset):
-            return "excused"
-        if place.may_be_gone:
+        is_replaced = value in place.tombstones or offset < newest.get(place.keys.get(value, ""), offset)
+        if offset < place.start_max or is_replaced or place.may_be_gone:
             return "excused"
         return "lost" if offset < place.polled_end else "unseen"
 

@@ -8,7 +8,7 @@
   `phantom-commit`: it is one that nobody ever committed, or whose commits all definitely failed, before the read or
   after it.
 - `trim-undone`: a linearizable list says that a log begins below where it had begun for an earlier one, or where an
-  answered deletion of records had put it.
+  answered deletion of records had put it; or the answer to a deletion says that it begins below what was asked for.
 
 `NeverBack` is the bare rule, for numbers that are not in a history: the simulator feeds it after every step.
 """
@@ -112,6 +112,7 @@ class LogStarts(Judge):
         if op.type != OK:
             return
         if isinstance(op.payload, Trim):
+            self._check_answer(invocation, op, op.payload)
             self._raise_floor(op.payload.partition, op.payload.start, op)
         elif isinstance(op.payload, ListOffsets) and op.payload.linearizable:
             for partition, start, _ in op.payload.ranges:
@@ -120,6 +121,12 @@ class LogStarts(Judge):
                     what = f"{partition} began at {floor[0]}, and at {start} for a linearizable list later"
                     self.findings.report("trim-undone", what, (floor[1], op))
                 self._raise_floor(partition, start, op)
+
+    def _check_answer(self, invocation: Op, op: Op, answered: Trim) -> None:
+        asked = invocation.payload
+        if isinstance(asked, Trim) and answered.start < asked.start:
+            what = f"{asked.partition} was to begin at {asked.start}, and begins at {answered.start}"
+            self.findings.report("trim-undone", what, (invocation, op))
 
     def _raise_floor(self, partition: TopicPartition, start: Offset, op: Op) -> None:
         floor = self._floors.get(partition)

@@ -7,7 +7,8 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 - `unseen`: acknowledged, never polled, and nobody polled so far. Weaker: whether it is an error depends on whether
   the test drained the log; the two are disjoint.
 
-Offsets below the greatest known log start are excused: retention may have taken them before anybody read. In a
+Offsets below the greatest known log start are excused: retention may have taken them before anybody read. So are those
+below what a trim of unknown outcome asked for (`trims`); a reader that passes over one is found all the same. In a
 compacted partition a tombstone is, and what has a newer record of its key (`compaction` judges what is left). Of a
 topic that may have been deleted (`topics`) nobody has to have read anything: a reader that comes with the position of
 its predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
@@ -35,6 +36,7 @@ from raftlog.checkers.history import (
     Value,
 )
 from raftlog.checkers.judge import AnomalyKind, Findings, Judge
+from raftlog.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
 
@@ -70,7 +72,7 @@ class PartitionBook:
         self.polled_elsewhere: set[Value] = set()  # polled anywhere but at `offsets[value]`
         self.polled_end = Offset(0)
         self.polled_op: Op | None = None
-        self.start = Offset(0)  # greatest log start that was listed
+        self.start = Offset(0)  # greatest log start that was told
         self.end = Offset(0)  # greatest end that was listed
         self.keys: dict[Value, str] = {}  # of all values of a compacted partition
         self.began: dict[Value, int] = {}  # the sequence of the invocation of its send, in a compacted partition
@@ -99,12 +101,13 @@ class PartitionBook:
 class RecordBook(Judge):
     """See the module; `Density` and `Polls` read it too."""
 
-    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND,))
+    invocations: ClassVar[frozenset[Kind]] = frozenset((SEND, TRIM))
     completions: ClassVar[frozenset[Kind]] = frozenset((SEND, POLL, LIST, TRIM))
 
     def __init__(self, findings: Findings | None = None) -> None:
         super().__init__(findings)
         self.partitions: dict[TopicPartition, PartitionBook] = {}
+        self._unknown_trims = UnknownTrims()
         self._reported: set[tuple[AnomalyKind, TopicPartition, Offset | None, Value]] = set()
 
     def book(self, partition: TopicPartition) -> PartitionBook:
@@ -114,6 +117,9 @@ class RecordBook(Judge):
         return book
 
     def invoked(self, op: Op) -> None:
+        if op.kind == TRIM:
+            self._unknown_trims.invoked(op)
+            return
         assert isinstance(op.payload, Send), op
         if not op.payload.values:
             raise InvalidArgument(f"a send has no value: {op}")
@@ -126,7 +132,12 @@ class RecordBook(Judge):
             book.tombstones.update(op.payload.tombstones)
             book.began.update(dict.fromkeys(op.payload.values, op.sequence))
 
+    def crashed(self, op: Op) -> None:
+        self._unknown_trims.crashed(op.process)
+
     def completed(self, invocation: Op, op: Op) -> None:
+        if op.kind == TRIM:
+            self._unknown_trims.completed(op)
         if op.kind == SEND:
             self._send_completed(op)
         elif op.type == OK and op.kind == POLL:
@@ -220,16 +231,19 @@ class RecordBook(Judge):
         for book in self.partitions.values():
             if book.may_be_gone:
                 continue
-            newest = book.newest_offsets()
+            newest, start_max = book.newest_offsets(), max(book.start, self._unknown_trims.start_max(book.name))
             for value, op in book.sent.items():
                 send = op.payload
                 # A send of several values stands in the book once for each; it is looked at once.
                 if op.type == OK and isinstance(send, Send) and value == send.values[0]:
-                    self._finish_send(book, op, send, newest)
+                    self._finish_send(book, op, send, newest, start_max)
 
-    def _finish_send(self, book: PartitionBook, op: Op, send: Send, newest: dict[str, Offset]) -> None:
+    def _finish_send(
+        self, book: PartitionBook, op: Op, send: Send, newest: dict[str, Offset], start_max: Offset
+    ) -> None:
+        """What lies below `start_max` may have been deleted."""
         for offset, value in zip(send.offsets, send.values, strict=True):
-            if offset < book.start or book.was_polled(value):
+            if offset < start_max or book.was_polled(value):
                 continue
             if value in book.tombstones or offset < newest.get(book.keys.get(value, ""), offset):
                 continue

@@ -2,11 +2,13 @@
 
 from random import Random
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from raftlog.checkers import Op, Send, judge_history, judge_with
+from raftlog.checkers import Op, Send, Trim, judge_history, judge_with
 from raftlog.checkers.fates import FATES, Fates, RecordFates
+from raftlog.types import Offset
 from tests.checkers.model_log import CLEAN_HISTORIES
 from tests.checkers.mutations import MUTATIONS
 from tests.checkers.story import SECOND, T0, Story
@@ -45,6 +47,19 @@ def test_each_record_has_one_fate() -> None:
     ]
     assert found.partitions == (T0,)
     assert found.counts()["absent"] == 2
+
+
+@pytest.mark.parametrize(("outcome", "fate"), [("ok", "excused"), ("info", "excused"), ("fail", "lost")])
+def test_what_a_deletion_may_have_taken_is_excused(outcome: str, fate: str) -> None:
+    story = Story()
+    for number in range(3):
+        story.send(1, 70 + number, number)
+    getattr(story.recorder, outcome)(story.recorder.invoke(2, "trim", Trim(T0, Offset(1))))
+    story.recorder.invoke(2, "trim", Trim(T0, Offset(2)))
+    assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "unseen"]
+    story.recorder.fail(story.ops[-1])
+    story.poll(3, (2, 72))
+    assert [FATES[code] for code in fates_of(story.ops).fate] == [fate, "lost", "ok"]
 
 
 def test_what_retention_or_a_newer_record_took_is_excused() -> None:

@@ -314,6 +314,52 @@ def test_records_that_were_deleted_stay_so(tale: Tale) -> None:
     assert "unseen" not in judge_history(tale.ops).counts, "it was deleted"
 
 
+def test_a_deletion_is_not_answered_before_the_log_begins_there(tale: Tale) -> None:
+    asking = tale.recorder.invoke(5, "trim", Trim(T0, Offset(4)))
+    answered = tale.recorder.ok(asking, Trim(T0, Offset(3)))
+    tale.only(LogStarts(), "trim-undone", asking, answered)
+    tale.do(5, "trim", Trim(T0, Offset(4)), Trim(T0, Offset(9)))
+    assert judge_with(LogStarts(), tale.ops).counts == {"trim-undone": 1}, "the log may have begun behind it"
+
+
+@pytest.mark.parametrize("outcome", ["ok", "info", "crash", "open"])
+def test_what_a_deletion_may_have_taken_is_neither_lost_nor_unseen(tale: Tale, outcome: str) -> None:
+    missing_below_a_trim(tale, outcome)
+    assert judge_history(tale.ops).is_clean()
+    tale.list_offsets(6, 0, 4, linearizable=True)
+    assert judge_history(tale.ops).is_clean() == (outcome != "ok"), "an unknown one may happen later, or never"
+
+
+def test_what_a_deletion_did_not_take_is_lost_or_unseen(tale: Tale) -> None:
+    missing_below_a_trim(tale, "fail")
+    assert judge_history(tale.ops).counts == {"lost-write": 2}
+    tale.send(1, 74, 4)
+    tale.recorder.info(tale.recorder.invoke(7, "trim", Trim(T0, Offset(2))))
+    tale.recorder.info(tale.recorder.invoke(7, "trim", Trim(T1, Offset(5))))
+    assert judge_history(tale.ops).counts == {"lost-write": 1, "unseen": 1}, "behind it, or elsewhere"
+
+
+def test_who_reads_past_a_record_that_a_deletion_may_have_taken_skips_it_all_the_same(tale: Tale) -> None:
+    missing_below_a_trim(tale, "info")
+    tale.assign(3, 1)
+    tale.poll(3, (1, 71))
+    tale.poll(3, (3, 73))
+    assert judge_history(tale.ops).counts == {"poll-skip": 1}
+
+
+def missing_below_a_trim(tale: Tale, outcome: str) -> None:
+    """Of four records two were polled; the third was deleted with all before it, with this outcome."""
+    for number in range(4):
+        tale.send(1, 70 + number, number)
+    asking = tale.recorder.invoke(2, "trim", Trim(T0, Offset(3)))
+    if outcome == "crash":
+        tale.recorder.crash(2)
+    elif outcome != "open":
+        getattr(tale.recorder, outcome)(asking)
+    tale.poll(3, (1, 71))
+    tale.poll(4, (3, 73))
+
+
 # lines
 
 

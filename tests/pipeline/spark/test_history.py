@@ -63,6 +63,8 @@ def corners() -> Iterator[tuple[str, list[Op]]]:
     story.list_offsets(2, 3, 9, linearizable=True)
     story.list_offsets(2, 1, 9, linearizable=True)
     yield "a trim undone", story.ops
+    for outcome in ("ok", "info", "fail", "crash", "open"):
+        yield f"records that are missing below a trim: {outcome}", trimmed(outcome)
     story = Story()
     for process, key, value, offset in ((1, "a", 70, 0), (1, "b", 71, 1), (1, "a", 72, 2), (1, "b", 73, 3)):
         send = Send(T0, (value,), keys=(key,), tombstones=(73,) if value == 73 else ())
@@ -86,6 +88,23 @@ def corners() -> Iterator[tuple[str, list[Op]]]:
     for value in range(150):
         story.send(1, value, 0)
     yield "more than are kept", story.ops
+
+
+def trimmed(outcome: str) -> list[Op]:
+    """Of four records the first and the third were never polled; deletions up to the third end so."""
+    story = Story()
+    for number in range(4):
+        story.send(1, 70 + number, number)
+    asking = story.recorder.invoke(2, "trim", Trim(T0, Offset(3)))
+    if outcome == "ok":
+        story.recorder.ok(asking, Trim(T0, Offset(1)))
+    elif outcome == "crash":
+        story.recorder.crash(2)
+    elif outcome != "open":
+        getattr(story.recorder, outcome)(asking)
+    story.poll(3, (1, 71))
+    story.poll(4, (3, 73))
+    return story.ops
 
 
 def write(directory: Path, histories: Iterable[tuple[str, list[Op]]]) -> dict[str, str]:

@@ -1,0 +1,37 @@
+"""Trims of which nobody knows whether they happened: up to where each partition may have lost its beginning to them.
+
+One of unknown outcome may happen at any time, also much later. One that definitely failed never does, and where an
+answered one has put the start is known. Called by the book of records and by their fates.
+"""
+
+from raftlog.checkers.history import INFO, Op, Trim
+from raftlog.types import Offset, TopicPartition
+
+
+class UnknownTrims:
+    """Shown every invocation and completion of a trim, and every crash."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Trim] = {}
+        self._starts: dict[TopicPartition, Offset] = {}
+
+    def invoked(self, op: Op) -> None:
+        if isinstance(op.payload, Trim):
+            self._open[op.process] = op.payload
+
+    def completed(self, op: Op) -> None:
+        if op.type == INFO:
+            self.crashed(op.process)
+        else:
+            self._open.pop(op.process, None)
+
+    def crashed(self, process: int) -> None:
+        """Nobody will hear what became of the trim that the process has under way, if there is one."""
+        trim = self._open.pop(process, None)
+        if trim is not None:
+            self._starts[trim.partition] = max(self._starts.get(trim.partition, Offset(0)), trim.start)
+
+    def start_max(self, partition: TopicPartition) -> Offset:
+        """The greatest start that any of them asked for; 0 without one."""
+        under_way = (trim.start for trim in self._open.values() if trim.partition == partition)
+        return max(self._starts.get(partition, Offset(0)), *under_way, Offset(0))
