@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from raftlog.errors import InvalidArgument, OffsetOutOfRange, OutOfOrderSequence, UnknownProducer
+from raftlog.errors import (
+    InvalidArgument,
+    NoLeader,
+    NotLeader,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    UnknownProducer,
+)
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import ProducerSequence
 from raftlog.records import BatchBuilder, NewRecord, read_records
@@ -99,6 +107,32 @@ async def test_records_and_their_producer_in_one_call(brokers):
         await brokers[2].produce_records(
             "t", None, records, deadline=deadline_in(SOON), producer=ProducerSequence(4, 0, 2)
         )
+
+
+async def test_a_deletion_whose_answer_was_lost_is_unknown_when_nobody_else_answers(brokers, monkeypatch):
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    for sequence in range(3):
+        await produce(brokers[1], 1, sequence, b"%d" % sequence)
+    leader = await brokers.leader("t")
+    other = next(broker for number, broker in brokers.running.items() if number != leader)
+    router, asked = other._router, []
+
+    async def read_once(node, name, *args):
+        asked.append(name)
+        if len(asked) > 1:
+            raise NotLeader("it does not lead any more")
+        await read(node, name, *args)
+        raise OutcomeUnknown("the connection broke")
+
+    read = router.read
+    monkeypatch.setattr(router, "read", read_once)
+    with pytest.raises(OutcomeUnknown, match="the connection broke"):
+        await other.delete_records("t", 0, 2, deadline=deadline_in(300))
+    assert len(asked) > 1
+    with pytest.raises(NoLeader):
+        await other.delete_records("t", 0, 3, deadline=deadline_in(300))
+    monkeypatch.undo()
+    assert (await other.offsets("t", 0, deadline=deadline_in(SOON))).beginning == 2
 
 
 async def test_records_are_deleted_through_any_broker(brokers):
