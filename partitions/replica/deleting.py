@@ -30,7 +30,7 @@ class Deleting:
         """
         group = self._group
         if offset > group.high_watermark:
-            raise OffsetOutOfRange(offset, group.log_start_offset, group.high_watermark)
+            raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
         try:
             async with asyncio.timeout_at(deadline):
                 while group.log_start_offset < offset:
@@ -39,7 +39,7 @@ class Deleting:
             raise DeadlineExceeded(
                 f"{self._name}: the deadline passed before the records below {offset} were gone; ask again"
             ) from None
-        return group.log_start_offset
+        return group.committed_start_offset
 
     async def _step(self, offset: int) -> None:
         """Come nearer to it; what is waited for has no event, and takes some turns of the loop."""

@@ -1,6 +1,6 @@
 """One partition's replica on this node, for many callers of one loop.
 
-    log start ≤ what is served < high watermark ≤ log end
+    log start ≤ committed start ≤ what is served < high watermark ≤ log end
 
 Only committed records are served, and only the leader says where the log ends; it says so once it has committed in its
 own term, because before that it does not know (KIP-207). *Out of range* is said only when it is proven: a read index
@@ -176,8 +176,8 @@ class Replica:
             if offset > end:
                 await self._reach(offset, deadline)
                 continue
-            if offset < self.group.log_start_offset:
-                raise OffsetOutOfRange(offset, self.group.log_start_offset, end)
+            if offset < self.group.committed_start_offset:
+                raise OffsetOutOfRange(offset, self.group.committed_start_offset, end)
             try:
                 batches = self.group.read(offset, max_bytes, end)
             except CorruptBatch as error:
@@ -188,7 +188,7 @@ class Replica:
             may_wait = await self._waits.wait(min_bytes - size, deadline)
         self._counters.fetches += 1
         self._counters.bytes_out += size
-        return Fetched(batches, end, self.group.log_start_offset, self.group.core.term)
+        return Fetched(batches, end, self.group.committed_start_offset, self.group.core.term)
 
     def _readable_end(self, offset: int | None = None) -> Offset:
         """Up to where records can be served; raises `NotLeader` and `LogClosed`.
@@ -229,7 +229,7 @@ class Replica:
         if offset > group.high_watermark:
             await self._confirm(deadline)
         if offset > group.log_end_offset:
-            raise OffsetOutOfRange(offset, group.log_start_offset, group.high_watermark)
+            raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
         if offset > group.high_watermark and not await self._waits.wait(1, deadline):
             raise self._not_available(f"offset {offset} is not committed yet")
 
@@ -267,7 +267,7 @@ class Replica:
             if linearizable:
                 await self._confirm(deadline)
             end = self._readable_end()
-        return OffsetRange(self.group.log_start_offset, end)
+        return OffsetRange(self.group.committed_start_offset, end)
 
     async def offset_for_timestamp(self, timestamp_ms: int, deadline: Deadline) -> tuple[Offset, int] | None:
         """The first committed record whose timestamp is at least this: its offset and its timestamp (KIP-79)."""
@@ -283,6 +283,8 @@ class Replica:
         `DeadlineExceeded`."""
         self._readable_end()
         await self._know_the_end(deadline)
+        if offset > self.group.high_watermark:
+            await self._confirm(deadline)
         return await self._deleting.delete_before(offset, deadline)
 
     # what happens

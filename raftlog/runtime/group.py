@@ -294,6 +294,11 @@ class Group:
         return self.log.segments.log_start_offset
 
     @property
+    def committed_start_offset(self) -> Offset:
+        """Where the log begins for readers: by every trim that is delivered, durable here or not yet."""
+        return self._trimming.start
+
+    @property
     def log_end_offset(self) -> Offset:
         return self.log.next_offset
 

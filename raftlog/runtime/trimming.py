@@ -1,6 +1,7 @@
 """How a replica's log loses its beginning: committed trims move the log start, then closed segments below it go.
 
     owed → journaled (`Trim`) → durable: the log start moves → files below it are deleted
+    log start ≤ `start`: where it will be once all of that is done
     marks of compaction that are committed → the host compacts what lies below
 
 The journal says `trim` before it hints at a commit behind the trim entry, so after a restart either the log start has
@@ -43,6 +44,12 @@ class Trimming:
         """The log may be new here, and its rolls name a mark that nobody followed yet."""
         self.is_waiting = True
         """`go_on` may have something to do in the next turn."""
+
+    @property
+    def start(self) -> Offset:
+        """What another leader said of a trim must not wait for the disk here."""
+        group = self._group
+        return max(group.log_start_offset, group.trim_to or Offset(0), self._owed)
 
     def go_on(self) -> None:
         """Follow committed trims, and delete files, as far as that can be done now. Raises `FormatError`."""

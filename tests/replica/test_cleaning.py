@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from raftlog.config import TopicConfig
-from raftlog.errors import DeadlineExceeded, NotLeader, OffsetOutOfRange
+from raftlog.errors import DeadlineExceeded, NotLeader, OffsetNotAvailable, OffsetOutOfRange
 from raftlog.records import NewRecord, build_batch
 from tests.replica.producing import Producing
 from tests.replica.worlds import base_offsets, others
@@ -169,3 +169,13 @@ def test_a_deletion_that_is_not_committed_in_time_is_unknown() -> None:
         world.isolate(leader)
         with pytest.raises(DeadlineExceeded):
             world.get(leader, lambda replica: replica.delete_before(3, world.deadline(leader, 0.1)))
+
+
+def test_a_leader_that_is_alone_does_not_say_that_a_deletion_is_out_of_range() -> None:
+    """Others may have committed what it does not know of."""
+    with Cleaned() as world:
+        world.write(5)
+        leader = world.lead()
+        world.isolate(leader)
+        with pytest.raises(OffsetNotAvailable):
+            world.get(leader, lambda replica: replica.delete_before(6, world.deadline(leader, 0.1)))

@@ -7,6 +7,7 @@ from raftlog.partitions.deadline import NEVER
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch
 from tests.replica.worlds import Replicas, all_values, others, result, values_of
+from tests.runtime import drivers
 
 
 def test_a_fetch_begins_at_its_offset_and_ends_at_the_high_watermark() -> None:
@@ -183,6 +184,40 @@ def test_out_of_range_is_said_when_a_majority_confirms_it() -> None:
         task = world.fetch(leader, 2, wait=0.1)
         world.run(0.2)
         assert isinstance(task.exception(), OffsetNotAvailable)
+
+
+@pytest.mark.parametrize("linearizable", [True, False])
+def test_a_new_leader_begins_where_the_old_one_did_before_its_own_disk_has_it(
+    monkeypatch: pytest.MonkeyPatch, linearizable: bool
+) -> None:
+    with Replicas() as world:
+        old = world.lead()
+        for number in range(6):
+            world.appended(old, b"%d" % number)
+        world.converge()
+        deleting = world.call(old, lambda replica: replica.delete_before(4, world.deadline(old, 5)))
+        last = world.group(old).core.last_id.index
+        while any(world.group(number).core.durable_index < last for number in others(old)):
+            world.run(0.00002)
+        for number in others(old):
+            world.cut(old, number)  # the others hold the trim, and do not hear that it is committed
+        world.run_until(deleting.done)
+        assert deleting.result() == 4
+        world.isolate(old)
+        while not (new := next((n for n in others(old) if world.group(n).core.role is Role.LEADER), 0)):
+            world.run(0.00002)
+        world.lead()
+        monkeypatch.setattr(drivers, "SYNC_NS", 5_000_000)
+        telling = world.call(new, lambda replica: replica.offsets(linearizable, world.deadline(new, 5)))
+        while not telling.done():
+            world.run(0.00002)
+        assert world.group(new).log_start_offset == 0
+        assert telling.result() == (4, 6)
+        error = world.fetch(new, 3).exception()
+        assert isinstance(error, OffsetOutOfRange)
+        assert (error.first, error.end) == (4, 6)
+        world.run(1)
+        assert world.group(new).log_start_offset == 4
 
 
 def test_below_the_log_start_is_out_of_range() -> None:
