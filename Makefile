@@ -64,6 +64,7 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 60
 	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 60
 	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 60
+	$(BIN)/python -m jepsen test --workload trimming --faults kill,power,cut,sync --time 60
 	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 60
 	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 60
 

@@ -30,6 +30,7 @@ WORST_FIRST: Final = (
     "lost-write",
     "lost-topic",
     "lost-key",
+    "wrong-start",
     "resurrected-topic",
     "resurrected-key",
     "inconsistent-offset",

@@ -24,7 +24,15 @@ PATIENCE_S: Final = 5.0
 """Longer than any client waits."""
 FAILURES_SHOWN: Final = 10
 ANSWERS: Final = frozenset(
-    ("StaleGeneration", "UnknownMember", "FencedInstance", "RebalanceInProgress", "UnknownGroup", "TopicExists")
+    (
+        "StaleGeneration",
+        "UnknownMember",
+        "FencedInstance",
+        "RebalanceInProgress",
+        "UnknownGroup",
+        "TopicExists",
+        "OffsetOutOfRange",  # the records were deleted; otherwise it is a finding
+    )
 )
 """Names of errors that say what is so."""
 _LOCAL: Final = frozenset((ASSIGN, SUBSCRIBE))

@@ -1,10 +1,11 @@
 """The replicas' files, after all nodes have stopped: sound each for itself, and the same bytes on every node.
 
-    log start ≤ compared < end, the greatest end that clients were told
+    the later of two log starts ≤ compared < end, the greatest end that clients were told
 
-Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. Of compacted
-partitions the newest records of all keys are compared. They are read
-here as any program could that knows the format, and not by the broker's own storage code.
+Segments are compared by name, batch by batch; of two the shorter may only be the beginning of the longer. A replica
+that has deleted its oldest ones lacks them rightly, and the others are compared all the same. Of compacted partitions
+the newest records of all keys are compared. They are read here as any program could that knows the format, and not by
+the broker's own storage code.
 `raftlog log verify --compare` checks every log of a node with its checksums and indexes, the controller's and those of
 groups as well, and compares them with those of the others.
 """
@@ -65,10 +66,9 @@ def _compare(place: TopicPartition, directories: Mapping[int, Path], end: int) -
     if not all(segments.values()):
         empty = [node for node, found in segments.items() if not found]
         return [Finding("replicas-differ", f"{place} has no segment on nodes {empty}")]
-    start = max(min(found) for found in segments.values())
     findings = []
-    for base in sorted({base for found in segments.values() for base in found if start <= base < end}):
-        without = [node for node, found in segments.items() if base not in found and base < max(found)]
+    for base in sorted({base for found in segments.values() for base in found if base < end}):
+        without = [node for node, found in segments.items() if base not in found and min(found) < base < max(found)]
         if without:
             findings.append(Finding("replicas-differ", f"{place} has no segment {base} on nodes {without}"))
         streams = {f"node {node}": _batches(found[base], end) for node, found in segments.items() if base in found}

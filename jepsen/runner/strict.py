@@ -3,7 +3,9 @@
 - `leader-epoch`: one offset under two leader epochs, or an epoch that falls as offsets rise. Answers to produces and
   fetched batches count.
 - `wrong-refusal`: an error that a well-formed request about something that exists must never get, whatever the faults:
-  out of range for an offset that was shown, an unknown topic, damaged bytes.
+  out of range for an offset that was shown and that nobody may have deleted, an unknown topic, damaged bytes.
+- `wrong-start`: a log begins above all that clients asked to be deleted until then. Nothing else moves the start here:
+  no workload has retention.
 
 Reads entries as they stand in the file, because these members are not part of the general format.
 """
@@ -42,6 +44,7 @@ EXPLAINED: Final[Mapping[str, frozenset[str]]] = {
 """What only these kinds of faults explain."""
 OF_COMING: Final = frozenset(("UnknownTopic", "UnknownPartition", "OffsetOutOfRange", "TopicExists"))
 """What is explained by topics that come and go (`name@id`). `raftlog.checkers.topics` judges whether it was right."""
+_OUT_OF_RANGE: Final = "OffsetOutOfRange"
 _LINE_MAX: Final = 300
 
 
@@ -52,11 +55,16 @@ class StrictJudge:
         self._findings = findings
         self._explained = DESERVED.union(*(EXPLAINED.get(kind, ()) for kind in faults))
         self._epochs: dict[str, _Epochs] = {}
+        self._deletions: dict[str, _Deletions] = {}
+        self._deleting: dict[int, str] = {}
+        """By process, in which partition."""
 
     def feed(self, line: bytes, entry: dict[str, Any]) -> None:
         error = entry.get("error")
         if error is not None:
-            self._judge_error(line, error)
+            self._judge_error(line, error, entry)
+        if entry["kind"] == "trim" or entry["kind"] == "crash":
+            self._note_deletion(line, entry)
         if entry["type"] != "ok":
             return
         if entry["kind"] == "send" and entry.get("leader_epoch") is not None:
@@ -67,11 +75,46 @@ class StrictJudge:
             for fetched in entry["value"]:
                 # A batch may begin below the offset that was asked for; it is judged all the same.
                 self._note(fetched["partition"], entry.get("leader_epochs", ()), line)
+        elif entry["kind"] == "list":
+            for partition, start, _ in entry["value"]["ranges"]:
+                self._judge_start(line, partition, start)
 
-    def _judge_error(self, line: bytes, error: str) -> None:
+    def _judge_error(self, line: bytes, error: str, entry: dict[str, Any]) -> None:
         is_explained = error.partition(":")[0] in self._explained or error.startswith("answered with")
-        if not is_explained and not is_of_coming(line, error):
+        if not is_explained and not is_of_coming(line, error) and not self._is_deleted(error, entry):
             self._findings.add(Finding("wrong-refusal", error, (_shown(line),)))
+
+    # deleted records
+
+    def _is_deleted(self, error: str, entry: dict[str, Any]) -> bool:
+        """Whether a poll was refused at an offset that somebody may have deleted."""
+        if entry["kind"] != "poll" or error.partition(":")[0] != _OUT_OF_RANGE or "offset" not in entry:
+            return False
+        offset: int = entry["offset"]
+        return offset < self._start_max(entry["partition"])
+
+    def _judge_start(self, line: bytes, partition: str, start: int) -> None:
+        if start > 0 and start > self._start_max(partition):
+            what = f"{partition} begins at {start}, and nobody asked for more than {self._start_max(partition)}"
+            self._findings.add(Finding("wrong-start", what, (_shown(line),)))
+
+    def _start_max(self, partition: str) -> int:
+        deletions = self._deletions.get(partition)
+        return 0 if deletions is None else deletions.start_max()
+
+    def _note_deletion(self, line: bytes, entry: dict[str, Any]) -> None:
+        process = entry["process"]
+        if entry["type"] == "invoke":
+            partition, start = entry["value"]
+            self._deleting[process] = partition
+            self._deletions.setdefault(partition, _Deletions()).under_way[process] = start
+        elif process in self._deleting:
+            partition = self._deleting.pop(process)
+            if entry["type"] == "ok":
+                self._judge_start(line, *entry["value"])
+            self._deletions[partition].end(process, may_have_happened=entry["type"] != "fail")
+
+    # epochs
 
     def _note(self, partition: str, claims: Iterable[tuple[int, int]], line: bytes) -> None:
         """`claims` are offsets with the epochs of their batches."""
@@ -93,6 +136,25 @@ class StrictJudge:
             other, at, witness = against
             what = f"{partition} has leader epoch {other} at offset {at}, and {epoch} at offset {offset}"
             self._findings.add(Finding("leader-epoch", what, (_shown(witness), _shown(line))))
+
+
+class _Deletions:
+    """Up to where clients asked that records of a partition are deleted; what definitely failed does not count."""
+
+    __slots__ = ("start", "under_way")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.under_way: dict[int, int] = {}
+        """By process."""
+
+    def start_max(self) -> int:
+        return max(self.start, *self.under_way.values(), 0)
+
+    def end(self, process: int, *, may_have_happened: bool) -> None:
+        start = self.under_way.pop(process)
+        if may_have_happened:
+            self.start = max(self.start, start)
 
 
 class _Span:

@@ -5,6 +5,7 @@ client process.
     plain        the same without a subscription, for systems whose groups have no members
     idempotent   `raftlog.client.Producer` writes, and repeats what has no answer
     compaction   the same with keys and tombstones, into compacted topics
+    trimming     the writes of `plain`, and records that are deleted all the time
     topics       topics that are deleted and made again while they are written and read
     register     each partition is a register: writes, and reads of the newest value
     groups       members that share partitions and commit, also when they should not any more

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from jepsen.workloads import compaction, groups, idempotent, log, plain, register, topics
+from jepsen.workloads import compaction, groups, idempotent, log, plain, register, topics, trimming
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -21,6 +21,7 @@ WORKLOADS: Final = {
     "idempotent": Workload(idempotent.PLAN, idempotent.begin),
     "groups": Workload(groups.PLAN, groups.begin),
     "compaction": Workload(compaction.PLAN, compaction.begin),
+    "trimming": Workload(trimming.PLAN, trimming.begin),
     "topics": Workload(topics.PLAN, topics.begin),
     "register": Workload(register.PLAN, register.begin),
 }

@@ -3,7 +3,7 @@
     names:   of topics that came and went each node says the same, and those that are there count as all others
     settle:  through each node a record goes into each partition, until all of them were acknowledged
     ends:    linearizable, from each node
-    read:    each partition from offset 0 to the greatest of these ends, from each node
+    read:    each partition from the greatest start to the greatest end that was told, from each node
 
 What does not succeed within the bound is an error of the log, for by then nothing stands in its way.
 """
@@ -18,7 +18,7 @@ from jepsen.workloads.client.numbering import PER_CLIENT
 from jepsen.workloads.client.recording import HistoryWriter
 from jepsen.workloads.client.values import payload_of, values_of
 from jepsen.workloads.incarnations import labelled, named
-from jepsen.workloads.roles.asking import GROUPS, Committer, end_in, list_offsets
+from jepsen.workloads.roles.asking import GROUPS, Committer, list_offsets, range_in
 from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.roles.following import NOBODY, Standing, find_topic
 from jepsen.workloads.roles.reading import Reader
@@ -74,6 +74,7 @@ class Drain:
         self._is_keyed = is_keyed
         self._random = Random(client)  # noqa: S311 - repeatable, not secret
         self._until_s = 0.0
+        self._starts: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -143,15 +144,17 @@ class Drain:
                 listed = await list_offsets(
                     self._access, self._history, process, node, place, linearizable=True, timeout_ms=_TIMEOUT_MS
                 )
-            end = end_in(listed)
-            if end is not None:
-                self._ends[place] = max(self._ends.get(place, 0), end)
+            found = range_in(listed)
+            if found is not None:
+                self._starts[place] = max(self._starts.get(place, 0), found.start)
+                self._ends[place] = max(self._ends.get(place, 0), found.end)
                 return True
             await asyncio.sleep(_AGAIN_S)
         return False
 
     async def _read(self, node: int, place: TopicPartition) -> bool:
-        reader = Reader(self._access, self._history, next(self._processes), [place], self._random)
+        begin = {place: self._starts.get(place, 0)}
+        reader = Reader(self._access, self._history, next(self._processes), begin, self._random)
         while reader.positions[place] < self._ends.get(place, 0):
             if self._is_late():
                 return False

@@ -31,6 +31,8 @@ class FakeLog(Unhurt):
     def __init__(self, bug: str | None = None, nodes: int = 2) -> None:
         self._bug, self._nodes = bug, nodes
         self._records: dict[tuple[str, int], list[bytes]] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+        """Records below are deleted."""
         self._topics: dict[str, str] = {}
         """Uuids by name."""
         self._groups: dict[str, dict[tuple[str, int], int]] = {}
@@ -129,6 +131,7 @@ class FakeLog(Unhurt):
         app.router.add_post("/topics/{topic}/partitions/{partition}", self._append_batches)
         app.router.add_post("/topics/{topic}", self._append_json)
         app.router.add_get("/topics/{topic}/partitions/{partition}/records", self._fetch)
+        app.router.add_delete("/topics/{topic}/partitions/{partition}/records", self._trim)
         app.router.add_get("/topics/{topic}/partitions/{partition}/offsets", self._offsets)
         app.router.add_post("/groups/{group}/offsets", self._commit)
         app.router.add_get("/groups/{group}/offsets", self._committed)
@@ -148,7 +151,7 @@ class FakeLog(Unhurt):
         self._topics[name] = str(uuid4())
         for partition in range(fields["partitions_count"]):
             kept = self._records.get((name, partition), []) if self._bug == "keeps what was deleted" else []
-            self._records[name, partition] = kept
+            self._records[name, partition], self._starts[name, partition] = kept, 0
         return web.json_response({"topic_id": self._topics[name]}, status=201)
 
     async def _describe(self, request: web.Request) -> web.Response:
@@ -222,6 +225,11 @@ class FakeLog(Unhurt):
         if place is None:
             return _refused(404, 40401, "no such topic")
         topic_id, records = self._topics[place[0]], self._records[place]
+        if offset < self._starts[place] and self._bug == "skips what was deleted":
+            offset = self._starts[place]
+        elif offset < self._starts[place]:
+            bounds = {"beginning_offset": self._starts[place], "end_offset": len(records)}
+            return _refused(400, 40002, f"offset {offset} is out of range", **bounds)
         body = b""
         if offset < len(records):
             batch = build_batch(records[offset : offset + 100])
@@ -231,6 +239,17 @@ class FakeLog(Unhurt):
             await asyncio.sleep(min(int(request.query["timeout"]), 20) / 1000)
         return web.Response(body=body, content_type=BATCHES, headers={TOPIC_ID: topic_id})
 
+    async def _trim(self, request: web.Request) -> web.Response:
+        place, before = self._known(request), int(request.query["before"])
+        if place is None:
+            return _refused(404, 40401, "no such topic")
+        start = max(before, self._starts[place])
+        if self._bug == "deletes more than was asked":
+            start = len(self._records[place])
+        if self._bug != "answers and deletes nothing":
+            self._starts[place] = start
+        return web.json_response({"log_start_offset": start})
+
     async def _offsets(self, request: web.Request) -> web.Response:
         place = self._known(request)
         if place is None:
@@ -239,7 +258,9 @@ class FakeLog(Unhurt):
         end = len(self._records[place])
         if self._bug == "tells an old end" and self._requests % 20 == 0:
             end = max(0, end - FORGOTTEN)
-        return web.json_response({"beginning_offset": 0, "end_offset": end})
+        if self._bug == "brings back what was deleted" and self._requests % 20 == 0:
+            self._starts[place] = 0
+        return web.json_response({"beginning_offset": self._starts[place], "end_offset": end})
 
     async def _commit(self, request: web.Request) -> web.Response:
         marks = self._groups.setdefault(request.match_info["group"], {})
@@ -258,5 +279,5 @@ def _unavailable() -> web.Response:
     return _refused(503, 50302, "not now")
 
 
-def _refused(status: int, code: int, why: str) -> web.Response:
-    return web.json_response({"error_code": code, "message": why, "outcome": "failed"}, status=status)
+def _refused(status: int, code: int, why: str, **more: int) -> web.Response:
+    return web.json_response({"error_code": code, "message": why, "outcome": "failed", **more}, status=status)

@@ -92,6 +92,40 @@ def strict(*entries: dict[str, object], faults: tuple[str, ...] = ()) -> dict[st
     return findings.counts
 
 
+def trim(type_: str, start: int, process: int = 1, partition: str = "t/0") -> dict[str, object]:
+    return {"kind": "trim", "type": type_, "process": process, "value": [partition, start]}
+
+
+def out_of_range(offset: int, kind: str = "poll") -> dict[str, object]:
+    error = f"OffsetOutOfRange: offset {offset} is out of range"
+    return {"kind": kind, "type": "fail", "error": error, "partition": "t/0", "offset": offset}
+
+
+def listed(start: int) -> dict[str, object]:
+    return {"kind": "list", "value": {"ranges": [["t/0", start, 99]], "linearizable": True}}
+
+
+def test_a_poll_is_refused_below_what_somebody_asked_to_be_deleted_and_nowhere_else() -> None:
+    for told in ((), (trim("ok", 7),), (trim("info", 7),), ({"kind": "crash", "type": "info", "process": 1},)):
+        assert strict(trim("invoke", 7), *told, out_of_range(6), listed(7)) == {}
+        assert strict(trim("invoke", 7), *told, out_of_range(7)) == {"wrong-refusal": 1}
+        failed = (trim("invoke", 9, 2), trim("fail", 9, 2))
+        assert strict(trim("invoke", 7), *told, *failed, out_of_range(6)) == {}
+        assert strict(trim("invoke", 7), *told, *failed, out_of_range(8)) == {"wrong-refusal": 1}
+    assert strict(out_of_range(6), trim("invoke", 7)) == {"wrong-refusal": 1}, "nobody had asked yet"
+    assert strict(trim("invoke", 7), trim("fail", 7), out_of_range(6)) == {"wrong-refusal": 1}
+    assert strict(trim("invoke", 7, partition="t/1"), out_of_range(6)) == {"wrong-refusal": 1}
+    assert strict(trim("invoke", 7), out_of_range(6, "trim") | trim("fail", 7)) == {"wrong-refusal": 1}
+
+
+def test_a_log_begins_no_later_than_somebody_asked_for() -> None:
+    assert strict(listed(0), trim("invoke", 7), listed(7), trim("invoke", 9, 2), trim("ok", 9), listed(9)) == {}
+    assert strict(listed(1)) == {"wrong-start": 1}
+    assert strict(trim("invoke", 7), trim("info", 7), listed(8)) == {"wrong-start": 1}
+    assert strict(trim("invoke", 7), trim("ok", 8)) == {"wrong-start": 1}
+    assert strict(trim("invoke", 7), trim("fail", 7), listed(7)) == {"wrong-start": 1}
+
+
 def sent(offset: int, epoch: int) -> dict[str, object]:
     return {"kind": "send", "value": {"partition": "t/0", "offsets": [offset]}, "leader_epoch": epoch}
 

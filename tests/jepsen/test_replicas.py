@@ -75,6 +75,22 @@ def test_a_log_start_that_differs_is_compared_from_the_later_one(data_dirs: dict
     assert "replicas-differ" not in kinds(data_dirs)
 
 
+def test_replicas_that_were_trimmed_at_different_moments_are_compared_where_two_of_them_have_data(
+    data_dirs: dict[int, Path],
+) -> None:
+    second, third = (int(path.stem) for path in segments(data_dirs, 1)[1:3])
+    for node, start in ((2, second + 1), (3, third + 1)):
+        with Log.open(data_dirs[node] / "t" / "0", config=LogConfig(segment_bytes=4096)) as log:
+            assert log.trim(start) == start
+    assert [int(segments(data_dirs, node)[0].stem) for node in (1, 2, 3)] == [0, second, third]
+    assert judge_replicas(data_dirs, {PLACE: RECORDS}) == []
+    segment = segments(data_dirs, 2)[0]
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    assert "replicas-differ" in kinds(data_dirs), "two of them have it, and the third one has not any more"
+
+
 def test_a_segment_that_is_missing_in_the_middle_is_found(data_dirs: dict[int, Path]) -> None:
     missing = segments(data_dirs, 3)[1]
     for path in missing.parent.glob(f"{missing.stem}.*"):

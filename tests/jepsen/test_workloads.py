@@ -4,6 +4,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
@@ -13,22 +14,34 @@ from jepsen.runner.command import run
 from jepsen.runner.load import Load
 from jepsen.runner.options import RunOptions
 from jepsen.runner.store import Store
+from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.configuration import Period
 from jepsen.workloads.client.numbering import PER_CLIENT
-from jepsen.workloads.client.recording import MERGED_CLOCK
+from jepsen.workloads.client.recording import MERGED_CLOCK, HistoryWriter
+from jepsen.workloads.client.values import payload_of
+from jepsen.workloads.drain import Drain
 from jepsen.workloads.incarnations import resolved
 from jepsen.workloads.plan import Plan
-from raftlog.checkers import read_lines
+from jepsen.workloads.roles.reading import Reader
+from jepsen.workloads.roles.sending import send_batch
+from raftlog.checkers import Assign, Send, Trim, judge_history, read_lines
 from raftlog.client import BrokerClient
+from raftlog.records import build_batch
+from raftlog.types import Offset, TopicPartition
 from tests.jepsen.fake_log import FakeLog
 
 SECONDS = 3.0
+PLACE = TopicPartition("t", 0)
 RUNS = {
     ("register", None): set(),
     ("register", "tells an old end"): {"not-linearizable", "stale-end"},
     ("topics", None): set(),
     ("topics", "keeps what was deleted"): {"resurrected-topic"},
     ("topics", "deletes another one as well"): {"lost-topic"},
+    ("trimming", None): set(),
+    ("trimming", "brings back what was deleted"): {"trim-undone", "start-went-back"},
+    ("trimming", "answers and deletes nothing"): {"trim-undone"},
+    ("trimming", "deletes more than was asked"): {"wrong-start"},
 }
 """Workload, what is wrong with the log, and what has to be found."""
 
@@ -38,7 +51,7 @@ def judged(workload: str, bug: str | None, directory: Path) -> dict[str, Any]:
     return run(options, FakeLog(bug), Store(directory, options), lambda *_told: None)
 
 
-def test_what_registers_and_topics_that_come_and_go_are_made_to_find_is_found(tmp_path: Path) -> None:
+def test_what_workloads_are_made_to_find_is_found(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(RUNS)) as pool:
         results = dict(zip(RUNS, pool.map(lambda each: judged(*each, tmp_path / f"{each}"), RUNS), strict=True))
     for case, expected in RUNS.items():
@@ -48,6 +61,44 @@ def test_what_registers_and_topics_that_come_and_go_are_made_to_find_is_found(tm
     outcomes = results["register", None]["outcomes"]
     assert min(outcomes["write"]["ok"], outcomes["read"]["ok"]) > 50
     assert results["topics", None]["outcomes"]["topic"]["ok"] > 20
+    assert results["trimming", None]["outcomes"]["trim"]["ok"] > 3
+
+
+@pytest.mark.parametrize("bug", [None, "skips what was deleted"])
+def test_who_is_refused_goes_on_where_the_log_begins_and_a_drain_begins_there(tmp_path: Path, bug: str | None) -> None:
+    log = FakeLog(bug)
+    log.start()
+    times = iter(range(1_000_000))
+    history = HistoryWriter(tmp_path / "history", lambda: next(times))
+    try:
+        ends = asyncio.run(read_what_is_left(log, history))
+    finally:
+        history.close()
+        log.close()
+    ops = list(read_lines((tmp_path / "history").read_bytes().splitlines()))
+    assigned = [op.payload.positions for op in ops if op.type == "ok" and isinstance(op.payload, Assign)]
+    if bug is None:
+        assert assigned == [((PLACE, 0),), ((PLACE, 7),), *[((PLACE, 8),)] * len(log.addresses)]
+    assert ends == {PLACE: 10 + len(log.addresses)}
+    assert judge_history(ops).counts == ({} if bug is None else {"poll-skip": 1})
+
+
+async def read_what_is_left(log: FakeLog, history: HistoryWriter) -> dict[TopicPartition, int]:
+    """Ten records, of which seven are deleted, and one more later."""
+    async with BrokerClient(list(log.addresses.values())) as client:
+        await client.create_topic(PLACE.topic, 1)
+    async with Access(log.addresses) as access:
+        values = tuple(range(10))
+        body = build_batch([payload_of(value, 10) for value in values])
+        await send_batch(access, history, 1, 1, Send(PLACE, values), body, "all", 1000)
+        trim = history.invoke(2, "trim", Trim(PLACE, Offset(7)))
+        history.ok(trim, Trim(PLACE, Offset(await access.trim(1, PLACE, 7, 1000))))
+        reader = Reader(access, history, 3, {PLACE: 0}, Random(1))
+        while reader.positions[PLACE] < 10:
+            await reader.poll(1, PLACE, 0)
+        trim = history.invoke(2, "trim", Trim(PLACE, Offset(8)))
+        history.ok(trim, Trim(PLACE, Offset(await access.trim(1, PLACE, 8, 1000))))
+        return (await Drain(access, history, [PLACE], 7, 5.0).run()).ends
 
 
 def line(kind: str, value: dict[str, Any] | list[Any], type_: str = "ok", **more: Any) -> bytes:

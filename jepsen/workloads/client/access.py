@@ -67,10 +67,22 @@ class Access:
             place=_hint(node, place),
         )
 
-    async def delete(self, node: int, path: str, timeout_ms: int) -> Answer:
+    async def delete(
+        self,
+        node: int,
+        path: str,
+        timeout_ms: int,
+        query: Mapping[str, object] | None = None,
+        place: TopicPartition | None = None,
+    ) -> Answer:
         """As `post`, without a body."""
         return await self._transports[node].request(
-            "DELETE", path, query={"timeout": timeout_ms}, timeout_s=timeout_ms / 1000 + _GRACE_S, repeatable=False
+            "DELETE",
+            path,
+            query={"timeout": timeout_ms, **(query or {})},
+            timeout_s=timeout_ms / 1000 + _GRACE_S,
+            repeatable=False,
+            place=_hint(node, place),
         )
 
     async def get(
@@ -101,6 +113,12 @@ class Access:
         )
         fields = fields_of(answer)
         return int(fields["beginning_offset"]), int(fields["end_offset"])
+
+    async def trim(self, node: int, place: TopicPartition, before: int, timeout_ms: int) -> int:
+        """Delete the records below an offset; where the partition begins since."""
+        query = {"before": before}
+        answer = await self.delete(node, f"{path_of(place)}/records", timeout_ms, query, place)
+        return int(fields_of(answer)["log_start_offset"])
 
     async def fetch(self, node: int, place: TopicPartition, offset: int, timeout_ms: int) -> "Found":
         """Records from an offset on, a long poll. Raises `InvalidBatch` for one that arrived damaged."""

@@ -102,7 +102,9 @@ class Client:
         readers = []
         for number in range(READERS):
             followed = self.random.sample(self.partitions, math.ceil(FOLLOWED_SHARE * len(self.partitions)))
-            readers.append(Reader(self.access, self.history, self.process(number), followed, self.random))
+            readers.append(
+                Reader(self.access, self.history, self.process(number), dict.fromkeys(followed, 0), self.random)
+            )
             self.repeat(readers[-1].step, share / READERS)
         return readers
 

@@ -31,7 +31,7 @@ async def list_offsets(
     linearizable: bool,
     timeout_ms: int = TIMEOUT_MS,
 ) -> Op:
-    """Where a partition begins and ends; the completion, whose range `end_in` has."""
+    """Where a partition begins and ends; the completion, whose range `range_in` has."""
     invocation = history.invoke(process, LIST, ListOffsets((), linearizable), node=node)
     try:
         start, end = await access.offsets(node, place, linearizable, timeout_ms)
@@ -40,12 +40,18 @@ async def list_offsets(
     return history.ok(invocation, ListOffsets((OffsetRange(place, Offset(start), Offset(end)),), linearizable))
 
 
-def end_in(listed: Op) -> int | None:
+def range_in(listed: Op) -> OffsetRange | None:
     """None when it was not told."""
     if listed.type != OK:
         return None
     assert isinstance(listed.payload, ListOffsets), listed
-    return listed.payload.ranges[0].end
+    return listed.payload.ranges[0]
+
+
+def end_in(listed: Op) -> int | None:
+    """None when it was not told."""
+    found = range_in(listed)
+    return None if found is None else found.end
 
 
 class Committer:

@@ -129,10 +129,8 @@ class Member:
     async def _take_up(self) -> None:
         """Read on from what is committed."""
         committed = await self._committed()
-        reader = Reader(self._access, self._history, self._process, self._owned, self._random)
-        reader.positions = {place: committed.get(place, Offset(0)) for place in self._owned}
-        reader.assign()
-        self._reader = reader
+        positions = {place: committed.get(place, Offset(0)) for place in self._owned}
+        self._reader = Reader(self._access, self._history, self._process, positions, self._random)
 
     async def _committed(self) -> dict[TopicPartition, Offset]:
         invocation = self._history.invoke(self._process, COMMITTED, GroupOffsets(self._group))

@@ -1,10 +1,12 @@
 """Readers: each follows partitions from its own positions, and asks another node with every poll.
 
-Now and then one dies in the middle of a poll, and another one takes its place somewhere below, as after a crash.
+Now and then one dies in the middle of a poll, and another one takes its place somewhere below, as after a crash. Where
+records are deleted, a reader that is refused goes on with the first that are left, as a program does that resets its
+offsets to the earliest.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -12,7 +14,7 @@ from typing import Final
 from jepsen.workloads.client.access import Access
 from jepsen.workloads.client.recording import HistoryWriter
 from raftlog.checkers.history import ASSIGN, POLL, Assign, Fetched, Poll
-from raftlog.errors import RaftlogError
+from raftlog.errors import OffsetOutOfRange, RaftlogError
 from raftlog.types import Offset, TopicPartition
 
 ASSIGN_SHARE: Final = 0.01
@@ -34,10 +36,16 @@ class Reader:
     """One process of the history."""
 
     def __init__(
-        self, access: Access, history: HistoryWriter, process: int, partitions: Sequence[TopicPartition], random: Random
+        self,
+        access: Access,
+        history: HistoryWriter,
+        process: int,
+        positions: Mapping[TopicPartition, int],
+        random: Random,
     ) -> None:
+        """`positions` are where it begins."""
         self._access, self._history, self._process, self._random = access, history, process, random
-        self.positions = dict.fromkeys(partitions, 0)
+        self.positions = dict(positions)
         self._turn: list[TopicPartition] = []
         self.assign()
 
@@ -83,6 +91,9 @@ class Reader:
             found = await self._access.fetch(node, place, self.positions[place], wait_ms)
         except RaftlogError as error:
             self._history.refused(invocation, error, partition=str(place), offset=self.positions[place])
+            if isinstance(error, OffsetOutOfRange):
+                self.positions[place] = error.first
+                self.assign()
             return None
         brought = len(found.offsets)
         if not brought:

@@ -1,0 +1,50 @@
+"""Somebody who has the oldest records of partitions deleted, through any node.
+
+It asks where a partition begins and ends first, so no request can be out of range. What was answered holds for
+everybody who asks later where the log begins (`trim-undone`).
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.client.access import Access
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.roles.asking import list_offsets, range_in
+from raftlog.checkers.history import TRIM, Trim
+from raftlog.errors import RaftlogError
+from raftlog.types import Offset, TopicPartition
+
+TIMEOUTS_MS: Final = (300, 1000, 3000)
+KEPT_MAX: Final = 1000
+"""Records that are left, half of these usually; where there are fewer, one is deleted."""
+ALL_SHARE: Final = 0.05
+"""Share of deletions up to the end."""
+
+
+class Trimmer:
+    """One process of the history."""
+
+    def __init__(
+        self, access: Access, history: HistoryWriter, process: int, partitions: Sequence[TopicPartition], random: Random
+    ) -> None:
+        self._access, self._history, self._process, self._random = access, history, process, random
+        self._partitions = partitions
+
+    async def step(self) -> None:
+        place, node = self._random.choice(self._partitions), self._access.draw(self._random)
+        listed = await list_offsets(self._access, self._history, self._process, node, place, linearizable=True)
+        found = range_in(listed)
+        if found is None or found.start == found.end:
+            return
+        kept = 0 if self._random.random() < ALL_SHARE else self._random.randint(0, KEPT_MAX)
+        await self._trim(self._access.draw(self._random), place, max(found.start + 1, found.end - kept))
+
+    async def _trim(self, node: int, place: TopicPartition, before: int) -> None:
+        invocation = self._history.invoke(self._process, TRIM, Trim(place, Offset(before)), node=node)
+        try:
+            start = await self._access.trim(node, place, before, self._random.choice(TIMEOUTS_MS))
+        except RaftlogError as error:
+            self._history.refused(invocation, error)
+        else:
+            self._history.ok(invocation, Trim(place, Offset(start)))

@@ -1,0 +1,25 @@
+"""What `plain` does, while the oldest records are deleted all the time: by hand, below any offset, seldom all of them.
+
+Small segments are deleted as files; in large ones the log begins in the middle. Replicas that were away find that the
+others do not have any more what they lack.
+"""
+
+from typing import Final
+
+from jepsen.workloads import plain
+from jepsen.workloads.client.client import Client
+from jepsen.workloads.plan import SMALL_SEGMENTS, Plan
+from jepsen.workloads.roles.trimming import Trimmer
+
+PLAN: Final = Plan({"narrow": 1, "rolling": 2, "whole": 1}, {"narrow": SMALL_SEGMENTS, "rolling": SMALL_SEGMENTS})
+TRIM_SHARE: Final = 0.04
+"""Of the rate, besides what `plain` does."""
+_TRIMMER: Final = 98
+"""Process number."""
+
+
+def begin(client: Client) -> None:
+    plain.begin(client)
+    shared = (client.access, client.history)
+    trimmer = Trimmer(*shared, client.process(_TRIMMER), client.partitions, client.new_random())
+    client.repeat(trimmer.step, TRIM_SHARE)
