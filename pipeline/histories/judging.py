@@ -189,8 +189,8 @@ def _unjudged(row: Row) -> Iterator[AnomalyKind]:
     if row.has_registers:
         yield "not-linearizable"
     if row.has_topics:
-        # What a deleted topic took with it is neither unseen nor a gap; which topics are deleted is not looked for.
-        yield from ("lost-topic", "resurrected-topic", "unseen", "gap")
+        # What a deleted topic took with it is neither lost nor a gap; which topics are deleted is not looked for.
+        yield from ("lost-topic", "resurrected-topic", "lost-write", "unseen", "gap")
 
 
 def _proofs(

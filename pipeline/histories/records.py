@@ -60,10 +60,10 @@ UNSEEN: Final = """
                 '; no poll got so far')) as what,
         array(c.acked.seq, -c.polled.before) as proof
     from candidates c left join newest n on c.run = n.run and c.partition = n.partition and c.key = n.key
-    where (n.offset is null or c.acked.offset >= n.offset)
-        and (c.acked.offset < c.polled.end or c.partition not like '%@%')
+    where (n.offset is null or c.acked.offset >= n.offset) and c.partition not like '%@%'
 """
-"""Acknowledged, not excused by retention or compaction, and never polled."""
+"""Acknowledged, not excused by retention or compaction, and never polled; but for topics that come and go (`name@id`),
+of which it is not known here which are gone."""
 
 GAPS: Final = """
     with points as (
