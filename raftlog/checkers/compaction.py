@@ -3,8 +3,8 @@
 - `lost-key`: a consumer passed over a record of which nobody had sent a newer one of the same key when the consumer
   got past it. Tombstones may go.
 - `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone that is its
-  newest record. That is for readers of a log at rest: others may meet an old value that is about to go, and find its
-  tombstone gone.
+  newest record. That is for readers of a log at rest, who came last and read to its end: others may meet an old value
+  that is about to go, and find its tombstone gone.
 
 That offsets and order of what is kept stay as they were is judged by `records` and `polls`. A consumer reads on from
 its `assign`; what was known of offsets is looked up in the book at the end. Subscribed consumers are not judged.
@@ -90,14 +90,15 @@ class Compaction(Judge):
         offsets = sorted(book.values)
         history = _by_key(book, offsets)
         for reading in passes:
-            is_last = reading is passes[-1]
+            is_at_rest = reading is passes[-1] and bool(offsets) and reading.last >= offsets[-1]
             for step in reading.steps:
                 for place in range(bisect_left(offsets, step.last + 1), bisect_left(offsets, step.first)):
-                    self._check_missed(book, history, offsets[place], step, is_last=is_last)
-        self._check_tombstones(book, history, passes[-1])
+                    self._check_missed(book, history, offsets[place], step, is_at_rest=is_at_rest)
+            if is_at_rest:
+                self._check_tombstones(book, history, reading)
 
     def _check_missed(
-        self, book: PartitionBook, history: dict[str, list[Offset]], offset: Offset, step: _Step, *, is_last: bool
+        self, book: PartitionBook, history: dict[str, list[Offset]], offset: Offset, step: _Step, *, is_at_rest: bool
     ) -> None:
         value = book.values[offset]
         if offset < book.start or value in book.tombstones or value not in book.keys:
@@ -106,7 +107,7 @@ class Compaction(Judge):
         newer = same[bisect_left(same, offset) + 1 :]
         if any(_was_sent(book, book.values[each], step.op) for each in newer):
             return
-        if _may_be_replaced(book, value, step.op, by_any=not is_last):
+        if _may_be_replaced(book, value, step.op, by_any=not is_at_rest):
             return
         what = f"process {step.op.process} went from {book.name} offset {step.last} to {step.first}, past offset"
         what += f" {offset} with {value!r}, the newest of key {book.keys[value]!r}"

@@ -273,6 +273,18 @@ def test_a_value_may_be_gone_for_a_tombstone_that_nobody_saw(tale: Tale) -> None
     assert tale.at_the_end(Compaction).counts == {}
 
 
+def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(tale: Tale) -> None:
+    lost = tale.keyed(70, "a", 0)
+    tale.keyed(71, "a", None)
+    tale.keyed(72, "b", 2)
+    tale.keyed(73, "c", 3)
+    tale.read(2, (2, 72))
+    assert tale.at_the_end(Compaction).counts == {}, "the newest of the key may stand behind"
+    tale.read(3, (2, 72), (3, 73))
+    findings = tale.at_the_end(Compaction)
+    assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
+
+
 def test_who_reads_last_sees_no_removed_key(tale: Tale) -> None:
     tale.keyed(70, "a", 0)
     removed = tale.keyed(71, "a", 1, tombstone=True)
