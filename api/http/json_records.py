@@ -40,11 +40,14 @@ class JsonRecords:
         self._opened_bytes_max = opened_bytes_max
         self._broken: InvalidBatch | None = None
         """Why the records after those encoded so far cannot be read."""
+        self.next_offset = 0
+        """Behind all that was encoded, or had no records any more."""
 
     async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> bytes:
         """A JSON array of the records from `offset` on; raises `HttpProblem` 422 when the first cannot be opened."""
         parts: list[bytes] = []
         size = 0
+        self.next_offset = offset
         for batch in batches:
             records = read_records(batch, self._opened_bytes_max)
             while slice_ := self._slice(records, offset, max_bytes - size):
@@ -58,6 +61,7 @@ class JsonRecords:
                 raise self._unreadable(batch, self._broken)
             if size >= max_bytes or self._broken:
                 break
+            self.next_offset = read_header(batch).next_offset
         return b"[" + b",".join(parts) + b"]"
 
     def lines(self, batch: Buffer, offset: int, end: int | None) -> Iterator[bytes]:
@@ -84,17 +88,20 @@ class JsonRecords:
         """The next records, as many as a slice may have; none at the end of the batch."""
         encode = self._encode_json if self._is_json else self._encode_binary
         parts: list[bytes] = []
+        last: Record | None = None
         try:
             for record in records:
                 if record.offset < offset:
                     continue
-                part = encode(record)
+                part, last = encode(record), record
                 parts.append(part)
                 room -= len(part)
                 if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
                     break
         except InvalidBatch as error:
             self._broken = error
+        if last is not None:
+            self.next_offset = last.offset + 1
         return parts
 
     def _encode_json(self, record: Record) -> bytes:

@@ -12,12 +12,14 @@ from raftlog.api.http.records_produce import LEADER_HEADER, TOPIC_ID_HEADER, tim
 from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
 from raftlog.api.http.tail import Tails
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
+from raftlog.records import read_header
 
 OFFSET_MAX = (1 << 63) - 1
 TIMEOUT_MS_DEFAULT = 1_000
 MAX_BYTES_DEFAULT = 1024 * 1024
+_NOTHING = b"[]"
 
 
 class _Options(NamedTuple):
@@ -42,7 +44,7 @@ class FetchHandlers:
         """`?offset=&timeout=&max_bytes=&min_bytes=`; only the offset is required.
 
         Stored batches come as they are, so the first may begin below the offset. JSON begins at the offset and ends
-        when the answer has `max_bytes`, at least with one record.
+        when the answer has `max_bytes`, at least with one record: what compaction has left without any is passed over.
         """
         topic, partition = target.args[0], partition_number(target.args[1])
         format_, content_type = accepted_format(request.headers.get("Accept"))
@@ -55,21 +57,31 @@ class FetchHandlers:
             min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, OFFSET_MAX), settings.fetch_bytes_max),
             query_int(target, "min_bytes", 1, 0, OFFSET_MAX),
         )
-        fetched = await self._broker.fetch(
+        deadline = deadline_in(options.timeout_ms)
+        fetched = await self._fetch(topic, partition, options, deadline)
+        if format_ is Format.BATCHES:
+            batches = fetched.batches
+            body = bytes(batches[0]) if len(batches) == 1 else b"".join(batches)
+            next_offset = read_header(batches[-1]).next_offset if batches else options.offset
+        else:
+            encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
+            body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
+            while body == _NOTHING and fetched.batches:
+                options = options._replace(offset=encoder.next_offset)
+                fetched = await self._fetch(topic, partition, options, deadline)
+                body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
+            next_offset = encoder.next_offset
+        return answer_with(body, content_type, _bounds(fetched, next_offset) | self._leader(topic, partition))
+
+    async def _fetch(self, topic: str, partition: int, options: _Options, deadline: Deadline) -> Fetched:
+        return await self._broker.fetch(
             topic,
             partition,
             options.offset,
             max_bytes=options.max_bytes,
             min_bytes=options.min_bytes,
-            deadline=deadline_in(options.timeout_ms),
+            deadline=deadline,
         )
-        if format_ is Format.BATCHES:
-            batches = fetched.batches
-            body = bytes(batches[0]) if len(batches) == 1 else b"".join(batches)
-        else:
-            encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
-            body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
-        return answer_with(body, content_type, _bounds(fetched) | self._leader(topic, partition))
 
     def _leader(self, topic: str, partition: int) -> dict[str, str]:
         leader = self._broker.leader_address(topic, partition)
@@ -92,8 +104,9 @@ class FetchHandlers:
         return json_answer(body)
 
 
-def _bounds(fetched: Fetched) -> dict[str, str]:
+def _bounds(fetched: Fetched, next_offset: int) -> dict[str, str]:
     return {
+        "X-Raftlog-Next-Offset": str(next_offset),
         "X-Raftlog-High-Watermark": str(fetched.high_watermark),
         "X-Raftlog-Log-Start": str(fetched.log_start_offset),
         "X-Raftlog-Leader-Epoch": str(fetched.leader_epoch),

@@ -8,6 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from raftlog.records import Compression, NewRecord, build_batch, read_records, split_batches
+from tests.waiting import until_told
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -145,6 +146,7 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
         assert response.headers["Content-Type"] == BATCHES
         assert response.headers["X-Raftlog-High-Watermark"] == "200"
         assert response.headers["X-Raftlog-Log-Start"] == "0"
+        assert response.headers["X-Raftlog-Next-Offset"] == "200"
         assert response.headers["X-Raftlog-Topic-Id"] == described[1]["topic_id"]
     ((header, batch),) = split_batches(raw)
     assert header.base_offset == 100
@@ -154,6 +156,27 @@ async def test_batches_go_in_and_out_as_they_are(api, codec):
     assert [(record["offset"], record["value"]) for record in found] == [
         (offset, str(offset - 100)) for offset in range(150, 200)
     ]
+
+
+async def test_what_compaction_left_without_records_is_passed_over(start_api):
+    api = await start_api({"retention_interval_s": 0.05})
+    await api.topic(cleanup_policy="compact", segment_bytes="16384", min_cleanable_dirty_ratio="0.01")
+    for number in range(60):
+        key = f"own {number}" if number < 3 else "same"
+        records = [{"key": key, "value": "y"}, {"key": "same", "value": "x" * 500}]
+        await api.post("/topics/t/partitions/0", {"records": records})
+
+    async def is_compacted() -> bool:
+        return (await api.get(RECORDS + "?offset=6&max_bytes=1"))[1][0]["offset"] > 50
+
+    await until_told(is_compacted)
+    for offset in range(120):  # wherever a reader stands
+        async with api.session.get(f"{api.url}{RECORDS}?offset={offset}&timeout=0&max_bytes=1") as response:
+            (record,) = await response.json()
+            assert int(response.headers["X-Raftlog-Next-Offset"]) == record["offset"] + 1 > offset
+    for format_ in (BATCHES, "application/json"):
+        async with api.session.get(f"{api.url}{RECORDS}?offset=120&timeout=0", headers={"Accept": format_}) as response:
+            assert (response.status, response.headers["X-Raftlog-Next-Offset"]) == (200, "120")
 
 
 async def test_large_batches_pass(api):

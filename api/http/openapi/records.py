@@ -24,6 +24,7 @@ _TOPIC_ID = {"X-Raftlog-Topic-Id": string("The topic's uuid, as in `/v1/cluster_
 _BOUNDS = {
     "X-Raftlog-High-Watermark": integer(),
     "X-Raftlog-Log-Start": integer(),
+    "X-Raftlog-Next-Offset": integer(text="Where to go on."),
     "X-Raftlog-Leader-Epoch": integer(),
     **_TOPIC_ID,
 }
