@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
+import orjson
+
 from jepsen import damage
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
@@ -16,6 +18,7 @@ from jepsen.scenarios.network import SUSPICION_S
 from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, path_of
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
+from raftlog.types import TopicPartition
 
 HEALED_S_MAX: Final = 20.0
 WRITTEN_S_MAX: Final = 10.0
@@ -24,6 +27,9 @@ LOOK_S: Final = 0.2
 LONE: Final = "lone"
 LARGE_BATCHES, LARGE_RECORDS, LARGE_BYTES = 10, 4, 30_000
 FLIPS: Final = 100
+COMPACTED: Final = {"segment.bytes": "16384", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+COMPACTED_S_MAX: Final = 20.0
+KEYS, KEYS_AT_ONCE, VALUE_BYTES = 200, 20, 300
 SUSPECTED_S: Final = 2.2
 NEWS_S_MAX: Final = 15.0
 APART_S: Final = 4.0
@@ -156,6 +162,55 @@ def _other_brokers(stage: Stage) -> Iterator[Cluster]:
         contextlib.closing(Cluster(3, data_dir=directory, program=program)) as cluster,
     ):
         yield cluster
+
+
+def newest_values_stay(stage: Stage) -> None:
+    """Many keys are written once each, in batches, and then one of them so often that all of it is compacted."""
+    own = OwnTopic(stage, COMPACTED)
+    keys = [f"key-{number}" for number in range(KEYS)]
+    value = "x" * VALUE_BYTES
+
+    def write(some: Sequence[str]) -> None:
+        stage.wait_until(
+            lambda: own.write_values(stage.nodes[0], [value] * len(some), keys=some)[0] == 200,
+            "records are taken",
+            WRITTEN_S_MAX,
+        )
+
+    for begin in range(0, KEYS, KEYS_AT_ONCE):
+        write(keys[begin : begin + KEYS_AT_ONCE])
+    end = end_of(stage, stage.nodes[0], own.place)
+
+    def is_compacted() -> bool:
+        write(keys[-1:] * KEYS_AT_ONCE)
+        return all(_compacted_to(stage, node, own.place) > end for node in stage.nodes)
+
+    stage.wait_until(is_compacted, f"everything below {end} is compacted on all nodes", COMPACTED_S_MAX)
+    found: set[str] = set()
+    position, last = 0, end_of(stage, stage.nodes[0], own.place)
+
+    def is_read() -> bool:
+        nonlocal position
+        path = f"{path_of(own.place)}/records?offset={position}&timeout=0&max_bytes=1048576"
+        status, records = stage.ask(stage.nodes[0], path)
+        if status == 200:
+            found.update(record["key"] for record in records)
+            position = max((int(record["offset"]) + 1 for record in records), default=position)
+        return position >= last
+
+    stage.wait_until(is_read, f"it shows all of them up to {last}", HEALED_S_MAX)
+    gone = [key for key in keys if key not in found]
+    stage.expect(not gone, f"every key has its newest value: {len(gone)} have none")
+
+
+def _compacted_to(stage: Stage, node: int, place: TopicPartition) -> int:
+    """Below which offset a node has compacted its replica, as it says in its log."""
+    told = [
+        orjson.loads(line)
+        for line in stage.brokers.nodes[node].log_text().splitlines()
+        if '"log_compacted"' in line and f'"{place}"' in line
+    ]
+    return max((int(event["compacted_to"]) for event in told), default=0)
 
 
 def news_ends(stage: Stage) -> None:

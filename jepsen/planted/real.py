@@ -18,6 +18,7 @@ DIFFERENT: Final = (*LOST, "replicas-differ", "damaged-log", "too-few-copies", "
 
 RATE: Final = 200.0
 CLIENTS: Final = 2
+SECONDS: Final = 8.0
 
 
 class RealCase(NamedTuple):
@@ -26,10 +27,8 @@ class RealCase(NamedTuple):
     """Kinds of findings: any of them."""
 
 
-def _own(
-    name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain", seconds: float = 8.0
-) -> Scenario:
-    return Scenario(name, title, play, faults, workload, seconds=seconds, rate=RATE, clients=CLIENTS)
+def _own(name: str, title: str, play: Script, faults: tuple[FaultKind, ...], workload: str = "plain") -> Scenario:
+    return Scenario(name, title, play, faults, workload, seconds=SECONDS, rate=RATE, clients=CLIENTS)
 
 
 _FOLLOWER_FORGETS = _own(
@@ -60,9 +59,9 @@ _NEW_LEADER = _own(
     ("weather", "kill", "cut"),
 )
 _COMES_BACK = _own("comes-back", "a follower comes back amid appends", scripts.follower_comes_back, ("kill",))
-_COMPACTION = _own(
-    "compaction", "keys are replaced and removed", scripts.nothing_happens, (), "compaction", 25.0
-)._replace(rate=500.0, clients=4)
+_NEWEST = _own("newest", "all that is newest is compacted", questions.newest_values_stay, ())._replace(
+    serve_flags=("--retention-interval-s", "0.5")
+)
 _ASLEEP = _own("asleep", "the leader of an idle partition dies", questions.sleeping_leader_dies, ("kill",))
 _RETRY = _own("retry", "a retry comes late", questions.retry_comes_late, ("kill",))
 _RETRY_ALONE = _own(
@@ -97,7 +96,7 @@ REAL: Final[dict[str, RealCase]] = {
     "acknowledge-duplicate-early": RealCase(_RETRY_ALONE, ("expectation",)),
     "expire-by-own-clock": RealCase(_RETRY, ("expectation",)),
     "forget-producers-after-trim": RealCase(_RETRY, ("expectation",)),
-    "drop-newest-value": RealCase(_COMPACTION, ("lost-key", "lost-write", "replicas-differ")),
+    "drop-newest-value": RealCase(_NEWEST, ("expectation",)),
 }
 
 _REFUSED: Final = "the others remember how far its journal was synced, and refuse a disk that comes with less"

@@ -129,8 +129,3 @@ def follower_comes_back(stage: Stage) -> None:
             stage.wait(1)
         stage.wait_served()
         stage.wait(1)
-
-
-def nothing_happens(stage: Stage) -> None:
-    """Compaction goes on by itself."""
-    stage.play_to_the_end()

@@ -84,8 +84,14 @@ class OwnTopic:
         """Status and answer."""
         return self.write_values(node, ["x" * size] * records, acks=acks)
 
-    def write_values(self, node: int, values: Sequence[str], *, acks: str = "all") -> tuple[int, Any]:
-        body = {"records": [{"value": value} for value in values]}
+    def write_values(
+        self, node: int, values: Sequence[str], *, acks: str = "all", keys: Sequence[str] = ()
+    ) -> tuple[int, Any]:
+        """One for each value, with its key where there are any."""
+        records = [{"value": value} for value in values]
+        body = {
+            "records": [{**record, "key": key} for record, key in zip(records, keys, strict=True)] if keys else records
+        }
         return self._stage.ask(node, f"{path_of(self.place)}?timeout=1500&acks={acks}", "POST", body)
 
     def values(self, node: int) -> list[Any] | None:
