@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 # More than two: a good part of the tests waits for clocks and disks.
-JOBS ?= 3
+JOBS ?= 4
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 

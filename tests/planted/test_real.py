@@ -11,7 +11,7 @@ from jepsen.runner.machine import why_not
 from jepsen.scenarios.scenario import Scenario
 
 SCENARIOS = {case.scenario.number: case.scenario for case in REAL.values()}
-CHEAPEST = "read-without-quorum"
+CHEAPEST = "acknowledge-duplicate-early"
 
 
 def test_every_bug_is_shown_by_real_processes_or_says_why_not() -> None:
