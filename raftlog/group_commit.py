@@ -44,7 +44,8 @@ class Waiter:
     """A thread that waits until its append is answered, or until it is asked to lead.
 
     Others move it under the mutex and then release `wake`; it looks at itself without the mutex, so that a crowd that
-    is woken does not queue up again. `is_promoted` goes back to false only by its own hand.
+    is woken does not queue up again. `is_promoted` goes back to false only by its own hand. Whoever answers or promotes
+    may be interrupted at once before or behind that, and others do it again.
     """
 
     __slots__ = (
@@ -82,13 +83,15 @@ class Waiter:
         self.wake.acquire()
 
     def finish(self, error: RaftlogError | None = None) -> None:
-        self.is_done, self.error = True, error
-        if not self.is_promoted:
-            self.wake.release()
+        if not self.is_done:
+            self.is_done, self.error = True, error
+            if not self.is_promoted:
+                self.wake.release()
 
     def promote(self) -> None:
-        self.is_promoted = True
-        self.wake.release()
+        if not self.is_promoted:
+            self.is_promoted = True
+            self.wake.release()
 
 
 class GroupCommit:
@@ -176,8 +179,9 @@ class GroupCommit:
                 for line in (self._queue, self._waiting):
                     if waiter in line:
                         line.remove(waiter)
+            self.progressed()  # it may have been about to answer others
             if self._leader is waiter:
-                self._hand_over()
+                self._hand_over(self._waiting)
 
     # leading
 
@@ -188,8 +192,7 @@ class GroupCommit:
                 if self._leader is not waiter:
                     return
                 if waiter.is_done and self._queue:
-                    self._leader = self._queue[0]
-                    self._leader.promote()
+                    self._promote(self._queue[0])
                     return
                 queue, self._queue, self._queued_bytes = self._queue, [], 0
                 if not queue and not self._jobs:
@@ -274,12 +277,16 @@ class GroupCommit:
         else:
             self._waiting.append(waiter)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, waiting: Sequence[Waiter]) -> None:
         """Make the oldest who waits the leader; nobody, when nobody does (the mutex is held)."""
         with self._gate:
-            self._leader = next(iter(self._waiting or self._queue), None)
-            if self._leader:
-                self._leader.promote()
+            self._promote(next(iter(waiting or self._queue), None))
+
+    def _promote(self, waiter: Waiter | None) -> None:
+        """It is woken first: nobody leads who may sleep on (the gate is held)."""
+        if waiter is not None:
+            waiter.promote()
+        self._leader = waiter
 
     # what the log tells
 
@@ -289,22 +296,24 @@ class GroupCommit:
         answered: list[tuple[Waiter, RaftlogError | None]] = []
         waiting: list[Waiter] = []
         for waiter in self._waiting:
+            if waiter.is_done:
+                continue
             if waiter.index <= (durable if waiter.wants_durable else acknowledged):
                 answered.append((waiter, None))
             elif failure:
                 answered.append((waiter, failure))
             else:
                 waiting.append(waiter)
-        self._waiting = waiting
         leader = self._leader
         if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
-            self._hand_over()
+            self._hand_over(waiting)
         for waiter, error in answered:
             waiter.finish(error)
+        self._waiting = waiting
         self.news.notify_all()
 
     def refused(self, index: Index, error: RaftlogError) -> None:
         """Appends from `index` on could not be written: they definitely failed."""
         for waiter in [waiter for waiter in self._waiting if waiter.index >= index]:
-            self._waiting.remove(waiter)
             waiter.finish(error)
+            self._waiting.remove(waiter)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from raftlog import group_commit
 from raftlog import log as log_module
 from raftlog.config import LogConfig
 from raftlog.errors import LogClosed, OffsetOutOfRange, RaftlogError, RecordTooLarge, SyncFailed
+from raftlog.group_commit import Waiter
 from raftlog.storage import verify
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
@@ -443,6 +445,48 @@ def test_an_appender_interrupted_between_two_steps_leads_no_longer(
     Worker(log.close).outcome()
     with raftlog.Log.open(tmp_path / "log") as reopened:
         assert values(reopened)[after] == b"after"
+
+
+@pytest.mark.parametrize("step", ["promote", "finish"])
+@pytest.mark.parametrize("happens", [False, True])
+def test_an_appender_interrupted_while_it_wakes_another_leaves_nobody_asleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, happens: bool
+) -> None:
+    log = raftlog.Log.open(tmp_path / "log")
+    owner, real, is_over = threading.current_thread(), getattr(Waiter, step), threading.Event()
+    interrupted: list[Waiter] = []
+
+    def interrupt_once(waiter: Waiter, *args: Any) -> None:
+        is_first = threading.current_thread() is owner and not interrupted
+        if happens or not is_first:
+            real(waiter, *args)
+        if is_first:
+            interrupted.append(waiter)
+            raise KeyboardInterrupt
+
+    def append() -> list[int]:
+        offsets = []
+        while not is_over.is_set():
+            offsets.append(log.append([b"others"]))
+        return offsets
+
+    workers = [Worker(append) for _ in range(3)]
+    monkeypatch.setattr(Waiter, step, interrupt_once)
+    with suppress(KeyboardInterrupt):
+        for _ in range(10_000):
+            log.append([b"mine"])
+    assert interrupted
+    before = log.end_offset
+    until = time.monotonic() + WAIT_S
+    while log.end_offset < before + 20 and time.monotonic() < until:
+        time.sleep(0.01)
+    is_over.set()
+    offsets = [offset for worker in workers for offset in worker.outcome()]
+    Worker(log.close).outcome()
+    with raftlog.Log.open(tmp_path / "log") as reopened:
+        found = values(reopened)
+        assert all(found[offset] == b"others" for offset in offsets)
+    assert max(offsets) > before
 
 
 INTERRUPTED = """
