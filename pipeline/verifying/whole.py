@@ -14,7 +14,7 @@ from raftlog.pipeline.segments.replicas import Owner
 from raftlog.pipeline.verifying.groups import Group
 from raftlog.pipeline.verifying.judging import JudgedGroup, JudgedSegment
 from raftlog.pipeline.verifying.walking import SegmentFile
-from raftlog.runtime.newest_records import NewestRecords, difference_of
+from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
 from raftlog.runtime.offline import OfflineReplica, compare_replicas, replicas_of
 from raftlog.storage.disk import Disk
 from raftlog.storage.verify import verify_segment
@@ -81,7 +81,9 @@ def judge_groups(disk: Disk, groups: Sequence[WholeGroup]) -> Iterator[JudgedGro
 def _judged(disk: Disk, group: WholeGroup, known: dict[Owner, dict[str, OfflineReplica]]) -> JudgedGroup:
     if group.newest_below is not None:
         found = [_newest(disk, group, copy, group.newest_below) for copy in group.copies]
-        difference = difference_of([copy.path for copy in group.copies], found)
+        difference = difference_of(
+            [copy.path for copy in group.copies], found, lambda number: _entries(disk, group, group.copies[number])
+        )
         return JudgedGroup(group.group_id, True, 0, 0, 0, difference)
     replicas = []
     for copy in group.copies:
@@ -98,6 +100,10 @@ def _judged(disk: Disk, group: WholeGroup, known: dict[Owner, dict[str, OfflineR
 
 def _newest(disk: Disk, group: WholeGroup, copy: Copy, below: int) -> NewestRecords:
     newest = NewestRecords(Index(below), Offset(copy.log_start))
-    entries = OfflineReplica(copy.path, group.group_id, None, None).entries(disk)
+    entries = _entries(disk, group, copy)
     newest.take(next(entries, None), entries)
     return newest
+
+
+def _entries(disk: Disk, group: WholeGroup, copy: Copy) -> Iterator[FoundEntry]:
+    return OfflineReplica(copy.path, group.group_id, None, None).entries(disk)

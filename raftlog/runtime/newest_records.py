@@ -4,7 +4,8 @@ Of each key the newest record, unless that deletes it, and every record without 
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from raftlog.errors import InvalidBatch
@@ -31,7 +32,7 @@ class NewestRecords:
     """Of one replica's entries below an index."""
 
     def __init__(self, end: Index, log_start: Offset) -> None:
-        self._end = end
+        self.end = end
         self.log_start = log_start
         self.by_key: dict[bytes, _Newest] = {}
         """By key, or by the offset of a record without one."""
@@ -42,7 +43,7 @@ class NewestRecords:
         """Take entries as long as they lie below the end; returns the first that does not."""
         if head is not None and head.why is None:
             self.log_start = max(self.log_start, Offset(read_header(head.batch).base_offset))
-        while head is not None and head.index < self._end:
+        while head is not None and head.index < self.end:
             if head.why is not None:
                 self.why = self.why or f"entry {head.index} in {head.where}: {head.why}"
             elif not read_header(head.batch).is_control:
@@ -65,15 +66,42 @@ class NewestRecords:
         return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
 
 
-def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords]) -> str | None:
-    """Where two of them differ, or one cannot be read."""
+Later = Callable[[int], Iterator[FoundEntry]]
+"""All entries of the replica of that number in a list, or those at least that lie behind the end."""
+
+
+def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later: Later) -> str | None:
+    """Where two of them differ, or one cannot be read.
+
+    Compaction that was interrupted has taken records that are replaced behind the end, so a key may be missing where
+    the same replica has a later record of it.
+    """
     start = max(each.log_start for each in replicas)
-    reference = replicas[0].from_offset(start)
-    for path, replica in zip(paths, replicas, strict=True):
+    for replica in replicas:
         if replica.why is not None:
             return replica.why
-        found = replica.from_offset(start)
-        if found != reference:
-            offsets = {each.offset for each in {*found.values()} ^ {*reference.values()}}
-            return f"the newest record of a key differs at offset {min(offsets)}: {paths[0]}, and {path}"
+    found = [replica.from_offset(start) for replica in replicas]
+    newest: dict[bytes, _Newest] = {}
+    for records in found:
+        newest.update((key, each) for key, each in records.items() if key not in newest or each > newest[key])
+    for number, (path, records) in enumerate(zip(paths, found, strict=True)):
+        other = {key: each.offset for key, each in newest.items() if records.get(key) != each}
+        missing = {key for key, offset in other.items() if key not in records or records[key].offset < offset}
+        replaced = missing & _keys_from(replicas[number].end, later(number)) if missing else frozenset()
+        at = min((offset for key, offset in other.items() if key not in replaced), default=None)
+        if at is not None:
+            holder = next(
+                each for each, mine in zip(paths, found, strict=True) if any(r.offset == at for r in mine.values())
+            )
+            return f"the newest record of a key differs at offset {at}: {holder}, and {path}"
     return None
+
+
+def _keys_from(end: Index, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
+    """Of all records that lie there; what cannot be read has none."""
+    keys: set[bytes] = set()
+    for entry in entries:
+        if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:
+            with suppress(InvalidBatch):
+                keys.update(b"k" + record.key for record in read_records(entry.batch) if record.key is not None)
+    return frozenset(keys)
