@@ -50,6 +50,7 @@ def is_member_everywhere(brokers: Brokers, topic: str, nodes: set[int]) -> bool:
 
 
 async def assign(broker: Broker, topic: str, nodes: list[int]) -> None:
+    await broker.metadata.barrier(deadline_in(10_000))  # another one may have made the topic
     state = broker.metadata.state
     name = name_of(broker, topic)
     replicas = tuple(state.brokers[node].replica for node in nodes)
