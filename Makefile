@@ -60,13 +60,13 @@ simulate: .venv/installed-dev
 
 jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --faults all --time 120
-	$(BIN)/python -m jepsen test --faults kill,damage,members --time 60
-	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 60
-	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 60
-	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 60
-	$(BIN)/python -m jepsen test --workload trimming --faults kill,power,cut,sync --time 60
-	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 60
-	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 60
+	$(BIN)/python -m jepsen test --faults kill,damage,members --time 90
+	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 40
+	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 40
+	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 40
+	$(BIN)/python -m jepsen test --workload trimming --faults kill,power,cut,sync --time 40
+	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 40
+	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 40
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .
