@@ -179,7 +179,7 @@ class GroupCommit:
                 for line in (self._queue, self._waiting):
                     if waiter in line:
                         line.remove(waiter)
-            self.progressed()  # it may have been about to answer others
+            self._answer(*self._covered())  # it may have been about to; whoever leads goes on
             if self._leader is waiter:
                 self._hand_over(self._waiting)
 
@@ -292,6 +292,14 @@ class GroupCommit:
 
     def progressed(self) -> None:
         """The log moved on: wake whoever leads next, then answer whom it concerns."""
+        answered, waiting = self._covered()
+        leader = self._leader
+        if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
+            self._hand_over(waiting)
+        self._answer(answered, waiting)
+
+    def _covered(self) -> tuple[list[tuple[Waiter, RaftlogError | None]], list[Waiter]]:
+        """Those that wait for no more than the log has come to, and those that wait on."""
         acknowledged, durable, failure = self.log.acknowledged_index, self.log.durable_index, self.log.failure
         answered: list[tuple[Waiter, RaftlogError | None]] = []
         waiting: list[Waiter] = []
@@ -304,9 +312,9 @@ class GroupCommit:
                 answered.append((waiter, failure))
             else:
                 waiting.append(waiter)
-        leader = self._leader
-        if leader and (waiting or self._queue) and (leader.is_done or any(waiter is leader for waiter, _ in answered)):
-            self._hand_over(waiting)
+        return answered, waiting
+
+    def _answer(self, answered: list[tuple[Waiter, RaftlogError | None]], waiting: list[Waiter]) -> None:
         for waiter, error in answered:
             waiter.finish(error)
         self._waiting = waiting
