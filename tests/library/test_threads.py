@@ -489,6 +489,25 @@ def test_an_appender_interrupted_while_it_wakes_another_leaves_nobody_asleep(
     assert max(offsets) > before
 
 
+def test_whoever_leads_goes_on_when_another_one_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was answered before its sync makes that sync, and those that come in behind it need another one."""
+    log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=2, flush_ms=NEVER_MS))
+    gate = GatedSync(monkeypatch)
+    log.append([b"1"])
+    leading = Worker(lambda: log.append([b"2"]))
+    gate.await_sync()
+    following = Worker(lambda: (log.append([b"3"]), log.flush()))
+    until = time.monotonic() + WAIT_S
+    while not log._commit._queue and time.monotonic() < until:
+        time.sleep(0.001)
+    leader = log._commit._leader
+    log._commit._leave(Waiter())
+    assert log._commit._leader is leader
+    gate.open()
+    assert (leading.outcome(), following.outcome()[0]) == (1, 2)
+    Worker(log.close).outcome()
+
+
 INTERRUPTED = """
 import sys, threading, raftlog
 log = raftlog.Log.open(sys.argv[1])
