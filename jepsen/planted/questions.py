@@ -4,7 +4,6 @@ cluster. Correct brokers answer as is expected of them.
 
 import contextlib
 import tempfile
-import urllib.request
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
@@ -15,7 +14,7 @@ from jepsen import damage
 from jepsen.nemeses.ways import SHAPES
 from jepsen.runner.stage import Stage
 from jepsen.scenarios.network import SUSPICION_S
-from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, path_of
+from jepsen.scenarios.talk import OwnTopic, bounds_of, end_of, figures, path_of, read_through
 from raftlog.testing import BrokerFailed, Cluster, ClusterNode
 from raftlog.testing.http import ask
 from raftlog.types import TopicPartition
@@ -186,19 +185,8 @@ def newest_values_stay(stage: Stage) -> None:
         return all(_compacted_to(stage, node, own.place) > end for node in stage.nodes)
 
     stage.wait_until(is_compacted, f"everything below {end} is compacted on all nodes", COMPACTED_S_MAX)
-    found: set[str] = set()
-    position, last = 0, end_of(stage, stage.nodes[0], own.place)
-
-    def is_read() -> bool:
-        nonlocal position
-        path = f"{path_of(own.place)}/records?offset={position}&timeout=0&max_bytes=1048576"
-        status, records = stage.ask(stage.nodes[0], path)
-        if status == 200:
-            found.update(record["key"] for record in records)
-            position = max((int(record["offset"]) + 1 for record in records), default=position)
-        return position >= last
-
-    stage.wait_until(is_read, f"it shows all of them up to {last}", HEALED_S_MAX)
+    last = end_of(stage, stage.nodes[0], own.place)
+    found = {record["key"] for record in read_through(stage, stage.nodes[0], own.place, last)}
     gone = [key for key in keys if key not in found]
     stage.expect(not gone, f"every key has its newest value: {len(gone)} have none")
 
@@ -220,16 +208,9 @@ def news_ends(stage: Stage) -> None:
     stage.wait_served()
 
     def nobody_has_any() -> bool:
-        return all(_news(stage.system.addresses[node]) == 0 for node in stage.nodes)
+        return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
 
     stage.wait_until(nobody_has_any, "nobody has any news to tell", NEWS_S_MAX)
-
-
-def _news(address: str) -> float:
-    """Claims that a broker has still to tell."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("raftlog_gossip_broadcasts "))
 
 
 def seeds_come_one_after_another(stage: Stage) -> None:
@@ -298,13 +279,4 @@ def old_records_are_damaged(stage: Stage) -> None:
     stage.wait_until(leads, f"node {victim} leads", HEALED_S_MAX)
     bounds = bounds_of(stage, victim, own.place)
     stage.expect(bounds is not None and bounds[1] >= end, f"what was acknowledged up to {end} is there: {bounds}")
-    position = 0
-
-    def is_read() -> bool:
-        nonlocal position
-        path = f"{path_of(own.place)}/records?offset={position}&timeout=0&max_bytes=1048576"
-        status, records = stage.ask(victim, path)
-        position = max((int(each["offset"]) + 1 for each in records), default=position) if status == 200 else position
-        return position >= end
-
-    stage.wait_until(is_read, f"it shows all of them up to {end}", HEALED_S_MAX)
+    read_through(stage, victim, own.place, end)

@@ -48,8 +48,10 @@ def end_of(stage: Stage, node: int, place: TopicPartition) -> int:
     return found[-1] if found else 0
 
 
-def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> None:
-    """From the first offset to `end`, through one node, whose answers are never empty, and never short of it."""
+def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> list[Any]:
+    """The records from the first offset to `end`, through one node, whose answers are never empty, and never short of
+    it."""
+    read: list[Any] = []
     position, empty, short = 0, 0, 0
 
     def is_read() -> bool:
@@ -59,12 +61,14 @@ def read_through(stage: Stage, node: int, place: TopicPartition, end: int) -> No
         status, records = stage.ask(node, f"{path_of(place)}/records?offset={position}&timeout=0&max_bytes=16777216")
         if status == 200:
             empty += not records
+            read.extend(records)
             position = max((int(record["offset"]) + 1 for record in records), default=position)
         return position >= end
 
     stage.wait_until(is_read, f"node {node} shows {place} up to {end}", READ_S_MAX)
     stage.expect(not short, f"no end that node {node} named was below {end}, {place}: {short} were")
     stage.expect(not empty, f"no answer of node {node} below {end} was empty, {place}: {empty} were")
+    return read
 
 
 class OwnTopic:
