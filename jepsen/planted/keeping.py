@@ -147,7 +147,7 @@ BUGS = (
         "a tombstone goes before what it removed",
         resurrect_key,
         ("resurrected-key",),
-        found_within=11,
+        found_within=6,
         level="records",
     ),
 )

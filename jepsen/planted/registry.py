@@ -172,7 +172,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a replica whose journal is damaged forgets its votes and goes on under the same name",
             healing.damaged_journal_begins_anew,
             ("replica-gone", "durable-lost", "term-back", "voted-twice", "lost-write"),
-            found_within=23,
+            found_within=31,
             level="broker",
         ),
         PlantedBug(
@@ -180,7 +180,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "an old copy of a disk takes part, though others remember more of it",
             healing.accept_stale_disk,
             ("stale-disk-takes-part",),
-            found_within=54,
+            found_within=122,
             level="broker",
         ),
         PlantedBug(
@@ -244,7 +244,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a replica that its group has let go unseats the group's leader",
             elasticity.removed_disturbs,
             ("removed-disturbs",),
-            found_within=16,
+            found_within=76,
             level="broker",
         ),
         *gossiping.BUGS,

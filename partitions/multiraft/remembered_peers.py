@@ -1,15 +1,17 @@
 """What this process remembers of other disks, on its own: a copy of an old disk is known also after our restart.
 
-    {data-dir}/.raftlog/peers     per disk: node id, boot epoch, journal sequence; each only rises
+    {data-dir}/.raftlog/peers     per disk: node id, boot epoch and the life that has it, journal sequence
 
-Saved when it changed: after a checkpoint, and `save_interval_s` after the last time at the latest. What was heard since
-is lost with a crash, and then only this process takes the disk for newer than it is. A damaged file is kept aside and
-begun anew: the other processes remember as well. A failed sync ends the process. Called by the node's timer.
+Saved at once when a process is met that began anew: a copy of its disk from before that start is known ever after.
+Journal sequences are saved when they changed: after a checkpoint, and `save_interval_s` after the last time at the
+latest. What was heard of them since is lost with a crash, and then only this process takes a copy that is as young as
+that for the disk. A damaged file is kept aside and begun anew: the other processes remember as well. A failed sync ends
+the process. Called by the node's timer and the transport's memory.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from raftlog.errors import FormatError, StorageFull, SyncFailed
@@ -38,7 +40,10 @@ class RememberedPeers:
         """What the file holds, or will once the save under way is done."""
         self._saved_at = 0.0
         self._is_saving = False
+        self._is_start_unsaved = False
+        """A process was met in a new life since the last save began."""
         self._is_over = False
+        memory.on_start = self._note_start
 
     def stop(self) -> None:
         """Nothing more is saved: the process ends."""
@@ -56,17 +61,27 @@ class RememberedPeers:
             self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
             return
         if fields is not None:
-            self._memory.restore([_record_of(entry) for entry in fields["disks"]])
+            self._memory.restore(_records_of(fields))
             self._saved = self._memory.records()
 
     def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
         """Begin to save when it changed and it is time; true when it was begun."""
         if self._is_saving or not (is_checkpoint or now - self._saved_at >= self._save_interval_s):
             return False
+        self._saved_at = now
+        return self._submit()
+
+    def _note_start(self) -> None:
+        self._is_start_unsaved = True
+        if not self._is_saving and not self._is_over:
+            self._submit()
+
+    def _submit(self) -> bool:
+        self._is_start_unsaved = False
         records = self._memory.records()
         if records == self._saved:
             return False
-        self._saved, self._saved_at, self._is_saving = records, now, True
+        self._saved, self._is_saving = records, True
         try:
             submit_sealed(self._disk, self._path, PEERS, _fields_of(records), self._done, lambda: self._is_over)
         except OSError as error:
@@ -89,6 +104,8 @@ class RememberedPeers:
     def _done(self, error: OSError | None) -> None:
         self._is_saving = False
         if error is None:
+            if self._is_start_unsaved:
+                self._submit()
             return
         self._saved = ()  # tried again after the interval
         if error.errno in FULL_ERRORS:
@@ -98,9 +115,21 @@ class RememberedPeers:
 
 
 def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
-    return {"disks": [[str(each.disk_uuid), *each[1:]] for each in records]}
+    return {
+        "disks": [[str(each.disk_uuid), int(each.node_id), each.boot_epoch, each.journal_sequence] for each in records],
+        "lives": {str(each.disk_uuid): each.life.hex() for each in records if each.life is not None},
+    }
 
 
-def _record_of(entry: list[Any]) -> PeerRecord:
-    disk_uuid, node_id, boot_epoch, journal_sequence = entry
-    return PeerRecord(uuid.UUID(disk_uuid), NodeId(node_id), boot_epoch, journal_sequence)
+def _records_of(fields: Mapping[str, Any]) -> list[PeerRecord]:
+    lives = fields.get("lives", {})
+    return [
+        PeerRecord(
+            uuid.UUID(disk_uuid),
+            NodeId(node_id),
+            boot_epoch,
+            journal_sequence,
+            bytes.fromhex(lives[disk_uuid]) if disk_uuid in lives else None,
+        )
+        for disk_uuid, node_id, boot_epoch, journal_sequence in fields["disks"]
+    ]

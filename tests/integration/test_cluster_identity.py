@@ -89,7 +89,8 @@ def test_each_disk_is_lost_once(three: Cluster, topic: str) -> None:
 
 
 def test_an_old_copy_of_a_disk_is_another_disk(three: Cluster, topic: str, tmp_path: Path) -> None:
-    """The process says what it is, takes another disk uuid by itself, and keeps the old files aside."""
+    """Though nobody remembers it but on disk: the process says what it is, takes another disk uuid by itself, and keeps
+    the old files aside."""
     node = three.nodes[3]
     with Load(three, topic, partitions=PARTITIONS) as ledger:
         ledger.wait_for_more(ENOUGH)
@@ -98,10 +99,12 @@ def test_an_old_copy_of_a_disk_is_another_disk(three: Cluster, topic: str, tmp_p
         node.start()
         before = disk_of(three, 3)
         ledger.wait_for_more(ENOUGH)
-        node.kill()
+        for each in three.nodes.values():
+            each.kill()
         shutil.rmtree(node.data_dir)
         shutil.move(tmp_path / "copy", node.data_dir)
-        node.start()
+        for each in three.nodes.values():
+            each.launch()
         three.wait_healthy()
         ledger.wait_for_more(ENOUGH)
     assert disk_of(three, 3) != before

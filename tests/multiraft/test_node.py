@@ -5,17 +5,20 @@ import errno
 import os
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError, SyncFailed, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.multiraft import Node, Request
+from raftlog.partitions.multiraft.remembered_peers import PEERS
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Answer, ConnectionLost, NoAnswer, NotConnected
+from raftlog.runtime.sealed_file import read_sealed
 from raftlog.storage.roll import Member
 from raftlog.types import NodeId
-from tests.multiraft.nodes import GROUP, first_roll, running, settings_of, soon, values_of
+from tests.multiraft.nodes import GROUP, WITHIN_S, first_roll, running, settings_of, soon, values_of
 
 VALUES = [b"%d" % number for number in range(50)]
 
@@ -266,6 +269,24 @@ async def test_what_others_did_is_remembered_across_a_restart(tmp_path: Path) ->
         assert after[NodeId(2)].boot_epoch == 1
         assert after[NodeId(2)].journal_sequence > 1
         await node.stop()
+
+
+async def test_a_start_of_another_one_is_kept_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, [1, 2], peers_save_ms=600_000, housekeeping_ms=60_000) as cluster:
+        await cluster.stop(2)
+        await cluster.start(2)
+        node, path = cluster.nodes[1], str(tmp_path / "1" / ".raftlog" / "peers")
+        disk = cluster.nodes[2].identity.disk_uuid
+
+        def kept() -> list[Any]:
+            fields = read_sealed(node.surroundings.disk, path, PEERS) or {"disks": [], "lives": {}}
+            return [[*row[1:3], fields["lives"][row[0]]] for row in fields["disks"] if row[0] == str(disk)]
+
+        (known,) = node.transport.memory.records()
+        assert known.life is not None
+        async with asyncio.timeout(WITHIN_S):
+            while kept() != [[2, 2, known.life.hex()]]:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_damaged_memory_of_others_is_kept_aside(tmp_path: Path) -> None:

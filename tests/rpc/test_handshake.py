@@ -35,8 +35,8 @@ US = Hello(1, Channel.RAFT, b"our life", Identity("blue", NodeId(1), uuid.UUID(i
 THEM = Hello(1, Channel.RAFT, LIFE, Identity("blue", NodeId(2), DISK, 7, 100, "host-b"))
 
 
-def them(**changes: Any) -> Hello:
-    return THEM._replace(identity=THEM.identity._replace(**changes))
+def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
+    return THEM._replace(life=life, identity=THEM.identity._replace(**changes))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_the_past_of_a_disk_only_grows() -> None:
     memory.note_beat(THEM, ProcessBeat(DISK, 6, 900))
     memory.note_connected(them(boot_epoch=5, journal_sequence=3))
     assert memory.recall(NodeId(2), DISK) == KnownPeer(None, DISK, 7, 130, LIFE)
-    assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130)]
+    assert memory.records() == [PeerRecord(DISK, NodeId(2), 7, 130, LIFE)]
 
 
 def test_a_disk_counts_as_connected_until_its_last_connection_ends() -> None:
@@ -192,12 +192,35 @@ def test_memory_survives_our_own_start() -> None:
     memory.note_beat(THEM, ProcessBeat(DISK, 7, 130))
     again = PeerMemory(10)
     again.restore(memory.records())
-    refusal = judge(US, THEM, again.recall(NodeId(2), DISK))
+    known = again.recall(NodeId(2), DISK)
+    assert judge(US, THEM, known) is None, "the same process: its sequence was overtaken by its beats"
+    copied, old = (judge(US, each, known) for each in (them(life=OTHER_LIFE), them(boot_epoch=8, life=OTHER_LIFE)))
+    assert copied is not None
+    assert copied.reason is Reason.COPIED_DISK
+    assert old is not None
+    assert old.reason is Reason.STALE_JOURNAL
+    assert judge(US, them(boot_epoch=8, life=OTHER_LIFE, journal_sequence=130), known) is None
+
+
+def test_of_a_life_that_is_not_known_the_sequence_is_judged() -> None:
+    memory = PeerMemory(10)
+    memory.restore([PeerRecord(DISK, NodeId(2), 7, 130, None)])
+    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
     assert refusal is not None
     assert refusal.reason is Reason.STALE_JOURNAL
-    assert judge(US, them(journal_sequence=130), again.recall(NodeId(2), DISK)) is None
-    again.note_connected(them(journal_sequence=130))
-    assert again.recall(NodeId(2), DISK).life == LIFE
+    assert judge(US, them(journal_sequence=130), memory.recall(NodeId(2), DISK)) is None
+    memory.note_connected(them(journal_sequence=130))
+    assert memory.recall(NodeId(2), DISK).life == LIFE
+
+
+def test_every_life_is_news_once() -> None:
+    memory = PeerMemory(10)
+    met: list[PeerRecord] = []
+    memory.on_start = lambda: met.extend(memory.records())
+    for hello in (THEM, THEM, them(boot_epoch=8, life=OTHER_LIFE), THEM):
+        memory.note_connected(hello)
+        memory.note_beat(hello, ProcessBeat(DISK, hello.identity.boot_epoch, 200))
+    assert [(each.boot_epoch, each.life) for each in met] == [(7, LIFE), (8, OTHER_LIFE)]
 
 
 def test_memory_is_bounded_and_forgets_the_longest_unheard() -> None:

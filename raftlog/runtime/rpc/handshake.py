@@ -103,7 +103,7 @@ class KnownPeer(NamedTuple):
     """What is remembered of a disk and of the node that it says it is. Nothing at all is a `KnownPeer()`.
 
     `assigned_disk` is what the cluster's metadata says, `live_disk` that of a connection which stands now; both belong
-    to the node id. Epoch, sequence and life belong to the disk; `life` is None when it was not met since our start.
+    to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
     `is_retired`: the disk was removed from the cluster or replaced, for ever.
     """
 

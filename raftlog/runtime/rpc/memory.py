@@ -2,8 +2,9 @@
 
     boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest unheard goes first
 
-In memory here: the owner takes `records()` at its checkpoints and gives them back with `restore` after a start. Which
-disk a node has is decided elsewhere (cluster metadata) and told by `assign_disk`. Called by connections.
+In memory here: the owner keeps `records()`, soon after `on_start` and now and then besides, and gives them back with
+`restore` after a start. Which disk a node has is decided elsewhere (cluster metadata) and told by `assign_disk`. Called
+by connections.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,9 @@ from raftlog.types import NodeId
 
 
 class PeerRecord(NamedTuple):
-    """One disk, as it is kept on ours."""
+    """One disk, as it is kept on ours. `life` is that of `boot_epoch`; None when only the epoch is known."""
 
     disk_uuid: UUID
-    node_id: NodeId
-    boot_epoch: int
-    journal_sequence: int
-
-
-class _Past(NamedTuple):
     node_id: NodeId
     boot_epoch: int
     journal_sequence: int
@@ -36,16 +31,18 @@ class PeerMemory:
 
     def __init__(self, peers_max: int) -> None:
         self._peers_max = peers_max
-        self._pasts: dict[UUID, _Past] = {}
+        self._pasts: dict[UUID, PeerRecord] = {}
         self._assigned: dict[NodeId, UUID] = {}
         self._live: dict[NodeId, list[UUID]] = {}
         """An element for each connection that stands."""
         self.is_retired: Callable[[UUID], bool] = lambda disk_uuid: False
         """Whether a disk was removed from the cluster or replaced; set by the owner."""
+        self.on_start: Callable[[], None] = lambda: None
+        """Called when a process is met for the first time in its life: which life its epoch has is worth keeping."""
 
     def recall(self, node: NodeId, disk_uuid: UUID) -> KnownPeer:
         """What there is to judge a handshake by."""
-        past = self._pasts.get(disk_uuid, _Past(node, 0, 0, None))
+        past = self._pasts.get(disk_uuid, PeerRecord(disk_uuid, node, 0, 0, None))
         live = self._live.get(node)
         return KnownPeer(
             self._assigned.get(node),
@@ -89,24 +86,23 @@ class PeerMemory:
 
     def _raise(self, node: NodeId, disk_uuid: UUID, boot_epoch: int, journal_sequence: int, life: bytes | None) -> None:
         past = self._pasts.pop(disk_uuid, None)
+        is_start = past is None or boot_epoch > past.boot_epoch or past.life is None
         if past is not None:
             if boot_epoch < past.boot_epoch:
                 boot_epoch, life = past.boot_epoch, past.life
             journal_sequence = max(journal_sequence, past.journal_sequence)
-        self._pasts[disk_uuid] = _Past(node, boot_epoch, journal_sequence, life)
+        self._pasts[disk_uuid] = PeerRecord(disk_uuid, node, boot_epoch, journal_sequence, life)
         if len(self._pasts) > self._peers_max:
             del self._pasts[next(iter(self._pasts))]
+        if is_start:
+            self.on_start()
 
     # across our own starts
 
     def records(self) -> list[PeerRecord]:
         """All that should outlive this process, in a fixed order."""
-        return sorted(
-            PeerRecord(disk_uuid, past.node_id, past.boot_epoch, past.journal_sequence)
-            for disk_uuid, past in self._pasts.items()
-        )
+        return sorted(self._pasts.values())
 
     def restore(self, records: list[PeerRecord]) -> None:
-        """What an earlier life of this process had seen. Lives are not known: nobody's life outlasts ours for sure."""
-        for record in records:
-            self._raise(record.node_id, record.disk_uuid, record.boot_epoch, record.journal_sequence, None)
+        """What an earlier life of this process had seen."""
+        self._pasts = {record.disk_uuid: record for record in records[-self._peers_max :]}
