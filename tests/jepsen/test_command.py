@@ -43,13 +43,13 @@ def test_three_brokers_survive_a_bit_of_everything(tmp_path: Path) -> None:
         "--faults",
         ",".join(faults),
         "--time",
-        "18",
+        "12",
         "--clients",
         "2",
         "--rate",
         "150",
         "--seed",
-        "3",
+        "4",
         "--json",
     )
     done = subprocess.run(

@@ -44,8 +44,9 @@ def test_kept_seeds(kept: KeptSeed) -> None:
     run(kept.level, kept.seed)
 
 
-def digests(level: str, hash_seed: int) -> dict[str, str]:
-    """Of one seed, in an interpreter of its own."""
+def digests(level: str) -> dict[str, str]:
+    """Of one seed, in an interpreter of its own, with another hash seed."""
+    hash_seed = 2 if os.environ.get("PYTHONHASHSEED") == "1" else 1
     arguments = ("--level", level, "--seeds", "1", "--from", str(REPEATED[level]), "--jobs", "1", "--json")
     command = (sys.executable, "-m", "jepsen.simulation", *arguments)
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
@@ -58,5 +59,4 @@ def digests(level: str, hash_seed: int) -> dict[str, str]:
 def test_two_hash_seeds_give_the_same_trace(level: str) -> None:
     seed = REPEATED[level]
     here = {str(seed): outcome_of(level, seed).digest}
-    assert digests(level, 1) == here
-    assert digests(level, 2) == here
+    assert digests(level) == here
