@@ -85,7 +85,7 @@ class Creations:
     def _begin(self, created: Sequence[tuple[Making, GroupLog, Restart]]) -> list[Group]:
         """Mark replicas whose directories are durable as created, and let them work."""
         persister = self._driver.persister
-        persister.append([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
+        persister.append_marks([Created(making.group_id.bytes, Offset(0), log.end()) for making, log, _ in created])
         groups = []
         for making, log, restart in created:
             hard_state, position = persister.checkpoints.forget_removed(making.group_id.bytes)

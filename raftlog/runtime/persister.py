@@ -22,6 +22,7 @@ from raftlog.runtime.journal.blocks import JournalSequence
 from raftlog.runtime.journal.operations import (
     Append,
     CommitHint,
+    Created,
     Cut,
     GroupKey,
     HardState,
@@ -72,6 +73,8 @@ class Persister:
         self._larges = LargeAppends(disk, journal, self._journaled, self._disk_failed)
         self._unwritten: dict[GroupKey, Group] = {}
         """Groups with entries that are not in their files: they wait for the next tick, or for room on the disk."""
+        self._unmarked: dict[GroupKey, None] = {}
+        """New groups that the journal does not name durably: a log beyond the first roll would be unknown there."""
         self._leaving: dict[GroupKey, Group] = {}
         """Groups whose directories are still there."""
         self._gathered: list[Operation] = []
@@ -93,6 +96,18 @@ class Persister:
         self._last_sequence = self.journal.append(operations, may_use_reserve=True)
         self.checkpoints.has_news = True
         self._want_turn()
+
+    def append_marks(self, marks: Sequence[Created]) -> None:
+        """Journal that groups were created; what they append stays out of their files until that is durable."""
+        self.append(marks)
+        for mark in marks:
+            self._unmarked[mark.group] = None
+            self._wait(self._last_sequence, self._settle_mark, mark.group)
+
+    def _settle_mark(self, key: GroupKey, _: JournalSequence) -> None:
+        del self._unmarked[key]
+        if key in self._unwritten:
+            self.write(self._unwritten[key])
 
     def flush(self) -> None:
         """Let the journal write what waits, as one frame with one sync."""
@@ -169,6 +184,9 @@ class Persister:
     def write(self, group: Group) -> None:
         """Bring entries to the files; on a full disk they wait, and the group takes nothing more."""
         self.checkpoints.note_changed(group)
+        if group.key in self._unmarked:
+            self._unwritten[group.key] = group
+            return
         try:
             is_written = group.log.write()
         except OSError as error:

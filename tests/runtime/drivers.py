@@ -42,8 +42,12 @@ class TimedDisk(SimulatedDisk):
     def __init__(self, world: "World", node: Node) -> None:
         super().__init__(Random(node.number))
         self._world, self._node = world, node
+        self.is_journal_stuck = False
+        """Syncs of the journal do not return any more."""
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
+        if self.is_journal_stuck and any("/journal/" in file.path for file in files):
+            return
         super().submit_sync(files, directories, done)
         process = self._node.running()
         self._world.loop.call_at_ns(

@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import InvalidArgument, RaftlogError, StorageFull, SyncFailed
 from raftlog.runtime.driver import Driver
 from raftlog.storage.roll import Member, Roll
-from tests.runtime.drivers import GROUP, World
+from tests.runtime.drivers import GROUP, SMALL, World
 
 COUNT = 20
 
@@ -70,6 +70,31 @@ def test_a_loss_of_power_at_any_time_leaves_nothing_that_hinders_the_next_attemp
             assert call.error is None, step
             assert held(world, 1, wanted) == COUNT
             world.commit(world.leader(), b"%d" % step)
+
+
+def test_what_a_replica_hears_before_its_mark_is_durable_does_not_hinder_the_next_attempt() -> None:
+    """The journal is busy with something else, so the mark waits in memory; then the process is killed."""
+    with World() as world:
+        world.converge()
+        (roll,) = wanted = rolls(world, count=1)
+        world.disks[0].is_journal_stuck = True
+        world.propose(world.leader(), b"keeps the journal busy")
+        world.run(0.1)
+        calls = [Call(world, number, wanted) for number in (1, 2, 3)]
+        world.run_until(lambda: all(call.is_done for call in calls))
+        mine, other = (world.drivers[number].groups[roll.group_id.bytes] for number in (1, 2))
+        world.run_until(lambda: other.log.last_index == mine.log.last_index == 2)
+        world.run(2 * SMALL.tick_ms / 1000)  # what waited for a tick would be in the files
+        world.crash(1)
+        world.disks[0].is_journal_stuck = False
+        world.start(1)
+        assert not held(world, 1, wanted), "its mark had not reached the journal"
+        call = Call(world, 1, wanted)
+        world.run_until(lambda: call.is_done)
+        assert call.error is None
+        again = world.drivers[1].groups[roll.group_id.bytes]
+        world.run_until(lambda: again.log.written_index == other.log.last_index)
+        assert not world.failures
 
 
 def test_a_failing_sync_ends_the_process_and_nothing_counts() -> None:
