@@ -208,7 +208,9 @@ def news_ends(stage: Stage) -> None:
     stage.wait_served()
 
     def nobody_has_any() -> bool:
-        return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
+        with contextlib.suppress(OSError):
+            return all(figures(stage.system.addresses[node])["raftlog_gossip_broadcasts"] == 0 for node in stage.nodes)
+        return False
 
     stage.wait_until(nobody_has_any, "nobody has any news to tell", NEWS_S_MAX)
 
