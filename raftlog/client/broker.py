@@ -148,7 +148,7 @@ class BrokerClient:
             f"/v1/partitions/kafka/{quoted(topic)}/{partition}/recover",
             {"accept_loss": accept_loss, "survivor": survivor},
             timeout_ms=timeout_ms,
-            repeatable=not accept_loss,
+            only_reads=not accept_loss,
         )
         return found
 
@@ -190,7 +190,7 @@ class BrokerClient:
     async def new_producer(self, *, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
         """An id of its own for an idempotent producer, which puts it into the headers of its batches. Raises
         `InvalidArgument` below feature level 3. One that is never used costs nothing."""
-        fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, repeatable=True)
+        fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True)
         return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
 
     async def delete_records(self, topic: str, partition: int, before: int, *, timeout_ms: int = ANSWER_MS) -> Offset:

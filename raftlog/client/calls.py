@@ -46,6 +46,7 @@ class Calls:
         *,
         timeout_ms: int,
         repeatable: bool = False,
+        only_reads: bool = False,
         query: Mapping[str, object] | None = None,
         place: Place | None = None,
         wait_ms: int = 0,
@@ -55,13 +56,15 @@ class Calls:
         `wait_ms`: for how long the broker was told to wait, on top of `timeout_ms`.
 
         `repeatable`: asking twice changes nothing more, so it is asked again, elsewhere, when an answer was lost.
+        `only_reads`: nothing is changed by asking, so what became of an attempt does not matter.
         """
         answer = await self.transport.request(
             method,
             path,
             query={"timeout": timeout_ms, **(query or {})},
             timeout_s=patience_s(timeout_ms + wait_ms),
-            repeatable=repeatable,
+            repeatable=repeatable or only_reads,
+            only_reads=only_reads,
             headers=_JSON if fields is not None else None,
             body=_body(fields) if fields is not None else None,
             place=place,

@@ -164,7 +164,7 @@ class GroupClient:
             fields["topics"] = list(topics)
         if partitions is not None:
             fields["partitions"] = [{"topic": topic, "partition": number} for topic, number in partitions]
-        answer = await self._post(group, "offsets/reset", fields, timeout_ms, repeatable=dry_run)
+        answer = await self._post(group, "offsets/reset", fields, timeout_ms, only_reads=dry_run)
         return [offset_reset(row) for row in answer["offsets"]]
 
     # what operators ask
@@ -197,8 +197,18 @@ class GroupClient:
         """Delete a group without members, and all that it committed; raises `UnknownGroup` and `GroupNotEmpty`."""
         await self._change("DELETE", group, f"{_V3}/{quoted(group, 'group')}", None, timeout_ms)
 
-    async def _post(self, group: str, verb: str, fields: object, timeout_ms: int, *, repeatable: bool) -> Any:
-        return await self._change("POST", group, _path(group, verb), fields, timeout_ms, repeatable=repeatable)
+    async def _post(
+        self,
+        group: str,
+        verb: str,
+        fields: object,
+        timeout_ms: int,
+        *,
+        repeatable: bool = False,
+        only_reads: bool = False,
+    ) -> Any:
+        path = _path(group, verb)
+        return await self._change("POST", group, path, fields, timeout_ms, repeatable=repeatable, only_reads=only_reads)
 
     async def _change(
         self,
@@ -209,6 +219,7 @@ class GroupClient:
         timeout_ms: int,
         *,
         repeatable: bool = False,
+        only_reads: bool = False,
         query: Mapping[str, object] | None = None,
     ) -> Any:
         return await self._calls.change(
@@ -217,6 +228,7 @@ class GroupClient:
             fields,
             timeout_ms=min(timeout_ms, TIMEOUT_MS_MAX),
             repeatable=repeatable,
+            only_reads=only_reads,
             query=query,
             place=GroupPlace(group),
         )

@@ -76,16 +76,18 @@ class Transport:
         *,
         timeout_s: float,
         repeatable: bool,
+        only_reads: bool = False,
         query: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Buffer | None = None,
         place: Place | None = None,
     ) -> Answer:
         """Send and read the answer; raises what the broker reported, `Unavailable` when none could be reached, and
-        `OutcomeUnknown` when a request that changes something was sent and not answered. With a `place` its leader is
-        asked first."""
+        `OutcomeUnknown` when a request that changes something was sent and not answered, and no later attempt
+        succeeded. `only_reads`: it changes nothing, whatever its method. With a `place` its leader is asked first."""
         target = f"{path}?{urlencode(query)}" if query else path
         reasons, refused = [], True
+        lost: str | None = None
         for address in self._order(place):
             if self._session.closed:
                 raise LogClosed("the client is closed")
@@ -94,19 +96,23 @@ class Transport:
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 reason = f"{address}: {_reason(error, timeout_s)}"
                 self._forget(place, address)
-                if not repeatable and not _never_sent(error):
-                    raise OutcomeUnknown(f"{method} {path} was sent and not answered ({reason})") from error
+                if method != "GET" and not only_reads and not _never_sent(error):
+                    lost = f"{method} {path} was sent and not answered ({reason})"
+                    if not repeatable:
+                        raise OutcomeUnknown(lost) from error
                 reasons.append(reason)
                 refused = refused and _is_refusal(error)
                 continue
             self._prefer(address)
             self._learn(place, address, answer)
             if answer.status >= 400:
-                raise _error_of(answer, method)
+                told = _error_of(answer, method)
+                raise told if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {told}")
             return answer
-        raise (NotListening if refused else Unavailable)(
-            f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
-        )
+        nobody = f"no broker answers ({'; '.join(reasons)}); is it running, and is the address right?"
+        if lost is not None:
+            raise OutcomeUnknown(f"{method} {path} was sent, and may have been done: {nobody}")
+        raise (NotListening if refused else Unavailable)(nobody)
 
     async def _send(
         self,

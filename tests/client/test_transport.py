@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.client.failures import NotListening
 from raftlog.client.transport import Transport
-from raftlog.errors import OutcomeUnknown
+from raftlog.errors import OutcomeUnknown, Unavailable
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -45,3 +45,55 @@ async def test_what_was_sent_on_a_connection_that_broke_may_have_happened(method
         assert broker.requests == 2
         with pytest.raises(NotListening):
             await transport.request(method, "/t", timeout_s=5, repeatable=False)
+
+
+class LossyBroker:
+    """Closes the connection over a request of which it heard everything; or answers with this."""
+
+    def __init__(self, answer: bytes = b"") -> None:
+        self._answer = answer
+        self.requests = 0
+
+    async def __aenter__(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        return f"{host}:{port}"
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.requests += 1
+        writer.write(self._answer)
+        writer.close()
+
+
+NO_LEADER = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "POST"])
+async def test_a_change_of_which_one_attempt_was_lost_failed_only_perhaps(method: str) -> None:
+    async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing, LossyBroker(NO_CONTENT) as willing:
+        async with Transport([lossy]) as transport:
+            with pytest.raises(OutcomeUnknown, match="may have been done: no broker answers"):
+                await transport.request(method, "/t", timeout_s=5, repeatable=True)
+        async with Transport([lossy, refusing]) as transport:
+            with pytest.raises(OutcomeUnknown, match="may have been done; then"):
+                await transport.request(method, "/t", timeout_s=5, repeatable=True)
+        async with Transport([lossy, willing]) as transport:
+            assert (await transport.request(method, "/t", timeout_s=5, repeatable=True)).status == 204
+        async with Transport([refusing]) as transport:
+            with pytest.raises(Unavailable):
+                await transport.request(method, "/t", timeout_s=5, repeatable=True)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_of_what_only_reads_no_attempt_matters(method: str) -> None:
+    async with LossyBroker() as lossy, LossyBroker(NO_LEADER) as refusing:
+        async with Transport([lossy]) as transport:
+            with pytest.raises(Unavailable):
+                await transport.request(method, "/t", timeout_s=5, repeatable=True, only_reads=True)
+        async with Transport([lossy, refusing]) as transport:
+            with pytest.raises(Unavailable):
+                await transport.request(method, "/t", timeout_s=5, repeatable=True, only_reads=True)
