@@ -89,9 +89,10 @@ class RememberedPeers:
         return True
 
     def save(self) -> None:
-        """Save now, at an orderly end, unless that is under way; blocking. Raises `StorageFull`, `SyncFailed`."""
+        """Save now, at an orderly end, also in place of a save that is under way: call `stop` before anything of it can
+        return. Blocking. Raises `StorageFull`, `SyncFailed`."""
         records = self._memory.records()
-        if self._is_saving or records == self._saved:
+        if records == self._saved and not self._is_saving:
             return
         try:
             write_sealed(self._disk, self._path, PEERS, _fields_of(records))
@@ -104,7 +105,7 @@ class RememberedPeers:
     def _done(self, error: OSError | None) -> None:
         self._is_saving = False
         if error is None:
-            if self._is_start_unsaved:
+            if self._is_start_unsaved and not self._is_over:
                 self._submit()
             return
         self._saved = ()  # tried again after the interval
