@@ -255,7 +255,7 @@ class Group:
         """The first record that is durable here whose timestamp is at least this, committed or not; `CorruptBatch`."""
         self._host.write_entries(self)
         try:
-            return self.log.segments.offset_for_timestamp(timestamp_ms)
+            return self.log.segments.offset_for_timestamp(timestamp_ms, self.committed_start_offset)
         except CorruptBatch as error:
             self.note_damage(error)
             raise

@@ -268,11 +268,12 @@ class ReadableLog:
                 yield number, row, batch, self.why_corrupt(packed[at * ROW_SIZE : (at + 1) * ROW_SIZE], row, batch)
                 number += 1
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
-        """The first durable record whose timestamp is at least `timestamp`: its offset and its timestamp (KIP-79)."""
-        return self._undisturbed(lambda: self._offset_for_timestamp(timestamp))
+    def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
+        """The first durable record from `start` on whose timestamp is at least `timestamp`: its offset and its
+        timestamp (KIP-79)."""
+        return self._undisturbed(lambda: self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
 
-    def _offset_for_timestamp(self, timestamp: int) -> tuple[Offset, int] | None:
+    def _offset_for_timestamp(self, timestamp: int, start: int) -> tuple[Offset, int] | None:
         for segment in self.segments:
             if segment.times.max_timestamp < timestamp:
                 continue
@@ -282,10 +283,10 @@ class ReadableLog:
                 if why and not heal_row(segment, number):
                     raise self.corrupt(segment, row, why)
                 header = read_header(batch)
-                if header.is_control or header.max_timestamp < timestamp or header.next_offset <= self.log_start_offset:
+                if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
                     continue
                 for record in read_records(batch):
-                    if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                    if record.timestamp >= timestamp and record.offset >= start:
                         return Offset(record.offset), record.timestamp
         return None
 

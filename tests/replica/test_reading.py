@@ -213,6 +213,11 @@ def test_a_new_leader_begins_where_the_old_one_did_before_its_own_disk_has_it(
             world.run(0.00002)
         assert world.group(new).log_start_offset == 0
         assert telling.result() == (4, 6)
+        finding = world.call(new, lambda replica: replica.offset_for_timestamp(0, world.deadline(new, 5)))
+        while not finding.done():
+            world.run(0.00002)
+        assert world.group(new).log_start_offset == 0
+        assert finding.result()[0] == 4
         error = world.fetch(new, 3).exception()
         assert isinstance(error, OffsetOutOfRange)
         assert (error.first, error.end) == (4, 6)
