@@ -290,7 +290,8 @@ class DirectoryLocked(StorageError):
 
 
 class SyncFailed(StorageError):
-    """A sync failed. What the kernel holds is now unknown, so the log stops instead of trying again."""
+    """A sync failed, or a change was interrupted. What is on the disk is unknown now, so the log stops, and does not
+    try again."""
 
     outcome: ClassVar[Outcome] = "unknown"
 

@@ -11,6 +11,7 @@ time, never changes threads, and finds its records in a batch of their own.
 
 import threading
 from collections.abc import Callable, Sequence
+from types import TracebackType
 
 from raftlog.errors import LogClosed, OutcomeUnknown, RaftlogError
 from raftlog.records import HEADER_SIZE, NewRecord, build_batch
@@ -94,6 +95,26 @@ class Waiter:
             self.wake.release()
 
 
+class Whole:
+    """What changes a log ends as a whole, or ends the log (the mutex is held).
+
+    An interruption (Ctrl-C, `SystemExit`) can come between any two steps; then the files and what is known of them may
+    differ. They are left as a kill would leave them, which the next opening mends.
+    """
+
+    def __init__(self, commit: "GroupCommit") -> None:
+        self._commit = commit
+
+    def __enter__(self) -> None:
+        """Nothing has changed yet."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self._commit.log.interrupted(error)
+
+
 class GroupCommit:
     """`jobs` are the syncs that the log's disk was asked for and that no thread runs yet.
 
@@ -106,10 +127,13 @@ class GroupCommit:
         """Notified when the high watermark moves, the leader rests, or the log ends; followers wait for it."""
         self._mutex = mutex
         """Guards the log; held while files are written, which lets other threads run."""
+        self.whole = Whole(self)
         self._gate = threading.Lock()
         """Guards queue and leader, for moments only; taken after the mutex, or alone."""
         self._jobs = jobs
         self._queue: list[Waiter] = []
+        self._taken: list[Waiter] = []
+        """What the leader took from the queue and has not appended yet."""
         self._queued_bytes = 0
         self._leader: Waiter | None = None
         self._is_closing = False
@@ -154,7 +178,7 @@ class GroupCommit:
                     self._leader = waiter
             self._wait(waiter, leads)
         except BaseException:
-            self._leave(waiter)
+            self._leave_whatever_comes(waiter)
             raise
         if waiter.error:
             raise waiter.error
@@ -172,13 +196,27 @@ class GroupCommit:
             waiter.wake.acquire()
             leads, waiter.is_promoted = waiter.is_promoted, False
 
+    def _leave_whatever_comes(self, waiter: Waiter) -> None:
+        """The thread was interrupted (Ctrl-C), and may be again."""
+        while True:
+            try:
+                self._leave(waiter)
+            except KeyboardInterrupt:
+                continue
+            return
+
     def _leave(self, waiter: Waiter) -> None:
-        """The thread was interrupted (Ctrl-C): it answers nobody any more, and leads nobody."""
-        with self._mutex:
+        """It answers nobody any more, and leads nobody; whom it has taken from the queue is there again."""
+        with self._mutex, self.whole:
+            waiter.is_done = True  # nobody appends for it or makes it the leader, in whose hands it may be just now
             with self._gate:
                 for line in (self._queue, self._waiting):
                     if waiter in line:
                         line.remove(waiter)
+                if self._leader is waiter:
+                    again = [each for each in self._taken if not each.is_done and each not in self._waiting]
+                    self._taken, self._queue = [], again + self._queue
+                    self._queued_bytes = sum(each.size for each in self._queue)
             self._answer(*self._covered())  # it may have been about to; whoever leads goes on
             if self._leader is waiter:
                 self._hand_over(self._waiting)
@@ -194,20 +232,22 @@ class GroupCommit:
                 if waiter.is_done and self._queue:
                     self._promote(self._queue[0])
                     return
-                queue, self._queue, self._queued_bytes = self._queue, [], 0
-                if not queue and not self._jobs:
+                self._taken, self._queue, self._queued_bytes = self._queue, [], 0
+                if not self._taken and not self._jobs:
                     self._leader = None
                     break
-            if queue:
-                with self._mutex:
-                    self._append_all(queue)
+            if self._taken:
+                with self._mutex, self.whole:
+                    self._append_all([each for each in self._taken if not each.is_done])
+                    self._taken = []
             else:
                 self._run_job()
         with self._mutex:
             self.news.notify_all()
 
     def _run_job(self) -> None:
-        job = self._jobs.pop(0)
+        job = self._jobs[0]
+        del self._jobs[0]  # no call, behind which an interruption would lose it
         try:
             job()
         except BaseException:

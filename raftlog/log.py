@@ -57,7 +57,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Log:
-    """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it."""
+    """An open log; make one with `Log.open`. Leaving its `with` block flushes and closes it.
+
+    Ctrl-C, or whatever else is no `Exception`, that comes amid a change stops it with `SyncFailed`: open it again.
+    """
 
     def __init__(self, path: str, config: LogConfig, *, create: bool) -> None:
         self._mutex = threading.Lock()
@@ -160,7 +163,7 @@ class Log:
         self._commit.flush()
 
     def _complete(self, completion: Callable[[], None]) -> None:
-        with self._mutex:
+        with self._mutex, self._commit.whole:
             completion()
 
     # reading
@@ -224,17 +227,17 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         """Drop every record from `offset` on, durably. Raises `NotAtBatchBorder` (with the borders around it)."""
-        with self._mutex:
+        with self._mutex, self._commit.whole:
             self._log.cut(offset)
 
     def trim(self, offset: int) -> Offset:
         """Give up the records below `offset`; whole segments below are deleted. Returns the new start."""
-        with self._mutex:
+        with self._mutex, self._commit.whole:
             return self._log.trim(offset)
 
     def clean(self) -> int:
         """Apply retention now; returns the bytes deleted."""
-        with self._mutex:
+        with self._mutex, self._commit.whole:
             return self._log.clean()
 
     def verify(self) -> VerifyReport:
@@ -276,7 +279,7 @@ class Log:
         self._closing.set()
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
-        with self._mutex:
+        with self._mutex, self._commit.whole:
             self._commit.refuse()
             try:
                 self._log.close()

@@ -70,7 +70,7 @@ class Flusher:
         self.written_index = self._log.last_index
 
     def stop(self) -> None:
-        """The flush under way failed."""
+        """The flush under way failed, or counts for nothing any more."""
         self._syncing = None
 
     def maybe_flush(self) -> bool:

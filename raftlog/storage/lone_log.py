@@ -243,6 +243,17 @@ class LoneLog:
         self._mark_sync_failed()
         self.fail(SyncFailed(f"{self.path}: {what}: {error}; the log takes nothing more until it is opened again"))
 
+    def interrupted(self, error: BaseException) -> None:
+        """A change ended half way: nothing more goes to the files, which are as a kill would leave them."""
+        if self.failure is None:
+            self._flusher.stop()
+            self.fail(
+                SyncFailed(
+                    f"{self.path}: a change of the log was interrupted ({type(error).__name__}), so the log stops; "
+                    "open it again"
+                )
+            )
+
     def fail(self, failure: RaftlogError) -> None:
         """Take nothing more, for this reason."""
         self.failure = failure
