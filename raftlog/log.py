@@ -279,7 +279,7 @@ class Log:
         self._closing.set()
         if self._keeper and self._keeper is not threading.current_thread():
             self._keeper.join()
-        with self._mutex, self._commit.whole:
+        with self._mutex:
             self._commit.refuse()
             try:
                 self._log.close()
