@@ -3,8 +3,8 @@
 - `lost-key`: a consumer passed over a record of which nobody had sent a newer one of the same key when the consumer
   got past it. Tombstones may go.
 - `resurrected-key`: whoever read the partition last saw a value of a key, and passed over the tombstone that is its
-  newest record. That is for readers of a log at rest, who came last and read to its end: others may meet an old value
-  that is about to go, and find its tombstone gone.
+  newest record. That is for readers of a log at rest, who came last, when nobody sent any more, and read to its end:
+  others may meet an old value that is about to go, and find its tombstone gone.
 
 That offsets and order of what is kept stay as they were is judged by `records` and `polls`. A consumer reads on from
 its `assign`; what was known of offsets is looked up in the book at the end. Subscribed consumers are not judged.
@@ -28,12 +28,13 @@ class _Step(NamedTuple):
 
 
 class _Pass:
-    """What one consumer saw of a partition since it was assigned: all between `start` and `last` but for `steps`."""
+    """What one consumer saw of a partition since it was assigned by the entry of this sequence: all between `start` and
+    `last` but for `steps`."""
 
-    __slots__ = ("last", "start", "steps")
+    __slots__ = ("last", "sequence", "start", "steps")
 
-    def __init__(self, start: Offset) -> None:
-        self.start = start
+    def __init__(self, start: Offset, sequence: int) -> None:
+        self.start, self.sequence = start, sequence
         self.last = Offset(start - 1)
         self.steps: list[_Step] = []
 
@@ -57,7 +58,7 @@ class Compaction(Judge):
             if op.type == OK and isinstance(op.payload, Assign):
                 for partition, offset in op.payload.positions:
                     if offset is not None:
-                        reading = _Pass(offset)
+                        reading = _Pass(offset, op.sequence)
                         self._reading.setdefault(op.process, {})[partition] = reading
                         self._passes.setdefault(partition, []).append(reading)
 
@@ -89,8 +90,10 @@ class Compaction(Judge):
     def _finish_partition(self, book: PartitionBook, passes: list[_Pass]) -> None:
         offsets = sorted(book.values)
         history = _by_key(book, offsets)
+        rests_from = max((end.sequence for end in book.sent.values()), default=0)
         for reading in passes:
-            is_at_rest = reading is passes[-1] and bool(offsets) and reading.last >= offsets[-1]
+            is_last = reading is passes[-1] and reading.sequence > rests_from
+            is_at_rest = is_last and bool(offsets) and reading.last >= offsets[-1]
             for step in reading.steps:
                 for place in range(bisect_left(offsets, step.last + 1), bisect_left(offsets, step.first)):
                     self._check_missed(book, history, offsets[place], step, is_at_rest=is_at_rest)

@@ -285,6 +285,17 @@ def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced
     assert [(anomaly.kind, anomaly.ops[0]) for anomaly in findings.anomalies] == [("lost-key", lost)]
 
 
+def test_who_comes_last_amid_sends_may_have_missed_what_replaced_a_value(tale: Tale) -> None:
+    tale.keyed(70, "a", 0)
+    tale.keyed(71, "a", None)
+    tale.keyed(72, "b", 2)
+    tale.assign(2, 0)
+    tale.poll(2, (2, 72))
+    tale.keyed(73, "a", 3)
+    tale.poll(2, (3, 73))
+    assert tale.at_the_end(Compaction).counts == {}, "the newest of then was replaced in its turn"
+
+
 def test_who_reads_last_sees_no_removed_key(tale: Tale) -> None:
     tale.keyed(70, "a", 0)
     removed = tale.keyed(71, "a", 1, tombstone=True)
