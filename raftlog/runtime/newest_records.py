@@ -9,7 +9,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from raftlog.errors import InvalidBatch
-from raftlog.records import read_header, read_records
+from raftlog.records import ControlKind, read_control, read_header, read_records
+from raftlog.runtime.control_entries import decode_compacted_to
+from raftlog.storage.roll import decode_roll
 from raftlog.types import Index, Offset
 
 
@@ -74,20 +76,24 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
     """Where two of them differ, or one cannot be read.
 
     Compaction that was interrupted has taken records that are replaced behind the end, so a key may be missing where
-    the same replica has a later record of it.
+    the same replica has a later record of it; but only up to the greatest mark that one of them names, for what is
+    replaced beyond it stays.
     """
     start = max(each.log_start for each in replicas)
     for replica in replicas:
         if replica.why is not None:
             return replica.why
     found = [replica.from_offset(start) for replica in replicas]
+    mark: Offset | None = None
     newest: dict[bytes, _Newest] = {}
     for records in found:
         newest.update((key, each) for key, each in records.items() if key not in newest or each > newest[key])
     for number, (path, records) in enumerate(zip(paths, found, strict=True)):
         other = {key: each.offset for key, each in newest.items() if records.get(key) != each}
         missing = {key for key, offset in other.items() if key not in records or records[key].offset < offset}
-        replaced = missing & _keys_from(replicas[number].end, later(number)) if missing else frozenset()
+        if missing and mark is None:
+            mark = max(_mark_in(later(each)) for each in range(len(replicas)))
+        replaced = missing & _keys_from(replicas[number].end, mark, later(number)) if mark is not None else frozenset()
         at = min((offset for key, offset in other.items() if key not in replaced), default=None)
         if at is not None:
             holder = next(
@@ -97,11 +103,30 @@ def difference_of(paths: Sequence[str], replicas: Sequence[NewestRecords], later
     return None
 
 
-def _keys_from(end: Index, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
-    """Of all records that lie there; what cannot be read has none."""
+def _mark_in(entries: Iterator[FoundEntry]) -> Offset:
+    """The greatest mark of compaction that stands in a log."""
+    greatest = Offset(0)
+    for entry in entries:
+        header = read_header(entry.batch) if entry.why is None else None
+        if header is None or not header.is_control:
+            continue
+        kind, payload = read_control(entry.batch, header)
+        if kind is ControlKind.COMPACTED_TO:
+            greatest = max(greatest, decode_compacted_to(payload).compacted_to)
+        elif kind is ControlKind.ROLL:
+            greatest = max(greatest, Offset(decode_roll(payload).compacted_to))
+    return greatest
+
+
+def _keys_from(end: Index, below: Offset, entries: Iterator[FoundEntry]) -> frozenset[bytes]:
+    """Of the records that lie there, below an offset; what cannot be read has none."""
     keys: set[bytes] = set()
     for entry in entries:
         if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:
             with suppress(InvalidBatch):
-                keys.update(b"k" + record.key for record in read_records(entry.batch) if record.key is not None)
+                keys.update(
+                    b"k" + record.key
+                    for record in read_records(entry.batch)
+                    if record.key is not None and record.offset < below
+                )
     return frozenset(keys)

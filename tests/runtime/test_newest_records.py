@@ -2,8 +2,9 @@
 
 import pytest
 
-from raftlog.records import NewRecord, build_batch
+from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.records.header import stamp
+from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
 from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
 from raftlog.types import Index, Offset, Term
 
@@ -17,7 +18,15 @@ def entry(offset: int, key: bytes | None, value: bytes | None = b"x") -> FoundEn
     return FoundEntry(Index(offset), bytes(batch), f"position {offset}", None)
 
 
-def difference(*logs: list[FoundEntry]) -> str | None:
+def mark(offset: int, compacted_to: int) -> FoundEntry:
+    payload = encode_compacted_to(CompactedTo(Offset(compacted_to), Offset(0)))
+    batch = build_control_batch(ControlKind.COMPACTED_TO, payload, 1, next_offset=Offset(offset))
+    return FoundEntry(Index(offset), bytes(batch), f"position {offset}", None)
+
+
+def difference(*logs: list[FoundEntry], marks: list[FoundEntry] | None = None) -> str | None:
+    """Of these logs, each of which ends with these marks; by default one that allows everything here."""
+    logs = tuple([*log, *(marks if marks is not None else [mark(20, 15)])] for log in logs)
     newest = [NewestRecords(Index(END), Offset(0)) for _ in logs]
     for each, log in zip(newest, logs, strict=True):
         entries = iter(log)
@@ -26,6 +35,15 @@ def difference(*logs: list[FoundEntry]) -> str | None:
 
 
 FIRST, OTHER, LATER = entry(0, b"other"), entry(3, b"k"), entry(12, b"k")
+
+
+def test_what_is_replaced_beyond_the_greatest_mark_may_not_be_missing() -> None:
+    whole, lacking = [FIRST, OTHER, LATER], [FIRST, LATER]
+    assert "differs at offset 3: " in str(difference(whole, lacking, marks=[]))
+    assert "differs at offset 3: " in str(difference(whole, lacking, marks=[mark(20, 12), mark(21, 11)]))
+    assert difference(whole, lacking, marks=[mark(20, 13), mark(21, 11)]) is None
+    one_knows = difference([*whole, mark(20, 13)], lacking, marks=[])
+    assert one_knows is None, "it had compacted by a mark that its own disk had lost"
 
 
 @pytest.mark.parametrize("older", [[], [entry(1, b"k")]])
