@@ -59,6 +59,7 @@ class Waiter:
         "next_offset",
         "records",
         "size",
+        "taken",
         "wake",
         "wants_durable",
     )
@@ -80,6 +81,8 @@ class Waiter:
         self.is_done = False
         self.is_promoted = False
         self.error: RaftlogError | None = None
+        self.taken: list[Waiter] = []
+        """As a leader: what it took from the queue and has not appended yet."""
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -132,8 +135,6 @@ class GroupCommit:
         """Guards queue and leader, for moments only; taken after the mutex, or alone."""
         self._jobs = jobs
         self._queue: list[Waiter] = []
-        self._taken: list[Waiter] = []
-        """What the leader took from the queue and has not appended yet."""
         self._queued_bytes = 0
         self._leader: Waiter | None = None
         self._is_closing = False
@@ -201,7 +202,7 @@ class GroupCommit:
         while True:
             try:
                 self._leave(waiter)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
                 continue
             return
 
@@ -213,39 +214,47 @@ class GroupCommit:
                 for line in (self._queue, self._waiting):
                     if waiter in line:
                         line.remove(waiter)
-                if self._leader is waiter:
-                    again = [each for each in self._taken if not each.is_done and each not in self._waiting]
-                    self._taken, self._queue = [], again + self._queue
-                    self._queued_bytes = sum(each.size for each in self._queue)
+                again = [each for each in waiter.taken if not each.is_done and each not in self._waiting]
+                waiter.taken, self._queue = [], again + self._queue
+                self._queued_bytes = sum(each.size for each in self._queue)
             self._answer(*self._covered())  # it may have been about to; whoever leads goes on
-            if self._leader is waiter:
-                self._hand_over(self._waiting)
+            with self._gate:
+                if self._leader is waiter or (self._leader is None and self._queue):
+                    self._promote(next(iter(self._waiting or self._queue), None))
 
     # leading
 
     def _lead(self, waiter: Waiter) -> None:
-        """Append what is queued and run syncs, until another thread was made leader or nothing is left to do."""
+        """Append what is queued and run syncs, until another thread was made leader or nothing is left to do.
+
+        Another one may be made leader while this one has taken what it is to append; then both go on, one after the
+        other, and this one sees to it that somebody runs the sync.
+        """
         while True:
             with self._gate:
+                if self._leader is None and self._jobs:
+                    self._leader = waiter
                 if self._leader is not waiter:
                     return
                 if waiter.is_done and self._queue:
                     self._promote(self._queue[0])
                     return
-                self._taken, self._queue, self._queued_bytes = self._queue, [], 0
-                if not self._taken and not self._jobs:
+                waiter.taken, self._queue, self._queued_bytes = self._queue, [], 0
+                if not waiter.taken and not self._jobs:
                     self._leader = None
                     break
-            if self._taken:
+            if waiter.taken:
                 with self._mutex, self.whole:
-                    self._append_all([each for each in self._taken if not each.is_done])
-                    self._taken = []
+                    self._append_all([each for each in waiter.taken if not each.is_done])
+                    waiter.taken = []
             else:
                 self._run_job()
         with self._mutex:
             self.news.notify_all()
 
     def _run_job(self) -> None:
+        if not self._jobs:
+            return  # another one was made leader meanwhile
         job = self._jobs[0]
         del self._jobs[0]  # no call, behind which an interruption would lose it
         try:

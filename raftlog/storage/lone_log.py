@@ -225,8 +225,8 @@ class LoneLog:
             "Check the disk, then open the log again"
         )
         if not isinstance(self.failure, LogClosed):
-            self._flusher.stop()
             self._mark_sync_failed()
+            self._flusher.stop()
             self.fail(failure)
         return failure
 
@@ -253,6 +253,8 @@ class LoneLog:
                     "open it again"
                 )
             )
+        else:
+            self.on_progress()  # who ended the log may have been about to say so
 
     def fail(self, failure: RaftlogError) -> None:
         """Take nothing more, for this reason."""

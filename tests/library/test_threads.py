@@ -518,6 +518,89 @@ def test_an_appender_interrupted_between_two_steps_leads_no_longer(
         assert values(reopened)[after] == b"after"
 
 
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < until, "it does not come"
+        time.sleep(0.001)
+
+
+def test_who_is_made_leader_before_the_last_one_is_through_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relaxed policy answers whoever leads amid its round."""
+    log = raftlog.Log.open(tmp_path / "log", LogConfig(flush_messages=1000, flush_ms=NEVER_MS))
+    commit, others = log._commit, list[Worker]()
+    append_all = commit._append_all
+
+    def append_slowly(queue: list[Waiter]) -> None:
+        if others:
+            append_all(queue)
+            return
+        others.append(Worker(lambda: log.append([b"next"])))
+        wait_until(lambda: commit._queue)
+        append_all(queue)
+        wait_until(lambda: not commit._queue)  # the next one leads, and has taken what is queued
+
+    monkeypatch.setattr(commit, "_append_all", append_slowly)
+    assert Worker(lambda: log.append([b"first"])).outcome() == 0
+    assert others[0].outcome() == 1
+    Worker(log.close).outcome()
+
+
+class LateMutex:
+    """A lock to which one thread comes late, the second time: whoever is there meanwhile goes first."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self.owner: threading.Thread | None = None
+        self.times = 0
+        self.may_come = threading.Event()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is self.owner:
+            self.times += 1
+            if self.times == 2:
+                assert self.may_come.wait(WAIT_S)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_leader_that_is_answered_by_a_truncate_serves_whom_it_has_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = raftlog.Log.open(tmp_path / "log")
+    log.append([b"before"])
+    commit, workers = log._commit, dict[str, Worker]()
+    mutex = LateMutex(commit._mutex)
+    monkeypatch.setattr(commit, "_mutex", mutex)
+    append_all, settle = commit._append_all, log._log._flusher.settle
+
+    def append_with_another(queue: list[Waiter]) -> None:
+        if "taken" not in workers:
+            mutex.owner, mutex.times = threading.current_thread(), 1
+            workers["taken"] = Worker(lambda: log.append([b"taken"]))
+            wait_until(lambda: commit._queue)
+        append_all(queue)
+
+    def settle_with_another() -> None:
+        workers["next"] = Worker(lambda: log.append([b"next"]))
+        wait_until(lambda: commit._queue)
+        settle()
+
+    monkeypatch.setattr(commit, "_append_all", append_with_another)
+    workers["first"] = Worker(lambda: log.append([b"first"]))
+    wait_until(lambda: mutex.times == 2)
+    monkeypatch.setattr(log._log._flusher, "settle", settle_with_another)
+    log.truncate(1)
+    monkeypatch.setattr(log._log._flusher, "settle", settle)
+    mutex.may_come.set()
+    assert {name: worker.outcome() for name, worker in workers.items()}.keys() == {"first", "taken", "next"}
+    Worker(log.close).outcome()
+
+
 class InterruptingMutex:
     """A lock for which one thread waits in vain, at these of its times: Ctrl-C comes meanwhile."""
 
