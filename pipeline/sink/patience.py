@@ -40,7 +40,7 @@ class Patience:
         while True:
             try:
                 answer = await ask()
-            except Unavailable as error:
+            except (Unavailable, OutcomeUnknown) as error:
                 await self.wait(error)
             else:
                 self.progressed()
