@@ -192,8 +192,10 @@ def disks_are_full(stage: Stage) -> None:
         stage.expect(bounds is not None and bounds[1] >= 10, f"where records end is known: {bounds}")
         status, records = stage.ask(most[0], f"{path_of(own.place)}/records?offset=0&timeout=100")
         stage.expect(status == 200 and len(records) >= 10, f"records are read: {status}")
-        stage.expect(own.trim(most[0], 5)[0] == 200, "records can be deleted")
-        stage.expect(own.delete(most[0])[0] in (200, 204), "topics can be deleted")
+        status, told = own.trim(most[0], 5)
+        stage.expect(status == 200, f"records can be deleted: {status} {told}")
+        status, told = own.delete(most[0])
+        stage.expect(status in (200, 204), f"topics can be deleted: {status} {told}")
     free_s = stage.now_s()
     place = stage.places[0]
     stage.wait_until(

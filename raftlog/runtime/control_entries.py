@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from raftlog.errors import FormatError
+from raftlog.errors import FormatError, InvalidBatch
 from raftlog.raft import Configuration, ControlPayloads, Entry, EntryKind, Proposal, ReplicaId
 from raftlog.records import ControlKind, build_control_batch, read_control
 from raftlog.records.header import CONTROL_BIT
@@ -141,6 +141,14 @@ def decode_compacted_to(payload: bytes) -> CompactedTo:
 def is_control(batch: Buffer) -> bool:
     """Whether a batch is one of the log's own, from the control bit alone."""
     return bool(batch[_ATTRIBUTES_LOW] & CONTROL_BIT)
+
+
+def is_trim(batch: Buffer) -> bool:
+    """Whether a batch is a trim; false for one that cannot be read."""
+    try:
+        return is_control(batch) and read_control(batch)[0] is ControlKind.TRIM
+    except InvalidBatch:
+        return False
 
 
 def entry_of(index: Index, term: Term, batch: Buffer) -> Entry:

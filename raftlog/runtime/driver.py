@@ -21,7 +21,7 @@ from raftlog.raft.messages import AppendRequest
 from raftlog.runtime.catch_up import CatchUp
 from raftlog.runtime.compacting import Compacting
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.control_entries import BatchPayloads, is_control
+from raftlog.runtime.control_entries import BatchPayloads, is_control, is_trim
 from raftlog.runtime.creations import Creation, Creations, Joining
 from raftlog.runtime.disk_room import DiskRoom
 from raftlog.runtime.group import Group
@@ -248,7 +248,10 @@ class Driver:
         size = sum(entry.size_bytes for entry in message.entries)
         is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
         if not is_essential and (group.is_disk_full or self.room.is_scarce):
-            return False
+            # What stands before a trim goes with it, if that is little: the trim may be what frees room.
+            is_essential = any(is_trim(entry.payload) for entry in message.entries)
+            if not is_essential:
+                return False
         if self.why_refused(size, is_essential=is_essential) is not None:
             return False
         if not group.admission.admits(message, group.log):

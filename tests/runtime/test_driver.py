@@ -406,6 +406,34 @@ def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
         world.converge()
 
 
+def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
+    """They were taken by a leader with room, just before it heard that the others have none."""
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 60)
+        world.converge()
+        for number in {1, 2, 3} - {leader}:
+            driver, disk = world.drivers[number], world.disks[number - 1]
+            driver.room = DiskRoom(driver.disk, driver.data_dir, 10_000)
+            disk.capacity_bytes = 1 << 40
+            disk.capacity_bytes -= disk.free_bytes("/data") - 4_000
+        world.run(0.5)
+        stuck = world.propose(leader, b"stuck")
+        world.run(1)
+        assert not stuck.done()
+        group = world.group(leader)
+        (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
+        world.run_until(trimmed.done)  # type: ignore[attr-defined]
+        assert trimmed.exception() is None  # type: ignore[attr-defined]
+        assert stuck.done()
+        world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
+        for disk in world.disks:
+            disk.capacity_bytes = None
+        world.run(0.5)
+        world.commit(leader, b"goes on")
+        world.converge()
+
+
 def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
     with World() as world:
         leader = world.leader()
