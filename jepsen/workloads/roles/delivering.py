@@ -1,8 +1,8 @@
 """Records through `raftlog.client.Producer`: idempotent, batched, repeated until somebody knows what became of them.
 
 Each record is one operation of one process, which ends as its delivery ends; an `ok` says in which order its producer
-took the records of the partition. Now and then a producer is closed in the
-middle of its work and another one begins, as when a program is restarted. Where records have keys, some are tombstones.
+took the records of the partition. Now and then a producer is closed in the middle of its work and another one begins,
+as when a program is restarted. Where records have keys, some are tombstones.
 """
 
 import asyncio
@@ -84,7 +84,8 @@ class Deliverer:
             number = taken[place] = taken.get(place, 0) + 1
             delivered = await delivery
         except RaftlogError as error:
-            self._history.refused(invocation, error, acks="all")
+            is_closed = producer is not self._producer  # by us, and soon: that counts in no figure of success
+            self._history.refused(invocation, error, acks="all", **({"hasty": True} if is_closed else {}))
         else:
             numbered = send._replace(offsets=(delivered.offset,), sequenced=Sequenced(name, 0, number))
             self._history.ok(invocation, numbered, acks="all")
