@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from raftlog.client.backoff import BackOff
 from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
+from raftlog.pipeline.errors import WriteForgotten
 
 PAUSE_S_MAX: Final = 1.0
 
@@ -40,6 +41,8 @@ class Patience:
         while True:
             try:
                 answer = await ask()
+            except WriteForgotten:
+                raise  # it stays so
             except (Unavailable, OutcomeUnknown) as error:
                 await self.wait(error)
             else:
