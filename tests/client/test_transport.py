@@ -11,8 +11,8 @@ from raftlog.errors import OutcomeUnknown, Unavailable
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
-class DyingBroker:
-    """Answers the first request, and dies on the second one of the same connection."""
+class FakeBroker:
+    """Listens, and counts what it is asked."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -24,6 +24,13 @@ class DyingBroker:
 
     async def __aexit__(self, *_error: object) -> None:
         self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+class DyingBroker(FakeBroker):
+    """Answers the first request, and dies on the second one of the same connection."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.readuntil(b"\r\n\r\n"):
@@ -47,20 +54,12 @@ async def test_what_was_sent_on_a_connection_that_broke_may_have_happened(method
             await transport.request(method, "/t", timeout_s=5, repeatable=False)
 
 
-class LossyBroker:
+class LossyBroker(FakeBroker):
     """Closes the connection over a request of which it heard everything; or answers with this."""
 
     def __init__(self, answer: bytes = b"") -> None:
+        super().__init__()
         self._answer = answer
-        self.requests = 0
-
-    async def __aenter__(self) -> str:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        return f"{host}:{port}"
-
-    async def __aexit__(self, *_error: object) -> None:
-        self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -45,6 +45,11 @@ class TimedDisk(SimulatedDisk):
         self.is_journal_stuck = False
         """Syncs of the journal do not return any more."""
 
+    def leave_free(self, size_bytes: int) -> None:
+        """Be of a size that has so much room left."""
+        self.capacity_bytes = 1 << 40
+        self.capacity_bytes -= self.free_bytes("/data") - size_bytes
+
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         if self.is_journal_stuck and any("/journal/" in file.path for file in files):
             return

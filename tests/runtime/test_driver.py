@@ -213,8 +213,7 @@ def test_a_full_disk_refuses_and_loses_nothing() -> None:
         leader = world.leader()
         world.fill(leader, 5)
         for disk in world.disks:
-            disk.capacity_bytes = 1 << 40
-            disk.capacity_bytes -= disk.free_bytes("/data") - 3000
+            disk.leave_free(3000)
         futures = [world.propose(leader, b"%d" % number + bytes(900)) for number in range(12)]
         world.run(3)
         refused = [future for future in futures if future.done() and isinstance(future.exception(), StorageFull)]
@@ -388,8 +387,7 @@ def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
         for driver in world.drivers.values():
             driver.room = DiskRoom(driver.disk, driver.data_dir, 10_000)
         for disk in world.disks:
-            disk.capacity_bytes = 1 << 40
-            disk.capacity_bytes -= disk.free_bytes("/data") - 9_000
+            disk.leave_free(9_000)
         world.run(0.5)
         refused = world.propose(leader, b"refused")
         assert isinstance(refused.exception(), StorageFull)
@@ -413,10 +411,9 @@ def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
         world.fill(leader, 60)
         world.converge()
         for number in {1, 2, 3} - {leader}:
-            driver, disk = world.drivers[number], world.disks[number - 1]
+            driver = world.drivers[number]
             driver.room = DiskRoom(driver.disk, driver.data_dir, 10_000)
-            disk.capacity_bytes = 1 << 40
-            disk.capacity_bytes -= disk.free_bytes("/data") - 4_000
+            world.disks[number - 1].leave_free(4_000)
         world.run(0.5)
         stuck = world.propose(leader, b"stuck")
         world.run(1)
@@ -439,8 +436,7 @@ def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
         leader = world.leader()
         world.fill(leader, 5)
         for disk in world.disks:
-            disk.capacity_bytes = 1 << 40
-            disk.capacity_bytes -= disk.free_bytes("/data") - 300
+            disk.leave_free(300)
         futures = [world.propose(leader, b"%d" % number + bytes(900)) for number in range(12)]
         world.run(1)
         assert any(world.group(number).is_disk_full for number in (1, 2, 3))
