@@ -219,7 +219,7 @@ class GroupCommit:
                 self._queued_bytes = sum(each.size for each in self._queue)
             self._answer(*self._covered())  # it may have been about to; whoever leads goes on
             with self._gate:
-                if self._leader is waiter or (self._leader is None and self._queue):
+                if self._leader is waiter or self._leader is None:
                     self._promote(next(iter(self._waiting or self._queue), None))
 
     # leading
