@@ -22,7 +22,7 @@ _BYTES: Final = _BEYOND_AT + _BEYOND_BYTES
 
 
 class DiskCounters(NamedTuple):
-    """What happened since the last launch."""
+    """What happened since the last launch, or since some other moment."""
 
     syncs: int
     """Of files and directories below the data directory, or of its whole file system."""
@@ -38,6 +38,11 @@ class DiskCounters(NamedTuple):
     delayed_ms: int
     told_full: int = 0
     """Times that somebody asked what is free, and was told nothing: a broker that asks first is not refused writes."""
+
+    def since(self, before: "DiskCounters") -> "DiskCounters":
+        """What came to it, if `before` is of the same launch; everything, if the node was launched since then."""
+        more = DiskCounters(*(now - then for now, then in zip(self, before, strict=True)))
+        return self if min(more) < 0 else more
 
 
 class DiskControl:

@@ -42,6 +42,10 @@ class Fault(NamedTuple):
         ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
         return self._replace(nodes=nodes, ways=ways)
 
+    def put_off(self, begin_s: float) -> "Fault":
+        """The same fault, as long, at another time."""
+        return self._replace(begin_s=begin_s, end_s=begin_s + self.end_s - self.begin_s)
+
     def __str__(self) -> str:
         names = ", ".join(map(str, self.nodes))
         if self.kind == "members":
@@ -54,7 +58,7 @@ class Fault(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it.
+    """A fault as it was, in seconds from the beginning of the load. `proof` says what was seen of it, empty: nothing.
 
     `served_s`: when every process that was started at its end served, or was killed again; where nobody was killed, its
     end.

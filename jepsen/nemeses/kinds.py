@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from jepsen import damage
+from jepsen.disk import DiskCounters
 from jepsen.nemeses.fault import Fault, FaultKind
 from jepsen.nemeses.victims import Victims
 
@@ -44,6 +45,10 @@ class Kind(ABC):
         self, victims: Victims, fault: Fault, hit: tuple[int, ...], since_s: float
     ) -> None:
         """Called often while it lasts."""
+
+    def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
+        """Whether one whose time is over may be undone now, and shows itself then; a script knows by itself."""
+        return True
 
     @abstractmethod
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
@@ -87,17 +92,36 @@ class Pause(Kind):
         return ""
 
 
-class Stall(Kind):
+class OfDisk(Kind):
+    """Base of what is done beneath a broker, and is counted there."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, DiskCounters] = {}
+
+    def _count(self, victims: Victims, hit: tuple[int, ...]) -> None:
+        """From here on."""
+        for node in hit:
+            self._before[node] = victims.disks[node].seen()
+
+    def _counted(self, victims: Victims, node: int) -> DiskCounters:
+        """Since `_count`, or since the node was launched after it."""
+        return victims.disks[node].seen().since(self._before[node])
+
+
+class Stall(OfDisk):
     """Something blocks the event loop, while the other threads of the process go on."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        self._count(victims, hit)
         for node in hit:
             length_s = fault.end_s - fault.begin_s
             victims.disks[node].stall_loop(STALL_SHARE * length_s if fault.amount is None else fault.amount)
         return ""
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
-        seen = {node: victims.disks[node].seen() for node in hit}
+        for node in hit:
+            victims.disks[node].stall_loop(0)  # a loop that has not turned since does not stand still later
+        seen = {node: self._counted(victims, node) for node in hit}
         return "; ".join(
             f"node {node} stood still for {each.stalled_ms} ms" for node, each in seen.items() if each.stalls
         )
@@ -137,10 +161,11 @@ class Clock(Kind):
         )
 
 
-class Full(Kind):
+class Full(OfDisk):
     """Nothing that needs room can be written."""
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
+        self._count(victims, hit)
         for node in hit:
             victims.disks[node].fill()
         return ""
@@ -148,7 +173,7 @@ class Full(Kind):
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         for node in hit:
             victims.disks[node].free()
-        seen = {node: victims.disks[node].seen() for node in hit}
+        seen = {node: self._counted(victims, node) for node in hit}
         return "; ".join(
             f"node {node} was told {each.told_full} times that nothing is free, and refused room {each.refused} times"
             for node, each in seen.items()
@@ -156,7 +181,7 @@ class Full(Kind):
         )
 
 
-class Sync(Kind):
+class Sync(OfDisk):
     """Syncs are slow, or fail. Who saw one fail is started again at the end: a log does not trust its disk any more."""
 
     def starts_nodes(self, fault: Fault) -> bool:
@@ -164,6 +189,7 @@ class Sync(Kind):
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         random = Random(fault.seed)  # noqa: S311 - repeatable, not secret
+        self._count(victims, hit)
         for node in hit:
             if fault.shape == "slow":
                 victims.disks[node].slow_syncs(_amount(fault, random, SLOW_SYNC_S))
@@ -175,7 +201,7 @@ class Sync(Kind):
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         said = []
         for node in hit:
-            seen = victims.disks[node].seen()
+            seen = self._counted(victims, node)
             if seen.delayed or seen.failed:
                 said.append(f"node {node}: {seen.delayed} syncs were slow, {seen.failed} failed")
             victims.disks[node].slow_syncs(0)
@@ -220,6 +246,10 @@ class Damage(Kind):
         self._copies[node].take()
         victims.launch(node)
         return ""  # nothing is old before the copy is put back
+
+    def may_end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> bool:
+        """What is to be old has to be newer first: its broker has to have done something."""
+        return all(victims.is_serving(node) for node in hit if node in self._copies)
 
     def end(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         said = []

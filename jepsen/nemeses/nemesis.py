@@ -3,7 +3,8 @@
 The faults are those of a schedule, or are begun and ended one by one by a script. `step` is called again and again by
 one thread; it does what is due and never waits for a broker to serve. A node that is down already is not hurt again,
 and one fault's end does not undo another's: a process is started or resumed only by the fault that ended or stopped it.
-After `finish` nothing is wrong any more, as far as it is up to the nemesis.
+A drawn fault that cannot begin yet is put off, and one of which nothing was seen comes again until something was seen
+of its kind. After `finish` nothing is wrong any more, as far as it is up to the nemesis.
 """
 
 import math
@@ -24,7 +25,10 @@ LOOK_S: Final = 0.1
 """Between two questions whether a broker that was started serves."""
 STOP_S_MAX: Final = 20.0
 """How long a broker may take at the end of the load to end in order, and to serve again."""
-
+PUT_OFF_S: Final = 1.0
+"""After which a drawn fault is tried again."""
+END_LATER_S_MAX: Final = 15.0
+"""How long the end of a fault may wait for its victims (`Kind.may_end`)."""
 
 _MARKS: Final = {"cut": ("swallowed",), "weather": ("delayed", "lost", "duplicated", "overtaken")}
 """One of these words at least tells of the fault."""
@@ -65,6 +69,7 @@ class Nemesis:
         self._victims, self._partitions, self._note, self._now_s = victims, partitions, note, now_s
         self._kinds = kinds()
         self._waiting = list(schedule)
+        self._drawn = frozenset(fault.kind for fault in schedule)
         self._running: list[Running] = []
         self._rolling: list[Rolling] = []
         self._starting: list[_Starting] = []
@@ -72,6 +77,15 @@ class Nemesis:
         self._load_until_s = math.inf
         self.happened: list[Happened] = []
         """What came to an end, and serves again. By beginning once it is finished."""
+        self.unseen: list[Happened] = []
+        """What was begun and ended, and nobody saw that it did anything: it may have, and it proves nothing."""
+
+    @property
+    def owed(self) -> frozenset[str]:
+        """Kinds that were drawn, and of which nothing was seen so far."""
+        over = (*self.happened, *(starting.happened for starting in self._starting))
+        seen = {happened.kind for happened in over if happened.proof}
+        return self._drawn - seen - {running.fault.kind for running in self._running if running.proof}
 
     @property
     def under_way(self) -> list[str]:
@@ -81,17 +95,19 @@ class Nemesis:
         """Begin and end what is due."""
         now_s = self._now_s()
         for running in [running for running in self._running if running.until_s <= now_s]:
-            self.end(running)
+            self._end_when_it_may(running, now_s)
         for rolling in list(self._rolling):
             self._roll(rolling, now_s)
         for running in self._running:
             if running.fault.kind in self._kinds:
                 since_s = now_s - running.begin_s
                 self._kinds[running.fault.kind].during(self._victims, running.fault, running.hit, since_s)
-        while self._waiting and self._waiting[0].begin_s <= now_s:
-            fault = self._waiting.pop(0)
+        for fault in [fault for fault in self._waiting if fault.begin_s <= now_s]:
+            self._waiting.remove(fault)
             if fault.kind not in self._kinds or self._kinds[fault.kind].may_be_drawn(self._victims):
                 self.begin(fault)
+            else:
+                self._waiting.append(fault.put_off(now_s + PUT_OFF_S))
         if self._starting and now_s >= self._next_look_s:
             self._look()
             self._next_look_s = now_s + LOOK_S
@@ -99,7 +115,6 @@ class Nemesis:
     def finish(self) -> None:
         """End everything, begin nothing. Whoever does not serve yet is not waited for, but who was told to end is: it
         could not be started again before that."""
-        self._waiting.clear()
         for running in list(self._running):
             self.end(running)
         self._load_until_s = self._now_s()
@@ -110,8 +125,9 @@ class Nemesis:
                 self._roll(rolling, self._now_s())
             time.sleep(LOOK_S / 10)
         for starting in self._starting:
-            self.happened.append(starting.happened._replace(served_s=self._now_s()))
+            self._keep(starting.happened._replace(served_s=self._now_s()))
         self._starting.clear()
+        self._waiting.clear()
         self.happened.sort(key=lambda happened: happened.begin_s)
 
     def begin(self, fault: Fault) -> Running | None:
@@ -147,6 +163,14 @@ class Nemesis:
         for rolling in self._rolling:
             rolling.forget(killed)
 
+    def _end_when_it_may(self, running: Running, now_s: float) -> None:
+        kind = self._kinds.get(running.fault.kind)
+        is_late = now_s >= running.begin_s + END_LATER_S_MAX
+        if kind is None or is_late or kind.may_end(self._victims, running.fault, running.hit):
+            self.end(running)
+        else:
+            self._running[self._running.index(running)] = running._replace(until_s=now_s + LOOK_S)
+
     def end(self, running: Running) -> Happened | None:
         """End it now; what happened, None for nothing. Of one whose victims are started again more is known later."""
         fault, now_s = running.fault, self._now_s()
@@ -161,14 +185,22 @@ class Nemesis:
             self._set_ways(fault)
         self._say("ends", fault, seen)
         proof = "; ".join(filter(None, (running.proof, seen)))
-        if not proof:
-            return None
         happened = Happened(fault.kind, str(fault), running.begin_s, now_s, proof, now_s)
-        if starts:
+        if starts and running.hit:
             self._starting.append(_Starting(happened, running.hit))
-        else:
-            self.happened.append(happened)
-        return happened
+        elif running.hit or fault.ways:
+            self._keep(happened)
+        self._come_again_if_owed(fault, now_s)
+        return happened if proof else None
+
+    def _keep(self, happened: Happened) -> None:
+        """It is over."""
+        (self.happened if happened.proof else self.unseen).append(happened)
+
+    def _come_again_if_owed(self, fault: Fault, now_s: float) -> None:
+        """It has come to its end: once more, when nothing was seen of its kind, and no other one is to come."""
+        if fault.kind in self.owed and all(other.kind != fault.kind for other in self._waiting):
+            self._waiting.append(fault.put_off(now_s + PUT_OFF_S))
 
     def _set_ways(self, changed: Fault) -> None:
         """What is wrong with ways between nodes is all that is under way together."""
@@ -187,7 +219,7 @@ class Nemesis:
         for starting in list(self._starting):
             if all(self._victims.is_serving(node) for node in starting.nodes):
                 self._starting.remove(starting)
-                self.happened.append(starting.happened._replace(served_s=self._now_s()))
+                self._keep(starting.happened._replace(served_s=self._now_s()))
 
     def _roll(self, rolling: Rolling, now_s: float) -> None:
         if now_s >= rolling.until_s:
@@ -201,6 +233,7 @@ class Nemesis:
                 end_s = min(now_s, self._load_until_s)
                 self.happened.append(Happened("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
             self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
+            self._come_again_if_owed(rolling.fault, now_s)
 
     def _give_order(self, fault: Fault) -> None:
         """It is over once it was given; what follows from it goes on as long as it takes."""
@@ -212,6 +245,7 @@ class Nemesis:
             leaves = fault.nodes if fault.shape == "leave" else ()
             self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s, leaves))
         self._say("is given", fault, proof or "nothing to be done")
+        self._come_again_if_owed(fault, begin_s)
 
     def _say(self, phase: str, fault: Fault, proof: str) -> None:
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}

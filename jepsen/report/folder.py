@@ -50,7 +50,8 @@ class Folder:
         if "verdict" not in self.results:
             raise InvalidArgument(f"{path / 'results.json'} holds no verdict of a run")
         timeline = _object(path / "timeline.json") if (path / "timeline.json").exists() else {}
-        self.bands = tuple(Band.of(happened) for happened in timeline.get("happened", ()))
+        faults = (*timeline.get("happened", ()), *timeline.get("unseen", ()))
+        self.bands = tuple(Band.of(happened) for happened in faults)
 
     @property
     def history(self) -> Path:

@@ -11,7 +11,8 @@ _BINS_MAX: Final = 240
 
 
 class Band(NamedTuple):
-    """A fault that happened, in seconds from the beginning of the load; its victims served again at `served_s`."""
+    """A fault that happened, or of which nothing was seen, in seconds from the beginning of the load; its victims
+    served again at `served_s`."""
 
     kind: str
     label: str
@@ -26,7 +27,8 @@ class Band(NamedTuple):
         kind, what = happened["kind"], happened["what"]
         begin_s, end_s, served_s = happened["begin_s"], happened["end_s"], happened.get("served_s", happened["end_s"])
         served = f", served again at {served_s:.1f} s" if served_s > end_s else ""
-        words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. Proof: {happened['proof']}"
+        proof = f"Proof: {happened['proof']}" if happened["proof"] else "Nothing was seen of it"
+        words = f"{what}, {begin_s:.1f} to {end_s:.1f} s{served}. {proof}"
         return cls(kind, label_of(kind, what), begin_s, end_s, served_s, words)
 
 

@@ -32,7 +32,7 @@ def results_of(options: RunOptions, outcome: Outcome, judged: Judged, logs: Mapp
         doubted.insert(0, f"the test was not finished: {outcome.broken}")
     word = word_for(judged.findings, doubted)
     figures = [judged.availability.of(fault, places, outcome.begin_ns) for fault in outcome.happened]
-    quiet = judged.requests.quiet(outcome.happened, outcome.begin_ns, outcome.load_s)
+    quiet = judged.requests.quiet((*outcome.happened, *outcome.unseen), outcome.begin_ns, outcome.load_s)
     offered = judged.requests.offered(outcome.happened, outcome.begin_ns, outcome.load_s)
     return {
         "verdict": word,

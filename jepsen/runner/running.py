@@ -58,6 +58,7 @@ def _timeline(outcome: Outcome) -> dict[str, Any]:
     return {
         "drawn": [fault._asdict() for fault in outcome.schedule],
         "happened": [happened._asdict() for happened in outcome.happened],
+        "unseen": [happened._asdict() for happened in outcome.unseen],
     }
 
 

@@ -31,6 +31,8 @@ LOOK_S: Final = 0.02
 LEADER_S_MAX: Final = 15.0
 ASK_S_MAX: Final = 2.0
 LAST_S: Final = 1.0
+OWED_S_MAX: Final = 30.0
+"""How much longer a load goes on because a kind of fault was drawn, and nothing was seen of it yet."""
 FOREVER_S: Final = 1e9
 
 
@@ -90,8 +92,12 @@ class Stage:
         return True
 
     def play_to_the_end(self) -> None:
-        """Go on until the load is over: as long as the options say, and a little longer than the script."""
-        self._go_on_until(max(self.options.seconds, self.now_s() + LAST_S))
+        """Go on until the load is over: as long as the options say, and a little longer than the script; longer still
+        when the nemesis owes something."""
+        end_s = max(self.options.seconds, self.now_s() + LAST_S)
+        self._go_on_until(end_s)
+        while self._nemesis.owed and self.now_s() < end_s + OWED_S_MAX:
+            self.wait(5 * LOOK_S)
 
     def _go_on_until(self, until_s: float) -> None:
         while True:

@@ -4,7 +4,7 @@ STORE/{time}-{name}/
   history.jsonl     all operations of all processes, in the order of time (format: raftlog.checkers.json_lines)
   results.json      the verdict and all figures
   report.txt        the same for people
-  timeline.json     the faults as they happened
+  timeline.json     the faults as drawn, as they happened, and those of which nothing was seen
   logs/             the nodes' logs, and what clients said on stderr
   data/             the nodes' directories; kept on failure, or when it was asked for
 """

@@ -28,8 +28,8 @@ from raftlog.errors import OutcomeUnknown, RaftlogError, Unavailable
 
 LOOK_S: Final = 0.02
 BEGIN_IN_S: Final = 0.2
-LOAD_S_MAX: Final = 180.0
-"""Under a script, which takes as long as the machine lets it; the load ends with it."""
+MORE_LOAD_S_MAX: Final = 180.0
+"""Beyond what the options say: a script takes as long as the machine lets it, and the load ends with it."""
 TOPIC_ATTEMPTS: Final = 20
 Progress = Callable[[str, float, dict[str, int], list[str]], None]
 """Called often: the stage, its share that is done (0 to 1), the clients' figures, the faults under way."""
@@ -40,6 +40,8 @@ class Outcome(NamedTuple):
 
     schedule: tuple[Fault, ...]
     happened: tuple[Happened, ...]
+    unseen: tuple[Happened, ...]
+    """Faults of which nothing was seen."""
     begin_ns: int
     """Of the load, on the history's clock."""
     load_s: float
@@ -88,6 +90,7 @@ class Trial:
         return Outcome(
             schedule=self._stage.schedule if self._stage is not None else (),
             happened=tuple(self._stage.nemesis.happened) if self._stage is not None else (),
+            unseen=tuple(self._stage.nemesis.unseen) if self._stage is not None else (),
             begin_ns=self._begin_ns,
             load_s=self._load_s,
             figures=self._figures,
@@ -136,11 +139,10 @@ class Trial:
             self._figures = load.listen()
             self._tell("load", min(1.0, now_s() / options.seconds), under_way)
 
-        is_drawn = self._script is drawn
-        load.begin(Period(begin_ns, begin_ns + round((options.seconds if is_drawn else LOAD_S_MAX) * 1e9)))
+        load.begin(Period(begin_ns, begin_ns + round((options.seconds + MORE_LOAD_S_MAX) * 1e9)))
         stage = self._stage = Stage(self._system, options, self._note, now_s, follow)
         try:
-            if not is_drawn:
+            if self._script is not drawn:
                 stage.wait(WARM_UP_S)
             self._script(stage)
             stage.play_to_the_end()
@@ -151,8 +153,7 @@ class Trial:
             self._findings += stage.findings
         stage.nemesis.finish()
         self._tell("last answers", 1)
-        if not is_drawn:
-            load.end()
+        load.end()
         self._figures = load.wait()
 
     def _recover(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jepsen.disk import DiskCounters
 from jepsen.nemeses.fault import KINDS, Fault, FaultKind, Way
-from jepsen.nemeses.nemesis import Nemesis
+from jepsen.nemeses.nemesis import END_LATER_S_MAX, Nemesis
 from jepsen.nemeses.schedule import draw_schedule
 from jepsen.nemeses.ways import WEATHERS
 from raftlog.testing import Weather
@@ -24,7 +24,9 @@ class Disk:
     def __init__(self, node: int, done: list[str]) -> None:
         self._node, self._done = node, done
         self.is_slow = self.is_failing = self.is_full = False
-        self.stalls = 0
+        self.is_idle = False
+        """Nothing comes of any fault."""
+        self._delayed = self._failed = self._refused = self._stalls = 0
 
     def lose_power(self, random: Random) -> str:
         self._done.append(f"lose {self._node}")
@@ -35,21 +37,24 @@ class Disk:
 
     def slow_syncs(self, seconds: float) -> None:
         self.is_slow = seconds > 0
+        self._delayed += self.is_slow and not self.is_idle
 
     def fail_syncs(self, count: int) -> None:
         self.is_failing = count != 0
+        self._failed += self.is_failing and not self.is_idle
 
     def fill(self) -> None:
         self.is_full = True
+        self._refused += not self.is_idle
 
     def free(self) -> None:
         self.is_full = False
 
     def stall_loop(self, seconds: float) -> None:
-        self.stalls += 1
+        self._stalls += seconds > 0 and not self.is_idle
 
     def seen(self) -> DiskCounters:
-        return DiskCounters(1, 1, 1, 1, self.stalls, 300 * self.stalls, 20)
+        return DiskCounters(10, self._delayed, self._failed, self._refused, self._stalls, 300 * self._stalls, 20)
 
 
 class Clock:
@@ -222,11 +227,12 @@ def test_a_node_that_is_down_already_is_left_alone() -> None:
     for second in (1, 2, 3):
         work.step_at(second)
     assert not victims.up[1], "the end of a fault that did nothing starts nobody"
-    work.step_at(4)
+    work.step_at(3.5)
     work.finish()
     assert victims.done == ["kill 1", "launch 1"]
     assert sum("all of them were down" in note for note in notes) == 2
     assert len(work.happened) == 1, "what did nothing did not happen"
+    assert work.unseen == [], "and disturbed nobody"
 
 
 def test_the_end_of_a_cut_leaves_another_one_in_place() -> None:
@@ -343,13 +349,76 @@ def test_who_saw_a_sync_fail_is_started_anew_and_who_only_waited_is_not() -> Non
     assert sorted(each.what for each in work.happened) == ["sync, one fails: node 2", "sync, slow: node 1"]
 
 
-def test_a_fault_of_which_nothing_was_seen_did_not_happen() -> None:
+def test_a_fault_of_which_nothing_was_seen_did_not_happen_and_comes_again() -> None:
     victims = Victims()
+    victims.disks[1].is_idle = True
     work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)))
     work.step_at(1)
-    victims.disks[1].stalls = 0
+    assert work.owed == {"stall"}
     work.step_at(2)
     assert work.happened == []
+    assert [(each.kind, each.begin_s, each.end_s, each.proof) for each in work.unseen] == [("stall", 1, 2, "")]
+    victims.disks[1].is_idle = False
+    work.step_at(3)
+    assert work.under_way == ["stall node 1"]
+    work.step_at(4)
+    assert [(each.kind, each.begin_s, each.end_s) for each in work.happened] == [("stall", 3, 4)]
+    assert work.owed == set()
+    work.step_at(10)
+    assert work.under_way == [], "once is enough"
+
+
+def test_it_does_not_come_again_when_another_one_of_its_kind_is_to_come() -> None:
+    victims = Victims()
+    victims.disks[1].is_idle = True
+    work, _ = nemesis(victims, Fault("stall", 1, 2, (1,)), Fault("stall", 20, 21, (1,)))
+    for second in (1, 2, 3, 4, 5):
+        work.step_at(second)
+    assert work.under_way == []
+    work.step_at(20)
+    assert work.under_way == ["stall node 1"]
+
+
+def test_what_an_earlier_fault_did_proves_nothing() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, *(Fault(kind, 1, 2, (1,), "slow") for kind in ("stall", "full", "sync")))
+    work.step_at(1)
+    work.step_at(2)
+    assert len(work.happened) == 3
+    victims.disks[1].is_idle = True
+    again, _ = nemesis(victims, *(Fault(kind, 1, 2, (1,), "slow") for kind in ("stall", "full", "sync")))
+    again.step_at(1)
+    again.step_at(2)
+    assert again.happened == []
+
+
+def test_what_cannot_begin_yet_is_put_off(tmp_path: Path) -> None:
+    victims = Victims()
+    victims.directories = {1: tmp_path / "1"}
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "journal").write_bytes(b"it is there")
+    victims.starting = {3}
+    work, _ = nemesis(victims, Fault("damage", 1, 1.5, (1,), "wipe"), Fault("pause", 1.2, 1.4, (2,)))
+    for tenth in range(10, 31):
+        work.step_at(tenth / 10)
+    assert victims.done == [], "it is not the time for another loss"
+    assert [each.kind for each in work.happened] == ["pause"], "others do not wait for it"
+    victims.starting = set()
+    work.step_at(4)
+    assert victims.done == ["kill 1"]
+    work.step_at(4.4)
+    assert work.under_way == ["damage, wipe: node 1"], "as long as it was drawn"
+    work.step_at(4.6)
+    assert victims.done == ["kill 1", "launch 1"]
+
+
+def test_an_order_of_which_nothing_came_is_given_again() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("members", 1, 1.3, (2,), "join", of_leader=0))
+    for second in (1, 1.5, 2, 2.5):
+        work.step_at(second)
+    assert victims.done == ["join 2 t/0", "join 2 t/0"]
+    assert work.happened == work.unseen == []
 
 
 def test_a_cut_of_gossip_alone_leaves_the_rest_open() -> None:
@@ -400,6 +469,29 @@ def test_an_old_copy_of_what_is_the_same_is_none(is_changed: bool, tmp_path: Pat
     work.step_at(3)
     assert [each.kind for each in work.happened] == ["damage"] * is_changed
     assert not (tmp_path / "1" / "new").exists()
+
+
+@pytest.mark.parametrize("serves_s", [4, None])
+def test_a_copy_is_old_only_once_its_broker_has_served(serves_s: float | None, tmp_path: Path) -> None:
+    victims = Victims()
+    victims.directories = {1: tmp_path / "1"}
+    (tmp_path / "1").mkdir()
+    work, _ = nemesis(victims, Fault("damage", 1, 2, (1,), "stale"))
+    work.step_at(1)
+    victims.starting = {1}
+    for second in (2, 3):
+        work.step_at(second)
+    assert work.under_way == ["damage, stale: node 1"]
+    if serves_s is not None:
+        victims.starting = set()
+        (tmp_path / "1" / "new").write_bytes(b"new")
+        work.step_at(serves_s)
+        assert victims.done == ["kill 1", "launch 1", "kill 1", "launch 1"]
+        work.step_at(serves_s + 1)
+        assert ["1 files differ" in each.proof for each in work.happened] == [True]
+    else:
+        work.step_at(1 + END_LATER_S_MAX)
+        assert work.under_way == [], "its end does not wait for ever"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ KILL = Happened("kill", "kill node 1", 2.0, 3.0, "ended with -9", 3.0)
 OUTCOME = Outcome(
     schedule=(),
     happened=(KILL,),
+    unseen=(),
     begin_ns=0,
     load_s=10.0,
     figures={},

@@ -1,5 +1,6 @@
 """The whole pipeline (client processes, nemesis, merge, drain, judges) condemns broken logs and passes a sound one."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,30 @@ def test_a_sound_log_passes_and_the_store_holds_everything(tmp_path: Path) -> No
         assert sum(1 for _ in read_lines(lines)) > 500
     assert "VALID" in (store.path / "report.txt").read_text()
     assert "drawn in" in (store.path / "report.txt").read_text()
+
+
+class Restless(FakeLog):
+    """Nobody stands still when told to, until `SECONDS` after the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._still_at = 0.0
+
+    def pause(self, node: int) -> str:
+        self._still_at = self._still_at or time.monotonic() + SECONDS
+        return "it stands still" if time.monotonic() >= self._still_at else ""
+
+
+def test_a_load_goes_on_until_something_was_seen_of_every_kind(tmp_path: Path) -> None:
+    options = RunOptions("plain", ("pause",), SECONDS, nodes=2, clients=1, rate=300.0, seed=5, recovery_s=1.5)
+    store = Store(tmp_path, options)
+    results = run(options, Restless(), store, lambda *_told: None)
+    assert results["verdict"] == "valid", results["doubts"]
+    (seen,) = [each["fault"] for each in results["faults"]]
+    assert "it stands still" in seen["proof"]
+    assert SECONDS < seen["begin_s"] < results["load_s"]
+    assert results["quiet"]["seconds"] < SECONDS, "what nobody saw may have hurt all the same"
+    assert "Nothing was seen of it" in (store.path / "index.html").read_text()
 
 
 EXPECTED = {
