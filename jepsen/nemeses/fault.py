@@ -36,8 +36,11 @@ class Fault(NamedTuple):
 
     def aimed_at(self, leader: int) -> "Fault":
         """The same fault, with that node in the place of the first one."""
-        first = self.nodes[0]
-        swapped = {first: leader, leader: first}
+        return self.with_swapped(self.nodes[0], leader)
+
+    def with_swapped(self, one: int, other: int) -> "Fault":
+        """The same fault, with these two nodes in each other's places."""
+        swapped = {one: other, other: one}
         nodes = tuple(swapped.get(node, node) for node in self.nodes)
         ways = tuple((swapped.get(a, a), swapped.get(b, b)) for a, b in self.ways)
         return self._replace(nodes=nodes, ways=ways)

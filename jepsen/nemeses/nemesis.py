@@ -105,7 +105,7 @@ class Nemesis:
         for fault in [fault for fault in self._waiting if fault.begin_s <= now_s]:
             self._waiting.remove(fault)
             if fault.kind not in self._kinds or self._kinds[fault.kind].may_be_drawn(self._victims):
-                self.begin(fault)
+                self.begin(self._aimed(fault))
             else:
                 self._waiting.append(fault.put_off(now_s + PUT_OFF_S))
         if self._starting and now_s >= self._next_look_s:
@@ -130,6 +130,23 @@ class Nemesis:
         self._waiting.clear()
         self.happened.sort(key=lambda happened: happened.begin_s)
 
+    def _aimed(self, fault: Fault) -> Fault:
+        """At who leads by now, and at others in the place of those who have left the cluster. Who is on its way out is
+        a victim like any other, but its files are lost on nobody."""
+        if fault.kind in ("roll", "members"):
+            return fault
+        if fault.of_leader is not None:
+            leader = self._victims.leader(self._partitions[fault.of_leader])
+            fault = fault if leader is None else fault.aimed_at(leader)
+        members = self._victims.addresses
+        left = [node for node in fault.nodes if node not in members]
+        gone = [node for node in left if fault.kind == "damage" or not self._victims.is_up(node)]
+        named = {node for way in fault.ways for node in way}
+        others = sorted((node for node in members if node not in fault.nodes), key=lambda node: node in named)
+        for node, other in zip(gone, others, strict=False):
+            fault = fault.with_swapped(node, other)
+        return fault
+
     def begin(self, fault: Fault) -> Running | None:
         """Begin it now, whatever time it names. None for rolling restarts and orders, which nobody else ends."""
         if fault.kind == "roll":
@@ -139,10 +156,7 @@ class Nemesis:
         if fault.kind == "members":
             self._give_order(fault)
             return None
-        if fault.of_leader is not None:
-            leader = self._victims.leader(self._partitions[fault.of_leader])
-            fault = fault if leader is None else fault.aimed_at(leader)
-        began_s = self._now_s()  # it may have taken a while to find out who leads
+        began_s = self._now_s()
         hit = tuple(node for node in fault.nodes if self._victims.is_up(node))
         if fault.kind in self._kinds:
             proof = self._kinds[fault.kind].begin(self._victims, fault, hit) if hit else ""

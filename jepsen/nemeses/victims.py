@@ -14,6 +14,10 @@ from raftlog.types import TopicPartition
 class Victims(Protocol):
     """All calls come from one thread. A system without disks, clocks or links of this kind has none to be hurt."""
 
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """HTTP addresses by node id, of those that belong to the system, down or not; they stay the same."""
+
     def is_up(self, node: int) -> bool: ...
     def is_serving(self, node: int) -> bool: ...
     def is_whole(self) -> bool:
@@ -57,7 +61,9 @@ class Victims(Protocol):
     def disks(self) -> Mapping[int, NodeDisk]: ...
     @property
     def clocks(self) -> Mapping[int, NodeClock]: ...
-    def data_dirs(self) -> Mapping[int, Path]: ...
+    def data_dirs(self) -> Mapping[int, Path]:
+        """Of those that belong to the system."""
+
     def time_told(self, node: int) -> float | None:
         """Seconds by which the node's own idea of the time of day differs from ours, seen from outside."""
 

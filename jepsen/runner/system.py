@@ -21,12 +21,8 @@ class System(Victims, Protocol):
         """End whatever runs. May be called at any time, also twice."""
 
     @property
-    def addresses(self) -> Mapping[int, str]:
-        """HTTP addresses by node id, known from the start on; they stay the same."""
-
-    @property
     def client_addresses(self) -> Mapping[int, str]:
-        """The same as clients have them, who may be cut off from nodes."""
+        """`addresses` as clients have them, who may be cut off from nodes."""
 
     def deaths(self) -> list[str]:
         """Nodes that ended by themselves since the last call, with what they said at the end."""

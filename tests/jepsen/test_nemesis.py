@@ -74,6 +74,7 @@ class Clock:
 class Victims:
     def __init__(self, leader: int | None = None) -> None:
         self.up = dict.fromkeys((1, 2, 3), True)
+        self.addresses = {node: f"node{node}:80" for node in self.up}
         self.weather: dict[Way, Weather] = {}
         self.gossip_lost: tuple[Way, ...] = ()
         self.paused: set[int] = set()
@@ -410,6 +411,27 @@ def test_what_cannot_begin_yet_is_put_off(tmp_path: Path) -> None:
     assert work.under_way == ["damage, wipe: node 1"], "as long as it was drawn"
     work.step_at(4.6)
     assert victims.done == ["kill 1", "launch 1"]
+
+
+def test_who_has_left_is_not_hurt_but_who_is_about_to_leave_is(tmp_path: Path) -> None:
+    victims = Victims(leader=2)
+    victims.up[4], victims.addresses[4] = True, "node4:80"
+    for node in victims.up:
+        victims.directories[node] = tmp_path / str(node)
+        victims.directories[node].mkdir()
+        (victims.directories[node] / "journal").write_bytes(b"it is there")
+    del victims.addresses[2], victims.directories[2]
+    work, _ = nemesis(victims, Fault("kill", 1, 2, (1,), of_leader=0), Fault("damage", 3, 4, (1,), "wipe", of_leader=0))
+    for second in (1, 2, 3, 4, 5):
+        work.step_at(second)
+    assert [each.what for each in work.happened] == ["kill node 2", "damage, wipe: node 1"]
+    victims.up[2] = False
+    work, _ = nemesis(victims, Fault("kill", 1, 2, (2, 1)), Fault("cut", 3, 4, (2,), "not heard", ((2, 3), (2, 1))))
+    work.step_at(1)
+    assert work.under_way == ["kill nodes 3, 1"]
+    work.step_at(2)
+    work.step_at(3)
+    assert victims.lost == ((4, 3), (4, 1)), "of those that are cut off from it anyway nobody takes its place"
 
 
 def test_an_order_of_which_nothing_came_is_given_again() -> None:
