@@ -379,6 +379,23 @@ def test_what_others_commit_is_answered_though_the_own_disk_stands_still() -> No
         assert world.values(leader)[-1] == b"taken before"
 
 
+def trim_to_the_last_segment(world: World, leader: int) -> None:
+    group = world.group(leader)
+    assert len(group.log.segments.segments) > 1
+    (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
+    world.run_until(trimmed.done)  # type: ignore[attr-defined]
+    assert trimmed.exception() is None  # type: ignore[attr-defined]
+    world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
+
+
+def goes_on_with_room(world: World, leader: int) -> None:
+    for disk in world.disks:
+        disk.capacity_bytes = None
+    world.run(0.5)
+    world.commit(leader, b"goes on")
+    world.converge()
+
+
 def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
     with World() as world:
         leader = world.leader()
@@ -391,17 +408,8 @@ def test_below_the_mark_records_are_refused_and_trims_go_on() -> None:
         world.run(0.5)
         refused = world.propose(leader, b"refused")
         assert isinstance(refused.exception(), StorageFull)
-        group = world.group(leader)
-        assert len(group.log.segments.segments) > 1
-        (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
-        world.run_until(trimmed.done)  # type: ignore[attr-defined]
-        assert trimmed.exception() is None  # type: ignore[attr-defined]
-        world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
-        for disk in world.disks:
-            disk.capacity_bytes = None
-        world.run(0.5)
-        world.commit(leader, b"goes on")
-        world.converge()
+        trim_to_the_last_segment(world, leader)
+        goes_on_with_room(world, leader)
 
 
 def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
@@ -418,17 +426,9 @@ def test_a_trim_goes_on_behind_records_that_full_disks_refused() -> None:
         stuck = world.propose(leader, b"stuck")
         world.run(1)
         assert not stuck.done()
-        group = world.group(leader)
-        (trimmed,) = world.do(leader, lambda: group.propose_trim(group.log.segments.active.base_offset))
-        world.run_until(trimmed.done)  # type: ignore[attr-defined]
-        assert trimmed.exception() is None  # type: ignore[attr-defined]
+        trim_to_the_last_segment(world, leader)
         assert stuck.done()
-        world.run_until(lambda: all(len(world.group(number).log.segments.segments) == 1 for number in (1, 2, 3)))
-        for disk in world.disks:
-            disk.capacity_bytes = None
-        world.run(0.5)
-        world.commit(leader, b"goes on")
-        world.converge()
+        goes_on_with_room(world, leader)
 
 
 def test_no_number_of_elections_ends_a_process_whose_disk_is_full() -> None:
