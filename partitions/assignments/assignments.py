@@ -13,6 +13,7 @@ which begins anew whenever the state changed meanwhile. Called by the broker.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 
@@ -38,7 +39,7 @@ from raftlog.types import NodeId
 _logger = logging.getLogger(__name__)
 _NOT_OURS = ("lost+found",)
 _RETRY_S = 1.0
-"""After a disk that was full, or a removal that is still under way."""
+"""After a disk that was full, or when something that is in the way did not go by itself."""
 _BARRIER_MS = 2_000
 _REMOVED_TOGETHER = 64
 """Groups removed in one turn of the loop."""
@@ -81,6 +82,7 @@ class Assignments:
         self._node.on_step = self._stepped
         self._node.leaders.preferred = self._preferred
         self._node.standing.fitness.is_unwanted = self._is_unwanted
+        self._node.driver.on_gone = self._changed.set
         self.state_changed()
         self._task = self._node.keep_up(self._run(), "following the controller's assignments")
 
@@ -157,12 +159,20 @@ class Assignments:
                 if not self._node.is_working:
                     return
                 _logger.warning("%s; it is tried again", error)
-                is_done = False
-            if not is_done:
                 await self._node.pause(Deadline(self._node.loop.time() + _RETRY_S))
+                self._changed.set()
+                continue
+            if not is_done:
+                await self._wait_for_room(_RETRY_S)
                 self._changed.set()
             elif not self._changed.is_set():
                 self._settled.set()
+
+    async def _wait_for_room(self, seconds: float) -> None:
+        """Until a removal is over, or the state changed: what is to be made has its name from what still goes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     async def _follow(self) -> bool:
         """One look at everything; false when something has to wait."""

@@ -77,6 +77,8 @@ class Driver:
         """Called again and again while it lasts, when the loop or the disk stood still."""
         self.on_step: Callable[[Group, Ready], None] = _ignore
         """Called with every Ready that was handled, for whoever watches."""
+        self.on_gone: Callable[[], None] = lambda: None
+        """Called when directories of removed groups are gone, and others may take their names."""
         self.messages_refused = 0
         """Appends that were unsound, or for which there was no room."""
         self.commit_times = Histogram()
@@ -422,7 +424,8 @@ class Driver:
         self.persister.write_rest()
         try:
             self.room.look(self.persister.waits_for_room)
-            self.persister.empty_trash()
+            if self.persister.empty_trash():
+                self.on_gone()
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
             self.persister.stop_with(error)

@@ -292,18 +292,20 @@ class Persister:
         """Whether a removal of the group is under way."""
         return key in self._leaving
 
-    def empty_trash(self) -> None:
-        """Throw away the directories of removed groups, unless a sync that was submitted still needs them there."""
+    def empty_trash(self) -> bool:
+        """Throw away the directories of removed groups, unless a sync that was submitted still needs them there.
+        Whether there were any."""
         if self.checkpoints.is_under_way:
-            return
-        for key, group in list(self._leaving.items()):
-            if group.is_gone and not self._larges.is_syncing(key):
-                self.trash.add(group.path, group.group_id)
-                del self._leaving[key]
+            return False
+        gone = [key for key, group in self._leaving.items() if group.is_gone and not self._larges.is_syncing(key)]
+        for key in gone:
+            group = self._leaving.pop(key)
+            self.trash.add(group.path, group.group_id)
         try:
             self.trash.empty()
         except OSError as error:
             self._disk_failed(error)
+        return bool(gone)
 
     @property
     def waiting_count(self) -> int:

@@ -16,6 +16,7 @@ from raftlog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from raftlog.partitions.assignments import assignments
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.results import OffsetCommit
@@ -153,6 +154,14 @@ async def test_a_topic_is_known_everywhere_as_soon_as_its_creation_was_answered(
 
 
 async def test_a_topic_made_again_holds_nothing_of_the_first(brokers):
+    for _ in range(3):
+        await brokers[1].create_topic("t", 2, deadline=soon())
+        assert await produce(brokers[2], "t", b"x", partition=1) == [0]
+        await brokers[3].delete_topic("t", deadline=soon())
+
+
+async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_first(brokers, monkeypatch):
+    monkeypatch.setattr(assignments, "_RETRY_S", 3600.0)
     for _ in range(3):
         await brokers[1].create_topic("t", 2, deadline=soon())
         assert await produce(brokers[2], "t", b"x", partition=1) == [0]
