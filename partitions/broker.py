@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
 from raftlog.partitions.assignments.assignments import Assignments
 from raftlog.partitions.balancing import Balancer
 from raftlog.partitions.cluster_view import ClusterView
@@ -265,8 +265,13 @@ class Broker:
         """
         target = await self._writable(topic, deadline)
         if producer is not None:
-            return await produce_sequenced(target, partition, records, producer, acks, deadline)
-        return await produce_records(target, partition, records, acks, deadline)
+            results = await produce_sequenced(target, partition, records, producer, acks, deadline)
+        else:
+            results = await produce_records(target, partition, records, acks, deadline)
+        if self._finder.is_gone(target):
+            why = await self._finder.why_gone(target, deadline)
+            results = [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in results]
+        return results
 
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
@@ -275,8 +280,12 @@ class Broker:
 
         Raises `InvalidBatch`, `RecordTooLarge`, and what a produce of records has in its results.
         """
-        target = (await self._writable(topic, deadline)).partition(partition)
-        produced = await target.produce_batches(body, acks, deadline)
+        found = await self._writable(topic, deadline)
+        target = found.partition(partition)
+        try:
+            produced = await target.produce_batches(body, acks, deadline)
+        except UnknownTopic as error:
+            raise await self._finder.why_gone(found, deadline) from error
         return produced._replace(topic_id=target.topic_id)
 
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:

@@ -7,7 +7,7 @@ until this node hears of any change. Called by the broker.
 import asyncio
 from uuid import UUID
 
-from raftlog.errors import UnknownTopic
+from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.replica import Replica
@@ -48,6 +48,19 @@ class Finder:
                     self._unknown_until.clear()
                 self._unknown_until[name] = loop.time() + _FRESH_S
             return self._topics.find(name)
+
+    def is_gone(self, topic: Topic) -> bool:
+        """Whether a topic that was found was deleted since, as far as known here."""
+        return self._topics.by_id(topic.row.topic_id) is None
+
+    async def why_gone(self, topic: Topic, deadline: Deadline) -> RaftlogError:
+        """What to say to a request that found a topic by a name and wrote nothing before it was gone. What was found
+        may have been old: then the name is another topic's, perhaps since before the request came."""
+        try:
+            await self.topic(topic.name, deadline)
+        except RaftlogError as error:
+            return error
+        return Unavailable(f"topic {topic.name!r} was deleted and made again meanwhile; nothing was written; ask again")
 
     def replica(self, topic_id: UUID, number: int) -> Replica | None:
         """The replica here of a partition."""

@@ -13,6 +13,7 @@ from raftlog.errors import (
     OffsetOutOfRange,
     PlacementImpossible,
     TopicExists,
+    Unavailable,
     UnknownPartition,
     UnknownTopic,
 )
@@ -166,6 +167,37 @@ async def test_a_topic_made_again_waits_for_no_more_than_the_removal_of_the_firs
         await brokers[1].create_topic("t", 2, deadline=soon())
         assert await produce(brokers[2], "t", b"x", partition=1) == [0]
         await brokers[3].delete_topic("t", deadline=soon())
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+async def test_what_waited_for_a_topic_of_old_is_not_told_that_there_is_none(brokers, monkeypatch, is_made_again):
+    """A broker that did not hear of it for a while believed in the former one, and was asked when both was done."""
+    await brokers[1].create_topic("t", 1, deadline=soon())
+    await produce(brokers[3], "t", b"x")
+    late = brokers[3]._topics
+    with monkeypatch.context() as patch:
+        patch.setattr(late, "refresh", lambda state: None)
+        await brokers[1].delete_topic("t", deadline=soon())
+        if is_made_again:
+            await brokers[1].create_topic("t", 1, deadline=soon())
+        await brokers[3].metadata.barrier(soon())
+        (partition,) = late.find("t").partitions
+        patch.setattr(partition._shared.router, "leader_of", lambda partition: None)
+        as_records = asyncio.ensure_future(brokers[3].produce_records("t", 0, [NewRecord(b"1")], deadline=soon()))
+        batch = build_batch([NewRecord(b"2")], now_ms=1)
+        as_batch = asyncio.ensure_future(brokers[3].produce_batches("t", 0, batch, deadline=soon()))
+        while len(partition.queue._queue) < 2:
+            await asyncio.sleep(0)
+    late.refresh(brokers[3].metadata.state)
+    (result,) = await as_records
+    wanted = Unavailable if is_made_again else UnknownTopic
+    assert type(result.error) is wanted
+    with pytest.raises(wanted) as raised:
+        await as_batch
+    assert type(raised.value) is wanted
+    if is_made_again:
+        assert "made again" in str(raised.value)
+        assert await produce(brokers[3], "t", b"y") == [0]
 
 
 async def test_creations_at_several_brokers_at_once_make_one_topic(brokers):
