@@ -25,7 +25,7 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.partitions.counters import Counters
-from raftlog.partitions.deadline import Deadline
+from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.replica.appending import Appended, Appending
 from raftlog.partitions.replica.cleaning import Cleaning
 from raftlog.partitions.replica.deleting import Deleting
@@ -43,6 +43,9 @@ from raftlog.runtime.config import GroupLimits
 from raftlog.runtime.group import Group
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.types import Offset
+
+_ANSWER_MS = 500
+"""A majority is given so long at least to confirm who leads, and what is committed."""
 
 
 class Replica:
@@ -223,11 +226,13 @@ class Replica:
         return self.group.damage is not None and self.is_alone
 
     async def _reach(self, offset: int, deadline: Deadline) -> None:
-        """Return when `offset` can be served, or asked for again, and otherwise say why not."""
+        """Return when `offset` can be served, or asked for again, and otherwise say why not. Who does not wait for
+        records wants to know all the same whether there are any."""
         group = self.group
-        await self._know_the_end(deadline)
+        patient = Deadline(max(deadline, deadline_in(_ANSWER_MS)))
+        await self._know_the_end(patient)
         if offset > group.high_watermark:
-            await self._confirm(deadline)
+            await self._confirm(patient)
         if offset > group.log_end_offset:
             raise OffsetOutOfRange(offset, group.committed_start_offset, group.high_watermark)
         if offset > group.high_watermark and not await self._waits.wait(1, deadline):

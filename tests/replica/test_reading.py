@@ -4,6 +4,7 @@ import pytest
 
 from raftlog.errors import LogClosed, NotLeader, OffsetNotAvailable, OffsetOutOfRange
 from raftlog.partitions.deadline import NEVER
+from raftlog.partitions.replica import replica
 from raftlog.raft import Role
 from raftlog.records import NewRecord, build_batch
 from tests.replica.worlds import Replicas, all_values, others, result, values_of
@@ -64,7 +65,7 @@ def test_uncommitted_records_are_not_served() -> None:
         assert world.group(leader).log_end_offset == 2
         assert all_values(world, leader) == [b"first"]
         waiting = world.fetch(leader, 2, wait=0.1)
-        world.run(0.2)
+        world.run(1)
         assert isinstance(waiting.exception(), OffsetNotAvailable)
 
 
@@ -134,7 +135,8 @@ def test_without_a_leader_committed_records_are_served_but_not_their_end() -> No
 # what a new leader does not know yet
 
 
-def test_an_offset_that_a_new_leader_does_not_know_of_is_not_out_of_range() -> None:
+def test_an_offset_that_a_new_leader_does_not_know_of_is_not_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "_ANSWER_MS", 0)  # it would be deposed meanwhile
     with Replicas() as world:
         old = world.lead()
         for number in range(4):
@@ -182,8 +184,21 @@ def test_out_of_range_is_said_when_a_majority_confirms_it() -> None:
         assert (error.first, error.end) == (0, 1)
         world.isolate(leader)
         task = world.fetch(leader, 2, wait=0.1)
-        world.run(0.2)
+        world.run(1)
         assert isinstance(task.exception(), OffsetNotAvailable)
+
+
+def test_who_does_not_wait_for_records_is_told_all_the_same_whether_there_are_any() -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        world.appended(leader, b"first")
+        world.isolate(leader)
+        task = world.fetch(leader, 2)
+        world.run(0.1)
+        assert not task.done()
+        world.network.heal()
+        world.run(0.5)
+        assert isinstance(task.exception(), OffsetOutOfRange)
 
 
 @pytest.mark.parametrize("linearizable", [True, False])
