@@ -33,10 +33,6 @@ class Kind(ABC):
         """At its end they are started, and do not serve at once."""
         return False
 
-    def may_be_drawn(self, victims: Victims) -> bool:
-        """Whether one that was drawn may begin now; a script knows by itself."""
-        return True
-
     @abstractmethod
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         """Make it happen."""
@@ -221,9 +217,6 @@ class Damage(Kind):
 
     def starts_nodes(self, fault: Fault) -> bool:
         return True
-
-    def may_be_drawn(self, victims: Victims) -> bool:
-        return victims.is_healthy()
 
     def begin(self, victims: Victims, fault: Fault, hit: tuple[int, ...]) -> str:
         said = ((victims.kill(node), self._hurt(victims, fault, node)) for node in hit)

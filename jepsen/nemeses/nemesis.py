@@ -27,6 +27,12 @@ STOP_S_MAX: Final = 20.0
 """How long a broker may take at the end of the load to end in order, and to serve again."""
 PUT_OFF_S: Final = 1.0
 """After which a drawn fault is tried again."""
+_HOLDS: Final = frozenset(("kill", "power", "roll", "sync", "damage"))
+"""Kinds whose victims are down for a while, and are started at the end."""
+_RESTARTS: Final = frozenset(("sync", "damage"))
+"""Those of them whose end starts a process whoever ended it: they do not meet another one on the same node."""
+_SLOW_TO_ASK: Final = frozenset(("pause", "stall", "cut", "weather"))
+"""While one of these is under way nobody is asked how the cluster is: the answer would hold everything else up."""
 END_LATER_S_MAX: Final = 15.0
 """How long the end of a fault may wait for its victims (`Kind.may_end`)."""
 
@@ -82,10 +88,8 @@ class Nemesis:
 
     @property
     def owed(self) -> frozenset[str]:
-        """Kinds that were drawn, and of which nothing was seen so far."""
-        over = (*self.happened, *(starting.happened for starting in self._starting))
-        seen = {happened.kind for happened in over if happened.proof}
-        return self._drawn - seen - {running.fault.kind for running in self._running if running.proof}
+        """Kinds that were drawn, and of which none has happened and is over so far."""
+        return self._drawn - {happened.kind for happened in self.happened}
 
     @property
     def under_way(self) -> list[str]:
@@ -104,10 +108,11 @@ class Nemesis:
                 self._kinds[running.fault.kind].during(self._victims, running.fault, running.hit, since_s)
         for fault in [fault for fault in self._waiting if fault.begin_s <= now_s]:
             self._waiting.remove(fault)
-            if fault.kind not in self._kinds or self._kinds[fault.kind].may_be_drawn(self._victims):
-                self.begin(self._aimed(fault))
+            aimed = self._aimed(fault)
+            if self._may_begin(aimed):
+                self.begin(aimed)
             else:
-                self._waiting.append(fault.put_off(now_s + PUT_OFF_S))
+                self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
         if self._starting and now_s >= self._next_look_s:
             self._look()
             self._next_look_s = now_s + LOOK_S
@@ -129,6 +134,19 @@ class Nemesis:
         self._starting.clear()
         self._waiting.clear()
         self.happened.sort(key=lambda happened: happened.begin_s)
+
+    def _may_begin(self, fault: Fault) -> bool:
+        """Whether one that was drawn may: no more files are lost before all is as it was, and no process is started
+        that another fault holds down."""
+        under_way = [*(each.fault for each in self._running), *(each.fault for each in self._rolling)]
+        for other in under_way:
+            kinds = {fault.kind, other.kind}
+            if kinds <= _HOLDS and kinds & _RESTARTS and not {*fault.nodes}.isdisjoint(other.nodes):
+                return False
+        if fault.kind != "damage":
+            return True
+        is_calm = all(other.kind != "damage" and other.kind not in _SLOW_TO_ASK for other in under_way)
+        return is_calm and self._victims.is_healthy()
 
     def _aimed(self, fault: Fault) -> Fault:
         """At who leads by now, and at others in the place of those who have left the cluster. Who is on its way out is
@@ -204,17 +222,23 @@ class Nemesis:
             self._starting.append(_Starting(happened, running.hit))
         elif running.hit or fault.ways:
             self._keep(happened)
-        self._come_again_if_owed(fault, now_s)
+        self._come_again_if_owed(fault)
         return happened if proof else None
 
     def _keep(self, happened: Happened) -> None:
         """It is over."""
         (self.happened if happened.proof else self.unseen).append(happened)
 
-    def _come_again_if_owed(self, fault: Fault, now_s: float) -> None:
-        """It has come to its end: once more, when nothing was seen of its kind, and no other one is to come."""
-        if fault.kind in self.owed and all(other.kind != fault.kind for other in self._waiting):
-            self._waiting.append(fault.put_off(now_s + PUT_OFF_S))
+    def _come_again_if_owed(self, fault: Fault) -> None:
+        """It has come to its end: once more, when nothing was seen of its kind, and no other one is on its way."""
+        coming: set[str] = {other.kind for other in self._waiting}
+        coming.update(other.fault.kind for other in self._rolling)
+        coming.update(other.fault.kind for other in self._running if other.proof)
+        coming.update(other.happened.kind for other in self._starting if other.happened.proof)
+        if fault.kind in self.owed - coming:
+            if fault.kind == "members":
+                fault = fault._replace(shape="move")  # for which there is always something to be done
+            self._waiting.append(fault.put_off(self._now_s() + PUT_OFF_S))
 
     def _set_ways(self, changed: Fault) -> None:
         """What is wrong with ways between nodes is all that is under way together."""
@@ -247,7 +271,7 @@ class Nemesis:
                 end_s = min(now_s, self._load_until_s)
                 self.happened.append(Happened("roll", str(rolling.fault), rolling.begin_s, end_s, proof, now_s))
             self._say("ends", rolling.fault, "; ".join(rolling.proofs) or "nothing, nobody could be spared")
-            self._come_again_if_owed(rolling.fault, now_s)
+            self._come_again_if_owed(rolling.fault)
 
     def _give_order(self, fault: Fault) -> None:
         """It is over once it was given; what follows from it goes on as long as it takes."""
@@ -259,7 +283,7 @@ class Nemesis:
             leaves = fault.nodes if fault.shape == "leave" else ()
             self.happened.append(Happened("members", str(fault), begin_s, end_s, proof, end_s, leaves))
         self._say("is given", fault, proof or "nothing to be done")
-        self._come_again_if_owed(fault, begin_s)
+        self._come_again_if_owed(fault)
 
     def _say(self, phase: str, fault: Fault, proof: str) -> None:
         more: dict[str, Any] = {"fault": fault.kind, "phase": phase, "nodes": fault.nodes}

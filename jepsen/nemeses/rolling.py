@@ -48,10 +48,10 @@ class Rolling:
             if not self._victims.is_up(node):
                 self._victims.launch(node)
                 self._is_launched = True
-        elif self._victims.is_serving(node):
+        elif self._victims.is_serving(node) or node not in self._victims.addresses:
             self._node = None
 
     def _terminate(self, node: int) -> None:
-        if self._victims.is_up(node):
+        if self._victims.is_up(node) and node in self._victims.addresses:
             self._node, self._is_launched = node, False
             self.proofs.append(self._victims.terminate(node))

@@ -96,8 +96,10 @@ class Stage:
         when the nemesis owes something."""
         end_s = max(self.options.seconds, self.now_s() + LAST_S)
         self._go_on_until(end_s)
-        while self._nemesis.owed and self.now_s() < end_s + OWED_S_MAX:
-            self.wait(5 * LOOK_S)
+        if self._nemesis.owed:
+            while self._nemesis.owed and self.now_s() < end_s + OWED_S_MAX:
+                self.wait(5 * LOOK_S)
+            self.wait(LAST_S)
 
     def _go_on_until(self, until_s: float) -> None:
         while True:

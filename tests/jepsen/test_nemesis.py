@@ -380,17 +380,15 @@ def test_it_does_not_come_again_when_another_one_of_its_kind_is_to_come() -> Non
     assert work.under_way == ["stall node 1"]
 
 
-def test_what_an_earlier_fault_did_proves_nothing() -> None:
+@pytest.mark.parametrize("kind", ["stall", "full", "sync"])
+def test_what_an_earlier_fault_did_proves_nothing(kind: FaultKind) -> None:
     victims = Victims()
-    work, _ = nemesis(victims, *(Fault(kind, 1, 2, (1,), "slow") for kind in ("stall", "full", "sync")))
-    work.step_at(1)
-    work.step_at(2)
-    assert len(work.happened) == 3
-    victims.disks[1].is_idle = True
-    again, _ = nemesis(victims, *(Fault(kind, 1, 2, (1,), "slow") for kind in ("stall", "full", "sync")))
-    again.step_at(1)
-    again.step_at(2)
-    assert again.happened == []
+    for is_idle, count in ((False, 1), (True, 0)):
+        victims.disks[1].is_idle = is_idle
+        work, _ = nemesis(victims, Fault(kind, 1, 2, (1,), "slow"))
+        for second in (1, 2, 2.5):
+            work.step_at(second)
+        assert len(work.happened) == count
 
 
 def test_what_cannot_begin_yet_is_put_off(tmp_path: Path) -> None:
@@ -439,8 +437,75 @@ def test_an_order_of_which_nothing_came_is_given_again() -> None:
     work, _ = nemesis(victims, Fault("members", 1, 1.3, (2,), "join", of_leader=0))
     for second in (1, 1.5, 2, 2.5):
         work.step_at(second)
-    assert victims.done == ["join 2 t/0", "join 2 t/0"]
-    assert work.happened == work.unseen == []
+    assert victims.done == ["join 2 t/0", "move 2 t/0"], "for which there is always something to be done"
+    assert [each.what for each in work.happened] == ["order to move, node 2, partition 0"]
+    assert work.unseen == []
+
+
+def test_files_are_lost_one_after_another(tmp_path: Path) -> None:
+    victims = Victims()
+    for node in victims.up:
+        victims.directories[node] = tmp_path / str(node)
+        victims.directories[node].mkdir()
+        (victims.directories[node] / "journal").write_bytes(b"it is there")
+    work, _ = nemesis(victims, Fault("damage", 1, 6, (1,), "stale"), Fault("damage", 2, 3, (2,), "wipe"))
+    work.step_at(1)
+    assert victims.is_healthy(), "it runs and works on a disk that is to become old"
+    for tenth in range(20, 60):
+        work.step_at(tenth / 10)
+    assert work.under_way == ["damage, stale: node 1"]
+    for tenth in range(60, 90):
+        work.step_at(tenth / 10)
+    assert "damage, wipe: node 2" in [each.what for each in work.happened]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [("roll", "sync", False), ("sync", "kill", False), ("damage", "power", False), ("roll", "kill", True)],
+)
+def test_what_another_fault_holds_down_is_not_started(
+    first: FaultKind, second: FaultKind, both: bool, tmp_path: Path
+) -> None:
+    victims = Victims()
+    victims.directories = {1: tmp_path}
+    (tmp_path / "journal").write_bytes(b"it is there")
+    shape = "wipe" if first == "damage" else "all fail"
+    work, _ = nemesis(victims, Fault(first, 1, 5, (1,), shape), Fault(second, 2, 3, (1,), shape))
+    work.step_at(1)
+    work.step_at(2)
+    assert len(work.under_way) == 1 + both
+
+
+def test_who_has_left_is_not_rolled_and_not_waited_for() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("roll", 1, 60, (1, 2)))
+    work.step_at(1)
+    work.step_at(1.5)
+    assert victims.done == ["terminate 1"]
+    del victims.addresses[1]
+    victims.end(1)
+    victims.starting = {1}
+    for second in (2, 3):
+        work.step_at(second)
+    assert victims.done == ["terminate 1", "launch 1"]
+    victims.starting = set()  # of the others all is whole
+    del victims.addresses[2]
+    for second in (4, 5):
+        work.step_at(second)
+    assert work.under_way == []
+    assert victims.done == ["terminate 1", "launch 1"]
+
+
+def test_a_kind_is_owed_until_its_victims_serve_again() -> None:
+    victims = Victims()
+    work, _ = nemesis(victims, Fault("kill", 1, 2, (1,)))
+    victims.starting = {1}
+    for second in (1, 1.5, 2, 3):
+        work.step_at(second)
+        assert work.owed == {"kill"}
+    victims.starting = set()
+    work.step_at(4)
+    assert work.owed == set()
 
 
 def test_a_cut_of_gossip_alone_leaves_the_rest_open() -> None:
