@@ -9,11 +9,11 @@ Blocks come in their order when each is handed over after the answer to the one 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from raftlog.config import TopicConfig
-from raftlog.errors import RaftlogError
+from raftlog.errors import RaftlogError, UnknownTopic
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
@@ -67,11 +67,17 @@ class ProduceStream:
     A topic that is deleted meanwhile refuses what comes; a later one of the same name is another one.
     """
 
-    def __init__(self, topic: Topic, partition: int | None, wall_ms: Callable[[], int]) -> None:
-        """Raises `UnknownPartition`."""
+    def __init__(
+        self,
+        topic: Topic,
+        partition: int | None,
+        wall_ms: Callable[[], int],
+        why_gone: Callable[[Topic, Deadline], Awaitable[RaftlogError]],
+    ) -> None:
+        """Raises `UnknownPartition`. `why_gone`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
-        self._topic, self._partition, self._wall_ms = topic, partition, wall_ms
+        self._topic, self._partition, self._wall_ms, self._why_gone = topic, partition, wall_ms, why_gone
         self.bounds = StreamBounds.of(topic.config)
 
     async def append(
@@ -87,7 +93,11 @@ class ProduceStream:
         for number, places in _spread(self._topic, self._partition, records, named).items():
             some = records if len(places) == len(records) else [records[place] for place in places]
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
-        return [await _settled(each) for each in queued]
+        shares = [await _settled(each) for each in queued]
+        if any(isinstance(share.error, UnknownTopic) for share in shares):
+            why = await self._why_gone(self._topic, deadline)
+            shares = [each._replace(error=why) if isinstance(each.error, UnknownTopic) else each for each in shares]
+        return shares
 
 
 def _spread(

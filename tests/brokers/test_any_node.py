@@ -186,12 +186,14 @@ async def test_what_waited_for_a_topic_of_old_is_not_told_that_there_is_none(bro
         as_records = asyncio.ensure_future(brokers[3].produce_records("t", 0, [NewRecord(b"1")], deadline=soon()))
         batch = build_batch([NewRecord(b"2")], now_ms=1)
         as_batch = asyncio.ensure_future(brokers[3].produce_batches("t", 0, batch, deadline=soon()))
-        while len(partition.queue._queue) < 2:
+        stream = await brokers[3].open_stream("t", 0, deadline=soon())
+        as_block = asyncio.ensure_future(stream.append([b"3"], None, -1, soon()))
+        while len(partition.queue._queue) < 3:
             await asyncio.sleep(0)
     late.refresh(brokers[3].metadata.state)
-    (result,) = await as_records
     wanted = Unavailable if is_made_again else UnknownTopic
-    assert type(result.error) is wanted
+    for result in (*await as_records, *await as_block):
+        assert type(result.error) is wanted
     with pytest.raises(wanted) as raised:
         await as_batch
     assert type(raised.value) is wanted
