@@ -196,7 +196,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a damaged replica is taken for a repaired one, and serves and leads again",
             healing.lift_quarantine,
             ("no-repair", "recovered-other-bytes", "files-differ", "unreadable"),
-            found_within=34,
+            found_within=54,
             level="broker",
         ),
         PlantedBug(
@@ -244,7 +244,7 @@ BUGS: Final[dict[str, PlantedBug]] = {
             "a replica that its group has let go unseats the group's leader",
             elasticity.removed_disturbs,
             ("removed-disturbs",),
-            found_within=76,
+            found_within=28,
             level="broker",
         ),
         *gossiping.BUGS,
