@@ -10,7 +10,6 @@ from jepsen.nemeses.fault import FaultKind
 from jepsen.planted import questions, scripts
 from jepsen.runner.stage import Script
 from jepsen.scenarios.catalogue import SCENARIOS
-from jepsen.scenarios.membership import topics_are_made_anew_while
 from jepsen.scenarios.scenario import Scenario
 
 LOST: Final = ("lost-write", "inconsistent-offset", "offset-order", "end-went-back", "stale-end", "unseen")
@@ -73,9 +72,6 @@ _FOUNDING = _own("founding", "seeds come one after another", questions.seeds_com
 _WAKES_ALONE = _own(
     "wakes-alone", "a leader sleeps, and wakes up alone", scripts.leader_wakes_alone, ("cut", "pause"), "register"
 )
-_MADE_ANEW = _own(
-    "made-anew", "topics are made anew while a broker is down", topics_are_made_anew_while("kill"), ("kill",), "topics"
-)
 _CUT_REGISTERS = SCENARIOS["F20"]._replace(number="F20-register", workload="register")
 
 REAL: Final[dict[str, RealCase]] = {
@@ -86,7 +82,6 @@ REAL: Final[dict[str, RealCase]] = {
     "route-to-deposed-leader": RealCase(_CUT_REGISTERS, ("not-linearizable",)),
     "bootstrap-group-again": RealCase(_RESTART, LOST),
     "answer-before-commit": RealCase(_NEW_LEADER, LOST),
-    "resurrect-deleted-topic": RealCase(_MADE_ANEW, ("resurrected-topic", "phantom", *LOST)),
     "accept-stale-disk": RealCase(_STALE, LOST),
     "lift-quarantine": RealCase(_RECORDS, ("expectation", "damaged-log", "replicas-differ")),
     "found-without-all": RealCase(_FOUNDING, ("expectation",)),
@@ -120,6 +115,8 @@ UNSEEN: Final[dict[str, str]] = {
     "leave-joint-on-fail-over": _MAJORITIES,
     "damaged-is-torn": _REFUSED,
     "wiped-disk-keeps-name": _REFUSED,
+    "resurrect-deleted-topic": "a deletion is followed before the creation comes; who was down hears of both, and "
+    "what it has of the former topic is no majority: it neither leads nor is asked",
     "drop-what-does-not-fit": "a broker asks for room before it takes anything, so little is dropped; tried twice",
     "damaged-journal-begins-anew": _REFUSED,
     "commit-old-term": "readers are shown nothing before the first commit of a leader's own term, and two changes of "

@@ -4,7 +4,7 @@ from typing import Final
 
 from jepsen.nemeses.fault import FaultKind
 from jepsen.nemeses.ways import SHAPES
-from jepsen.runner.stage import Script, Stage
+from jepsen.runner.stage import Stage
 from jepsen.scenarios.network import described
 from jepsen.scenarios.scenario import Scenario
 
@@ -104,17 +104,14 @@ def replicas_move_under_load(stage: Stage) -> None:
         stage.wait(1.5)
 
 
-def topics_are_made_anew_while(*kinds: FaultKind) -> Script:
-    """While one broker hears nothing of it, by each of these kinds of faults."""
-
-    def play(stage: Stage) -> None:
-        for kind in kinds:
-            with stage.fault(kind, stage.others(stage.leader_of_metadata())[0]):
-                stage.wait(4)
-            stage.wait_served()
-            stage.wait(1)
-
-    return play
+def topics_are_made_anew(stage: Stage) -> None:
+    """While one broker hears nothing of it: it is dead, and then it sleeps."""
+    kinds: tuple[FaultKind, ...] = ("kill", "pause")
+    for kind in kinds:
+        with stage.fault(kind, stage.others(stage.leader_of_metadata())[0]):
+            stage.wait(4)
+        stage.wait_served()
+        stage.wait(1)
 
 
 SCENARIOS: Final = (
@@ -151,7 +148,7 @@ SCENARIOS: Final = (
     Scenario(
         "F40",
         "topics are made anew while a broker is down",
-        topics_are_made_anew_while("kill", "pause"),
+        topics_are_made_anew,
         ("kill", "pause"),
         "topics",
         rate=700.0,
