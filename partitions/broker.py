@@ -268,10 +268,7 @@ class Broker:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
         else:
             results = await produce_records(target, partition, records, acks, deadline)
-        if self._finder.is_gone(target) and any(isinstance(row.error, UnknownTopic) for row in results):
-            why = await self._finder.why_gone(target, deadline)
-            results = [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in results]
-        return results
+        return await self._finder.put_right(results, target, deadline)
 
     async def produce_batches(
         self, topic: str, partition: int, body: Buffer, *, acks: Acks = ALL, deadline: Deadline
@@ -291,7 +288,7 @@ class Broker:
     async def open_stream(self, topic: str, partition: int | None, *, deadline: Deadline) -> ProduceStream:
         """For records that come without end. Raises `UnknownTopic`, `UnknownPartition` and `InvalidArgument`."""
         found = await self._writable(topic, deadline)
-        return ProduceStream(found, partition, self._shared.wall_ms, self._finder.why_gone)
+        return ProduceStream(found, partition, self._shared.wall_ms, self._finder.put_right)
 
     async def _writable(self, name: str, deadline: Deadline) -> Topic:
         topic = await self._topic(name, deadline)

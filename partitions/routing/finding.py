@@ -5,16 +5,21 @@ until this node hears of any change. Called by the broker.
 """
 
 import asyncio
+from typing import TypeVar
 from uuid import UUID
 
 from raftlog.errors import RaftlogError, Unavailable, UnknownTopic
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.replica import Replica
+from raftlog.partitions.results import RecordResult
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.router import Router
+from raftlog.partitions.routing.streams import Share
 from raftlog.partitions.routing.topics import Topic, Topics
 from raftlog.types import NodeId
+
+Row = TypeVar("Row", RecordResult, Share)
 
 _FRESH_S = 1.0
 _ASK_MS = 3_000
@@ -49,9 +54,14 @@ class Finder:
                 self._unknown_until[name] = loop.time() + _FRESH_S
             return self._topics.find(name)
 
-    def is_gone(self, topic: Topic) -> bool:
-        """Whether a topic that was found was deleted since, as far as known here."""
-        return self._topics.by_id(topic.row.topic_id) is None
+    async def put_right(self, rows: list[Row], topic: Topic, deadline: Deadline) -> list[Row]:
+        """Results of a topic that was found, with `why_gone` in those that say it is unknown."""
+        if self._topics.by_id(topic.row.topic_id) is not None:
+            return rows
+        if not any(isinstance(row.error, UnknownTopic) for row in rows):
+            return rows
+        why = await self.why_gone(topic, deadline)
+        return [row._replace(error=why) if isinstance(row.error, UnknownTopic) else row for row in rows]
 
     async def why_gone(self, topic: Topic, deadline: Deadline) -> RaftlogError:
         """What to say to a request that found a topic by a name and wrote nothing before it was gone. What was found

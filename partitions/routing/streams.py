@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from raftlog.config import TopicConfig
-from raftlog.errors import RaftlogError, UnknownTopic
+from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.results import Acks
 from raftlog.partitions.routing.partition import CALL_BYTES_MAX
@@ -72,12 +72,12 @@ class ProduceStream:
         topic: Topic,
         partition: int | None,
         wall_ms: Callable[[], int],
-        why_gone: Callable[[Topic, Deadline], Awaitable[RaftlogError]],
+        put_right: Callable[[list[Share], Topic, Deadline], Awaitable[list[Share]]],
     ) -> None:
-        """Raises `UnknownPartition`. `why_gone`: see `Finder`."""
+        """Raises `UnknownPartition`. `put_right`: see `Finder`."""
         if partition is not None:
             topic.partition(partition)
-        self._topic, self._partition, self._wall_ms, self._why_gone = topic, partition, wall_ms, why_gone
+        self._topic, self._partition, self._wall_ms, self._put_right = topic, partition, wall_ms, put_right
         self.bounds = StreamBounds.of(topic.config)
 
     async def append(
@@ -94,10 +94,7 @@ class ProduceStream:
             some = records if len(places) == len(records) else [records[place] for place in places]
             queued.append(await _queue(self._topic, number, places, some, acks, deadline, now_ms))
         shares = [await _settled(each) for each in queued]
-        if any(isinstance(share.error, UnknownTopic) for share in shares):
-            why = await self._why_gone(self._topic, deadline)
-            shares = [each._replace(error=why) if isinstance(each.error, UnknownTopic) else each for each in shares]
-        return shares
+        return await self._put_right(shares, self._topic, deadline)
 
 
 def _spread(
