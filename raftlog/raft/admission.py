@@ -1,6 +1,6 @@
 """Which messages a replica takes at all, and what it says to those who are behind."""
 
-from raftlog.raft.entry import TERM_MAX
+from raftlog.raft.entry import TERM_MAX, TERM_STEP_MAX, TERM_TAKEN_MAX
 from raftlog.raft.messages import (
     FROM_MEMBER,
     AppendRequest,
@@ -11,24 +11,35 @@ from raftlog.raft.messages import (
     Message,
     PreVoteRequest,
 )
+from raftlog.raft.refused import TermRefused
 from raftlog.raft.replica import Replica
-from raftlog.types import Index
+from raftlog.types import Index, Term
 
 
 def is_acceptable(replica: Replica, message: Message) -> bool:
-    """For us, from another one, of a possible term, whole, and not from a stranger with a term of his own.
+    """Return whether a message is for us, from another replica, whole, and of a term that its sender may bring.
 
-    A replica that was removed may have made its term grow; its answers must not unseat a leader.
+    A replica that was removed may have made its term grow; its answers must not unseat a leader. Raises `TermRefused`.
     """
-    if message.to != replica.me or message.sender == replica.me or not 0 <= message.term <= TERM_MAX:
+    if message.to != replica.me or message.sender == replica.me or message.term < 0:
         return False
+    if message.term > TERM_TAKEN_MAX:
+        _check_term(replica, message, message.term)
     if isinstance(message, AppendRequest):
         return is_whole(message)
     if isinstance(message, PreVoteRequest):
-        return message.term < message.campaign_term <= TERM_MAX
+        if message.campaign_term > TERM_TAKEN_MAX:
+            _check_term(replica, message, message.campaign_term)
+        return message.term < message.campaign_term
     if message.term > replica.term and type(message) in FROM_MEMBER:
         return replica.configuration.has_member(message.sender)
     return True
+
+
+def _check_term(replica: Replica, message: Message, term: Term) -> None:
+    """Raise `TermRefused` for a term near the last one, unless our own is there as well."""
+    if term > min(replica.term + TERM_STEP_MAX, TERM_MAX):
+        raise TermRefused(f"term {term} is too near to the last one, {TERM_MAX}; ours is {replica.term}", message)
 
 
 def is_whole(message: AppendRequest) -> bool:

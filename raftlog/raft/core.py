@@ -33,6 +33,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.ready import Accepted, Installed, Ready, Refusal, Refused, Restart, Role, Status
 from raftlog.raft.ready_maker import ReadyMaker
+from raftlog.raft.refused import Contradiction, without_entries
 from raftlog.raft.replica import Replica
 from raftlog.raft.role import Become
 from raftlog.raft.settings import RaftSettings
@@ -43,7 +44,16 @@ from raftlog.types import Index, NodeId, Term
 class RaftCore:
     """One replica of one group."""
 
-    __slots__ = ("_is_dirty", "_maker", "_only_speaks", "_replica", "_role", "_why", "messages_refused")
+    __slots__ = (
+        "_is_dirty",
+        "_leader_message",
+        "_maker",
+        "_only_speaks",
+        "_replica",
+        "_role",
+        "_why",
+        "messages_refused",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,8 @@ class RaftCore:
         self._role: Follower | Candidate | Leader = Follower(self._replica, None)
         self._why = "started"
         self._maker = ReadyMaker(self._replica)
+        self._leader_message: Message | None = None
+        """The first message of the leader that this replica follows, or followed last."""
         self._is_dirty = True
         """Something happened since the last Ready."""
         self._only_speaks = False
@@ -165,7 +177,10 @@ class RaftCore:
     # what happens
 
     def step(self, message: Message) -> None:
-        """Take a message; whatever it is, it is never answered here but in the next Ready."""
+        """Take a message; whatever it is, it is never answered here but in the next Ready.
+
+        Raises `Contradiction` and `TermRefused` for what no sound replica sends; then log and vote have not changed.
+        """
         replica = self._replica
         if not admission.is_acceptable(replica, message):
             self.messages_refused += 1
@@ -178,19 +193,32 @@ class RaftCore:
         elif message.term < replica.term:
             admission.answer_stale(replica, message)
         else:
-            is_from_leader = type(message) in FROM_LEADER
-            if message.term > replica.term:
-                self._adopt_term(message.term, message.sender if is_from_leader else None)
-            elif is_from_leader and isinstance(self._role, Candidate):
-                self._become_follower(message.sender, "another one leads")
-            assert not (is_from_leader and isinstance(self._role, Leader)), (
-                f"two leaders in term {replica.term}: {replica.me} and {message.sender}"
-            )
+            if type(message) in FROM_LEADER:
+                self._note_leader(message)
+            elif message.term > replica.term:
+                self._adopt_term(message.term, None)
             if replica.hibernation.is_asleep and self._ends_sleep(message):
                 self._wake()
             become = self._role.step(message)
             if become is not None:
                 self._become(become)
+
+    def _note_leader(self, message: Message) -> None:
+        """The sender leads in the message's term. Raises `Contradiction` when another replica does."""
+        replica = self._replica
+        if message.term > replica.term:
+            self._adopt_term(message.term, message.sender)
+        elif isinstance(self._role, Candidate):
+            self._become_follower(message.sender, "another one leads")
+        elif self._role.leader == message.sender:
+            return
+        elif self._role.leader is not None:
+            raise Contradiction(
+                f"two leaders in term {replica.term}: {self._role.leader} and {message.sender}",
+                message,
+                self._leader_message,
+            )
+        self._leader_message = without_entries(message)
 
     def tick(self) -> bool:
         """Time goes on by one tick. True when a Ready may be there."""
@@ -409,6 +437,7 @@ class RaftCore:
         assert replica.is_hard_state_durable, f"leads term {replica.term} before its vote is durable"
         self._role.leave()
         replica.hibernation.forget_wakes()
+        self._leader_message = None
         self._role = Leader(replica)
         self._why = why
 

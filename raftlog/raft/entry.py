@@ -12,6 +12,11 @@ from raftlog.types import Index, Term
 
 TERM_MAX = Term(2**31 - 1)
 """Terms travel in Kafka's `partitionLeaderEpoch`, an int32."""
+TERM_TAKEN_MAX = Term(TERM_MAX - 2**20)
+"""Greatest term that a message can bring to a replica of a lower term: in the last term nobody could campaign again. A
+group whose term is above it can still have a million elections."""
+TERM_STEP_MAX = 1024
+"""Above that, a message is taken when it is at most so many terms ahead of the replica's own."""
 
 
 class EntryKind(IntEnum):

@@ -25,6 +25,7 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.read_index import ForwardedReads
 from raftlog.raft.ready import ReadReady, Refusal, Refused, Role
+from raftlog.raft.refused import Contradiction
 from raftlog.raft.replica import NEVER, Replica
 from raftlog.raft.role import Become
 from raftlog.types import Index
@@ -177,11 +178,11 @@ class Follower:
         replica = self._replica
         previous, entries = message.previous, message.entries
         if previous.index < replica.committed:
-            previous, entries = self._behind_commit(previous, entries)
+            previous, entries = self._behind_commit(message)
         if not replica.log.has(previous):
             self._refuse(message)
             return
-        is_new = bool(entries) and self._take(entries)
+        is_new = bool(entries) and self._take(entries, message)
         self.verified = max(self.verified, Index(previous.index + len(entries)))
         self._sequence = max(self._sequence, message.sequence)
         if message.is_probe or not is_new:
@@ -257,7 +258,7 @@ class Follower:
     def _hear(self, sender: ReplicaId, *, stays_asleep: bool = False) -> None:
         """The leader of this term is there."""
         replica = self._replica
-        assert self._leader in (None, sender), f"two leaders in term {replica.term}: {self._leader} and {sender}"
+        assert self._leader in (None, sender), f"{sender} was let through, and {self._leader} leads term {replica.term}"
         self._leader = sender
         hibernation = replica.hibernation
         if hibernation.is_asleep and not stays_asleep:
@@ -271,20 +272,26 @@ class Follower:
         self._heard_tick = self._timer_tick = replica.ticks
         self._passes = 0
 
-    def _behind_commit(self, previous: EntryId, entries: tuple[Entry, ...]) -> tuple[EntryId, tuple[Entry, ...]]:
-        """Leave out what is committed here: every leader has it, so it need not be compared, nor can it be (trims)."""
-        replica = self._replica
+    def _behind_commit(self, message: AppendRequest) -> tuple[EntryId, tuple[Entry, ...]]:
+        """Leave out what is committed here: every leader has it, so it need not be compared, nor can it be (trims).
+
+        Raises `Contradiction` when the last committed entry, which can be compared, is another one there.
+        """
+        replica, previous, entries = self._replica, message.previous, message.entries
         committed, term = replica.committed, replica.log.term_at(replica.committed)
         skipped = committed - previous.index
         if skipped <= len(entries):
             theirs = entries[skipped - 1].term
-            assert theirs == term, (
-                f"entry {committed} is committed with term {term}; a leader has it with term {theirs}"
-            )
+            if theirs != term:
+                why = f"entry {committed} is committed with term {term}; a leader has it with term {theirs}"
+                raise Contradiction(why, message, None)
         return EntryId(committed, term), entries[skipped:]
 
-    def _take(self, entries: tuple[Entry, ...]) -> bool:
-        """Append what is not there, after cutting what contradicts it (and only then); true when there was any."""
+    def _take(self, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
+        """Append what is not there, after cutting what contradicts it (and only then); true when there was any.
+
+        Raises `Contradiction` for entries that differ from what this term's leader sent before.
+        """
         replica = self._replica
         log = replica.log
         last_index = log.last_index
@@ -297,7 +304,9 @@ class Follower:
             entries = entries[fresh:]
             if entries[0].index <= last_index:
                 conflict = entries[0].index
-                assert conflict > self.verified, f"conflict at {conflict} ≤ {self.verified} verified in this term"
+                if conflict <= self.verified:
+                    why = f"entry {conflict} of a leader differs from what it had, up to {self.verified}, in this term"
+                    raise Contradiction(why, message, None)
                 replica.cut_to(Index(conflict - 1))
         replica.append(entries)
         return True

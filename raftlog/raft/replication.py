@@ -249,7 +249,7 @@ class Replication:
 
     def handle_append(self, message: AppendResponse) -> None:
         progress = self._heard(message.sender, message.sequence)
-        if progress is None or message.verified > self._replica.log.last_index:
+        if progress is None or not self._is_possible(message.durable, message.written, message.verified):
             return
         progress.awake_sequence = max(progress.awake_sequence, message.sequence)
         if message.is_accepted:
@@ -259,7 +259,7 @@ class Replication:
 
     def handle_heartbeat(self, message: HeartbeatResponse) -> None:
         progress = self._heard(message.sender, message.sequence)
-        if progress is None or message.verified > self._replica.log.last_index:
+        if progress is None or not self._is_possible(message.durable, message.durable, message.verified):
             return
         if message.is_asleep:
             progress.asleep_sequence = max(progress.asleep_sequence, message.sequence)
@@ -277,9 +277,10 @@ class Replication:
 
     def handle_install(self, message: InstallResponse) -> None:
         progress = self._heard(message.sender, message.sequence)
-        if progress is None or not message.is_reached:
+        boundary = message.boundary
+        if progress is None or not message.is_reached or boundary.index > self._replica.log.last_index:
             return
-        self._acknowledge(progress, message.boundary.index, message.boundary.index)
+        self._acknowledge(progress, boundary.index, boundary.index)
         log = self._replica.log
         next_index = Index(min(message.last_index, log.last_index) + 1)
         if progress.state is not ProgressState.CATCH_UP or next_index <= log.boundary.index:
@@ -288,6 +289,10 @@ class Replication:
         if log.view.stored_bytes_from(next_index) <= self._replica.settings.fetch_bytes_min:
             progress.become_probe(next_index, self.sequence)
             self.is_due = True
+
+    def _is_possible(self, durable: Index, written: Index, verified: Index) -> bool:
+        """Whether a follower of this term can be so far: it has nothing that we do not have."""
+        return durable <= written <= verified <= self._replica.log.last_index
 
     def _heard(self, sender: ReplicaId, sequence: int) -> Progress | None:
         """Who answered; None for strangers and for answers to what was never asked."""

@@ -18,6 +18,7 @@ from typing import Self
 from raftlog.errors import CorruptBatch, LogClosed, NotLeader, RaftlogError, StorageFull
 from raftlog.raft import RaftCore, Ready, ReplicaId, Restart
 from raftlog.raft.messages import AppendRequest
+from raftlog.raft.refused import RefusedMessage
 from raftlog.runtime.catch_up import CatchUp
 from raftlog.runtime.compacting import Compacting
 from raftlog.runtime.config import DriverConfig
@@ -35,6 +36,7 @@ from raftlog.runtime.outbox import Outbox
 from raftlog.runtime.peers import Peers
 from raftlog.runtime.persister import Persister
 from raftlog.runtime.proposals import settle_read
+from raftlog.runtime.refused_messages import handle_refused
 from raftlog.runtime.scrubbing import Scrubbing
 from raftlog.runtime.supplying import Supplying
 from raftlog.runtime.ticker import Stall, Ticker
@@ -234,7 +236,7 @@ class Driver:
     def _receive(self, node: NodeId, envelopes: Sequence[Envelope]) -> None:
         for key, message in envelopes:
             group = self.groups.get(key)
-            if group is None or group.is_deaf or group.is_leaving or message.sender.node_id != node:
+            if group is None or group.is_deaf or group.is_leaving or group.stopped or message.sender.node_id != node:
                 self.messages_refused += 1
                 continue
             try:
@@ -244,6 +246,9 @@ class Driver:
                 group.core.step(message)
             except CorruptBatch as error:
                 group.note_damage(error)
+            except RefusedMessage as refused:
+                self.messages_refused += 1
+                handle_refused(group, refused)
             self.mark_dirty(group)
 
     def _admits(self, group: Group, message: AppendRequest) -> bool:
@@ -350,7 +355,7 @@ class Driver:
 
     def _take(self, group: Group) -> Ready | None:
         """The group's Ready, if it has one; and whether it wants ticks from now on."""
-        if group.is_closed or group.is_deaf or group.is_leaving:
+        if group.is_closed or group.is_deaf or group.is_leaving or group.stopped:
             return None
         ready = group.take_ready()
         group.admission.end_turn()
@@ -435,7 +440,7 @@ class Driver:
 
     def _tick_groups(self) -> None:
         for group in self._awake.values():
-            if not (group.is_deaf or group.is_leaving) and group.core.tick():
+            if not (group.is_deaf or group.is_leaving or group.stopped) and group.core.tick():
                 self.mark_dirty(group)
 
     def _give_leadership_up(self, stall: Stall) -> None:

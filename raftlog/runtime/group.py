@@ -120,6 +120,8 @@ class Group:
         """Another log is taking the place of this one: nothing may happen to it."""
         self.is_leaving = False
         """It says nothing and hears nothing while it is asked whether its members have let it go."""
+        self.stopped: str | None = None
+        """Why it takes part in nothing until the next start of the process; moved by `stop`."""
         self.trim_to: Offset | None = None
         """The newest trim that is on its way to the journal."""
         self._trimming = Trimming(self, host)
@@ -211,8 +213,8 @@ class Group:
         A change of voters goes on from there by itself, through the joint configuration (thesis 4.3). Fails like
         `propose`, and with `ChangeRefused` and `InvalidArgument`.
         """
-        if self.is_closed:
-            return self._refuse(self._closed())
+        if self.is_closed or self.stopped:
+            return self._refuse(self._closed() if self.is_closed else self._not_taking_part())
         try:
             accepted = self._accepted(self.core.propose_configuration(change))
         except RaftlogError as error:
@@ -222,8 +224,8 @@ class Group:
     def read_index(self) -> "asyncio.Future[Index]":
         """Done when what is delivered here is at least as new as everything acknowledged before the call."""
         future: asyncio.Future[Index] = self._host.loop.create_future()
-        if self.is_closed:
-            future.set_exception(self._closed())
+        if self.is_closed or self.stopped:
+            future.set_exception(self._closed() if self.is_closed else self._not_taking_part())
             return future
         refused = self.core.read_index(future)
         self._host.mark_dirty(self)
@@ -305,6 +307,8 @@ class Group:
     def _why_refused(self, size: int, is_essential: bool) -> RaftlogError | None:
         if self.is_closed:
             return self._closed()
+        if self.stopped:
+            return self._not_taking_part()
         if self.is_deaf:
             return NotLeader(f"{self.name}: another log is being installed", self.core.leader)
         no_room = None if is_essential else why_no_room(self, self._host.room)
@@ -312,6 +316,9 @@ class Group:
 
     def _closed(self) -> LogClosed:
         return LogClosed(f"{self.name} is closed: {self.closed_by}")
+
+    def _not_taking_part(self) -> Unavailable:
+        return Unavailable(f"{self.name}: its replica here was stopped: {self.stopped}")
 
     def _refuse(self, error: RaftlogError) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = self._host.loop.create_future()
@@ -422,6 +429,20 @@ class Group:
         if is_given_up:
             self._host.mark_dirty(self)
         return is_given_up
+
+    def stop(self, why: str) -> None:
+        """Take part in nothing any more: no message, no request, no tick. What is on disk, and promised, stays.
+
+        What has no outcome yet stays unknown, as after a lost leadership.
+        """
+        if self.stopped is None:
+            self.core.step_down("stopped")
+            self.stopped = why
+            error = self._not_taking_part()
+            self._open.end(error)
+            for read in self._reads:
+                if not read.done():
+                    read.set_exception(error)
 
     def settle_trim(self, offset: Offset) -> None:
         """A trim is durable: the log start moves, and files go."""

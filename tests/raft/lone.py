@@ -1,6 +1,7 @@
 """Beginnings that many tests share: a core by itself whose driver makes everything durable at once, and a leader with
 two followers that keep up."""
 
+from collections.abc import Sequence
 from random import Random
 
 from raftlog.raft.configuration import ReplicaId
@@ -29,12 +30,14 @@ def why_refused(outcome: Accepted | Refused | None) -> Refusal | None:
 
 
 class LoneFollower:
-    """Core 2 of three, with a log of these terms, whose driver makes everything durable at once."""
+    """Core 2 of three (or `members`), with a log of these terms, whose driver makes everything durable at once."""
 
-    def __init__(self, *terms: int, committed: int = 0, term: int | None = None) -> None:
+    def __init__(
+        self, *terms: int, committed: int = 0, term: int | None = None, members: Sequence[int] = (1, 2, 3)
+    ) -> None:
         self.log = MemoryLog([entry(index, of) for index, of in enumerate(terms, 1)])
         hard_state = HardState(Term(max(terms, default=0) if term is None else term), None)
-        restart = Restart(hard_state, (configuration([1, 2, 3]),), Index(committed))
+        restart = Restart(hard_state, (configuration(list(members)),), Index(committed))
         self.core = RaftCore(TWO, RaftSettings(), Random(0), self.log, restart)
         self.said: list[object] = []
         self.readys: list[Ready] = []
