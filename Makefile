@@ -8,7 +8,7 @@ JOBS ?= 4
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench bench-pipeline simulate jepsen format clean
+.PHONY: help demo test check bench bench-pipeline simulate jepsen mutants format clean
 
 help:
 	@echo "make demo    install into .venv and run a broker: produce, poll, commit, kill -9, recover"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make jepsen  real brokers and clients under all kinds of faults (takes about ten minutes; needs gcc and libfaketime)"
+	@echo "make mutants one-line changes that a test has to notice, each in a copy (takes up to an hour)"
 	@echo "make format  format the code"
 	@echo "make clean   remove .venv and caches"
 
@@ -67,6 +68,9 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --workload trimming --faults kill,power,cut,sync --time 40
 	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 40
 	$(BIN)/python -m jepsen test --workload register --faults kill,power,pause,stall,cut,clock --time 40
+
+mutants: .venv/installed-dev
+	$(BIN)/python -m jepsen.mutants
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .

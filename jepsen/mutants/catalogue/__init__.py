@@ -1,0 +1,8 @@
+"""The mutants, by the room that they change."""
+
+from typing import Final
+
+from jepsen.mutants.catalogue import raft
+from jepsen.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*raft.MUTANTS,)

@@ -1,0 +1,86 @@
+"""One mutant in one copy: applied, tested, taken back."""
+
+import os
+import signal
+import subprocess
+import time
+from enum import Enum
+from typing import Final, NamedTuple
+
+from jepsen.mutants.copies import Copy
+from jepsen.mutants.mutant import Mutant, NotApplicable
+
+TRIAL_SECONDS_MAX: Final = 240.0
+_TESTS_FAILED: Final = 1
+_ALL_PASSED: Final = 0
+_TAIL_LINES: Final = 12
+
+
+class Outcome(Enum):
+    """What became of a mutant, or of the tests without any."""
+
+    NOTICED = "noticed"
+    SURVIVED = "survived"
+    HUNG = "hung"
+    """The tests did not end, and no limit of their own ended them: that counts as not noticed."""
+    BROKEN = "broken"
+    """It does not apply any more, or its tests cannot even be collected."""
+
+
+class Trial(NamedTuple):
+    """`detail` is the end of what pytest printed, or why the mutant does not apply."""
+
+    name: str
+    outcome: Outcome
+    seconds: float
+    detail: str = ""
+
+
+def try_mutant(mutant: Mutant, copy: Copy) -> Trial:
+    """Apply it, run its tests, and take it back."""
+    source = copy.read(mutant.file)
+    try:
+        changed = mutant.applied_to(source)
+    except NotApplicable as error:
+        return Trial(mutant.name, Outcome.BROKEN, 0.0, str(error))
+    copy.write(mutant.file, changed)
+    try:
+        return run_tests(mutant.name, mutant.tests, copy)
+    finally:
+        copy.write(mutant.file, source)
+
+
+def run_tests(name: str, tests: tuple[str, ...], copy: Copy, timeout_s: float = TRIAL_SECONDS_MAX) -> Trial:
+    """Run tests of a copy. All processes that they started end with them."""
+    environment = {**os.environ, "PYTHONPATH": str(copy.directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    began = time.monotonic()
+    with subprocess.Popen(  # noqa: S603 - the tests of this project
+        copy.pytest(tests),
+        cwd=copy.directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=timeout_s)
+            outcome = {_TESTS_FAILED: Outcome.NOTICED, _ALL_PASSED: Outcome.SURVIVED}.get(
+                process.returncode, Outcome.BROKEN
+            )
+        except subprocess.TimeoutExpired:
+            outcome = Outcome.HUNG
+        finally:
+            _end_all(process)
+        if outcome is Outcome.HUNG:
+            printed, _ = process.communicate()
+    tail = "\n".join(printed.strip().splitlines()[-_TAIL_LINES:])
+    return Trial(name, outcome, time.monotonic() - began, tail)
+
+
+def _end_all(process: "subprocess.Popen[str]") -> None:
+    """End what is left of the session that the tests were."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
