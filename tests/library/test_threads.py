@@ -27,7 +27,7 @@ from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.repair import repair_log
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 NEVER_MS = 3_600_000
 
 

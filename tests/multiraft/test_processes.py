@@ -70,6 +70,7 @@ async def test_an_old_copy_of_a_disk_is_refused_by_the_others(tmp_path: Path) ->
         shutil.copytree(data / "3", copy)
         for _ in range(2):
             await cluster.start(3)
+            await cluster.load(WRITERS, 3)  # it may be the next leader
             await cluster.next_leader(500)
             await cluster.kill(3)
         for others_restart in (False, True):  # then they only know from their own disks
