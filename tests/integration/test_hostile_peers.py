@@ -1,0 +1,279 @@
+"""Programs that reach the RPC port of real brokers and are none of them: whatever they send changes nothing.
+
+A stranger without the secret, one that replays the handshake of a broker, and a process whose certificate names
+another node try the same attacks: disks that are claimed with a later boot epoch, votes in the last term, a second
+leader, control batches that open to hundreds of MiB, records and trims.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import cramjam
+import pytest
+
+from raftlog.partitions.control import GroupName, controller_group_id
+from raftlog.raft import Entry, EntryId, EntryKind, ReplicaId
+from raftlog.raft.entry import TERM_MAX
+from raftlog.raft.messages import AppendRequest, Heartbeat, VoteRequest
+from raftlog.records import build_batch
+from raftlog.runtime.control_entries import no_op_batch
+from raftlog.runtime.rpc import Call, Channel, Identity, RpcConfig
+from raftlog.runtime.rpc.authentication import Proof, encode_proof
+from raftlog.runtime.rpc.calls import encode_call
+from raftlog.runtime.rpc.codec import encode_turn
+from raftlog.runtime.rpc.handshake import NONCE_SIZE, PROTOCOL_VERSION, Hello, encode_hello, pack_hello
+from raftlog.runtime.transport import Envelope
+from raftlog.testing import BrokerProcess, Cluster
+from raftlog.testing.http import ask
+from raftlog.testing.ports import address_of, hold_port
+from raftlog.types import Index, NodeId, Term
+from tests.integration.cluster_load import create_topic
+from tests.rpc.processes import Raw
+
+LARGEST = 1 << 53
+CONFIG = RpcConfig()
+Connect = Callable[[tuple[str, int]], Awaitable[Raw]]
+
+
+def picture(cluster: Cluster) -> dict[str, Any]:
+    """What must not change: the leader, elections, disks, and the records."""
+    one = cluster.nodes[1]
+    return {
+        "leader": cluster.leader("t"),
+        "elections": sum(log.count('"leader_elected"') for log in cluster.logs().values()),
+        "disks": {row["node_id"]: (row["disk_uuid"], row["boot_epoch"]) for row in one.get("/v1/brokers")},
+        "offsets": one.get("/topics/t/partitions/0/offsets"),
+        "records": one.get("/topics/t/partitions/0/records?offset=0&timeout=0"),
+    }
+
+
+def records_of(cluster: Cluster) -> None:
+    body = {"records": [{"value": number} for number in range(20)]}
+    status, answer = ask(cluster.addresses[0], "/topics/t", method="POST", body=body)
+    assert status == 200, answer
+
+
+def identities(cluster: Cluster) -> dict[int, Identity]:
+    """Each broker as anybody can learn of it over HTTP, and with the largest numbers that can be claimed."""
+    cluster_id = cluster.nodes[1].process.ready["cluster_id"]
+    return {
+        row["node_id"]: Identity(cluster_id, NodeId(row["node_id"]), UUID(row["disk_uuid"]), LARGEST, LARGEST, "x")
+        for row in cluster.nodes[1].get("/v1/brokers")
+    }
+
+
+def groups(cluster: Cluster, cluster_id: str) -> list[bytes]:
+    """The controller's Raft group and that of the topic."""
+    return [controller_group_id(UUID(cluster_id)).bytes, GroupName(topic_id(cluster), 0).group_id.bytes]
+
+
+def topic_id(cluster: Cluster) -> UUID:
+    return UUID(cluster.nodes[1].get("/v3/clusters/-/topics/t")["topic_id"])
+
+
+def hostile_frames(me: Identity, to: Identity, group_ids: list[bytes], topic: bytes) -> list[list[Any]]:
+    """What each of the attacks sends behind its introduction."""
+    sender, receiver = ReplicaId(me.node_id, me.disk_uuid), ReplicaId(to.node_id, to.disk_uuid)
+    batch = bytearray(no_op_batch(1_000))
+    bomb = bytes(cramjam.zstd.compress(bytes(200 << 20)))
+    batch = batch[:61] + bomb
+    batch[22] |= 4
+    frames: list[list[Any]] = []
+    for group_id in group_ids:
+        entry = Entry(Index(2), Term(1), EntryKind.NO_OP, len(batch), bytes(batch))
+        append = AppendRequest(sender, receiver, Term(9), 1, EntryId(Index(1), Term(0)), (entry,), Index(0))
+        for message in (
+            VoteRequest(sender, receiver, Term(TERM_MAX), 1, EntryId(Index(1 << 40), Term(9)), True),
+            Heartbeat(sender, receiver, Term(1), 1, Index(0)),
+            Heartbeat(sender, receiver, Term(2), 1, Index(0)),
+            append,
+        ):
+            frames.append(encode_turn([Envelope(group_id, message)]))
+    frames.append(encode_call(1, Call("data.trim", [topic, 0, 1_000, {"before": 20}]), CONFIG))
+    frames.append(encode_call(1, Call("data.produce", [topic, 0, -1], (bytes(build_batch([b"hostile"])),)), CONFIG))
+    return frames
+
+
+async def attack(cluster: Cluster, connect: Connect, shake: Callable[[Raw, bytes], Awaitable[None]]) -> None:
+    """Every attack at every broker, in the name of every other one and of a node that does not exist."""
+    known = identities(cluster)
+    cluster_id = known[1].cluster_id
+    assert cluster_id is not None
+    group_ids = groups(cluster, cluster_id)
+    topic = topic_id(cluster).bytes
+    nobody = Identity(None, NodeId(99), UUID(int=99), 1, 1, "x")
+    for number, node in cluster.nodes.items():
+        assert node.rpc_bound is not None
+        host, _, port = node.rpc_bound.rpartition(":")
+        for claimed in (*(each for each in known.values() if each.node_id != number), nobody):
+            for frame in hostile_frames(claimed, known[number], group_ids, topic):
+                raw = await connect((host, int(port)))
+                hello = pack_hello(Hello(PROTOCOL_VERSION, Channel.RAFT, b"hostile!", claimed, bytes(NONCE_SIZE)))
+                raw.write(*encode_hello(hello))
+                with contextlib.suppress(EOFError, ConnectionError):
+                    await shake(raw, hello)
+                    raw.write(*frame)
+                await raw.ended()
+                await raw.close()
+
+
+def require_unharmed(cluster: Cluster, before: dict[str, Any]) -> None:
+    """Nothing changed, all live, and a broker that is restarted is taken back as what it is."""
+    assert all(node.is_running for node in cluster.nodes.values())
+    cluster.wait_healthy()
+    assert picture(cluster) == before
+    restarted = next(number for number in cluster.nodes if number != before["leader"])
+    cluster.nodes[restarted].restart()
+    cluster.wait_healthy()
+    node, (disk, boot_epoch) = restarted, before["disks"][restarted]
+    assert picture(cluster)["disks"] == {**before["disks"], node: (disk, boot_epoch + 1)}
+    records_of(cluster)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, with_cuts=False, with_gossip=False) as three:
+        create_topic(three.addresses[0], "t")
+        records_of(three)
+        three.wait_healthy()
+        yield three
+
+
+def test_a_stranger_without_the_secret(cluster: Cluster) -> None:
+    before = picture(cluster)
+
+    async def no_proof(raw: Raw, hello: bytes) -> None:
+        await raw.frame()
+
+    async def empty_proof(raw: Raw, hello: bytes) -> None:
+        await raw.frame()
+        raw.write(*encode_proof(Proof(b"")))
+
+    async def all_of_it() -> None:
+        for shake in (no_proof, empty_proof):
+            await attack(cluster, Raw.connect, shake)
+
+    asyncio.run(all_of_it())
+    require_unharmed(cluster, before)
+
+
+def test_a_replayed_handshake(cluster: Cluster, tmp_path: Path) -> None:
+    """A broker that wants to join was listened to; all that it sent is sent again."""
+    before = picture(cluster)
+    recorded = asyncio.run(record_handshake(cluster, tmp_path))
+
+    async def replay(raw: Raw, hello: bytes) -> None:
+        raw.write(recorded)
+
+    async def all_of_it() -> None:
+        await attack(cluster, Raw.connect, replay)
+        for node in cluster.nodes.values():
+            assert node.rpc_bound is not None
+            host, _, port = node.rpc_bound.rpartition(":")
+            raw = await Raw.connect((host, int(port)))
+            raw.write(recorded)
+            assert (await raw.frame()).kind.name == "HELLO"
+            assert (await raw.frame()).kind.name == "REFUSAL"
+            await raw.ended()
+            await raw.close()
+
+    asyncio.run(all_of_it())
+    require_unharmed(cluster, before)
+
+
+async def record_handshake(cluster: Cluster, tmp_path: Path) -> bytes:
+    """Be between a real broker and a member, pass everything on, and keep what the broker sent."""
+    sent: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    member = cluster.nodes[1].rpc_bound
+    assert member is not None
+    host, _, port = member.rpartition(":")
+
+    async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection(host, int(port))
+
+        async def back() -> None:
+            while data := await there.read(65_536):
+                writer.write(data)
+
+        answers, data = asyncio.ensure_future(back()), b""
+        while piece := await reader.read(65_536):
+            data += piece
+            here.write(piece)
+        answers.cancel()
+        for each in (here, writer):
+            each.close()
+        if not sent.done():
+            sent.set_result(data)
+
+    with hold_port() as held:
+        rpc = address_of(held)
+    async with await asyncio.start_server(between, "127.0.0.1", 0) as server:
+        at = "{}:{}".format(*server.sockets[0].getsockname())
+        flags = ("--node-id", "4", "--rpc", rpc, "--seeds", at, "--cluster-secret-file", cluster.secret_path)
+        joining = BrokerProcess(str(tmp_path / "joining"), *flags, "--gossip", "off", name="joining")
+        try:
+            joining.launch()
+            return await asyncio.wait_for(sent, 20)
+        finally:
+            await asyncio.to_thread(joining.close)
+
+
+# certificates
+
+_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def certificates(directory: Path) -> Callable[[int], dict[str, str]]:
+    """Make an authority; return what makes a node's certificate, as environment variables."""
+    key, authority = f"{directory}/ca.key", f"{directory}/ca.pem"
+    _openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
+
+    def of(node: int) -> dict[str, str]:
+        own_key, certificate = f"{directory}/{node}.key", f"{directory}/{node}.pem"
+        if not Path(certificate).exists():
+            names = f"subjectAltName=IP:127.0.0.1,URI:raftlog:node:{node}"
+            subject = ("-keyout", own_key, "-out", certificate, "-subj", f"/CN=node {node}", "-addext", names)
+            _openssl("req", "-x509", *_CURVE, *subject, "-CA", authority, "-CAkey", key)
+        return {
+            "RAFTLOG_RPC_CERTIFICATE": certificate,
+            "RAFTLOG_RPC_KEY": own_key,
+            "RAFTLOG_RPC_AUTHORITY": authority,
+        }
+
+    return of
+
+
+def test_a_certificate_of_another_node(tmp_path: Path) -> None:
+    """It is of the same authority, and even has the secret."""
+    certificate = certificates(tmp_path)
+    environment: Callable[[int], Mapping[str, str]] = certificate
+    with Cluster(3, with_cuts=False, with_gossip=False, environment=environment) as cluster:
+        create_topic(cluster.addresses[0], "t")
+        records_of(cluster)
+        cluster.wait_healthy()
+        before = picture(cluster)
+        files = certificate(9)
+        context = ssl.create_default_context(cafile=files["RAFTLOG_RPC_AUTHORITY"])
+        context.load_cert_chain(files["RAFTLOG_RPC_CERTIFICATE"], files["RAFTLOG_RPC_KEY"])
+
+        async def connect(address: tuple[str, int]) -> Raw:
+            return Raw(*await asyncio.open_connection(*address, ssl=context, server_hostname="127.0.0.1"))
+
+        async def as_it_is(raw: Raw, hello: bytes) -> None:
+            await raw.frame()
+            raw.write(*encode_proof(Proof(b"")))
+            assert (await raw.frame()).kind.name == "REFUSAL"
+
+        asyncio.run(attack(cluster, connect, as_it_is))
+        require_unharmed(cluster, before)
+        assert any("the certificate is of raftlog:node:9" in log for log in cluster.logs().values())
