@@ -11,6 +11,7 @@ from itertools import cycle, islice
 from bench.measure import require
 from bench.node_commands import Stalls, own_costs, run
 from bench.node_load import KEY_BYTES, Load
+from bench.shared_secret import SECRET
 from bench.syncs import SyncCount
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -42,6 +43,7 @@ class Commands:
             host_label=f"host-{number}",
             rpc=("127.0.0.1", port),
             seeds=tuple(("127.0.0.1", seed) for seed in seeds),
+            secret=SECRET,
         )
         self.broker = await Broker.open(settings)
         await self.broker.start()

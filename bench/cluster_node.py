@@ -16,6 +16,7 @@ from bench.measure import require
 from bench.node_commands import Stalls, own_costs, run, say
 from bench.node_load import KEY_BYTES, Load
 from bench.samples import VALUE_BYTES
+from bench.shared_secret import SECRET
 from bench.syncs import SyncCount
 from raftlog.errors import RaftlogError
 from raftlog.partitions.deadline import deadline_in
@@ -109,6 +110,7 @@ class Commands:
             host_label=f"host-{number}",
             cluster_id="bench",
             rpc_port=port,
+            secret=SECRET,
             peers={int(node): (str(at[0]), int(at[1])) for node, at in peers.items()},
         )
         begin = time.perf_counter()

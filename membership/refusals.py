@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 
 TOLD_INTERVAL_S: Final = 60.0
 _ADVICE: Final = {
-    Refused.FORGED: "another key, or somebody who has none; see --gossip-key-file",
+    Refused.FORGED: "signed with another cluster secret, or with none; compare --cluster-secret-file",
     Refused.CLUSTER: "a broker of another cluster has this address among its own",
     Refused.VERSION: "another release gossips in another way",
     Refused.OLD_LIFE: "an earlier life of a process, or a copy of its disk",

@@ -228,6 +228,9 @@ class ClusterView:
         problems = self._node.standing.problems()
         if status.groups.quarantined:
             problems.append(f"{status.groups.quarantined} damaged replicas: {'; '.join(status.damage[:3])}")
+        if status.groups.stopped:
+            stopped = "; ".join(status.stopped[:3])
+            problems.append(f"{status.groups.stopped} stopped replicas, until this broker is restarted: {stopped}")
         if status.groups.disk_full:
             problems.append(f"{status.groups.disk_full} replicas wait for room on the disk")
         problem = self._metadata.freshness().problem

@@ -81,7 +81,7 @@ class Measuring:
             asleep += core.is_asleep
             quarantined += group.damage is not None
             if replica is not None:
-                unavailable += group.damage is not None or group.is_closed
+                unavailable += group.damage is not None or group.is_closed or group.stopped is not None
                 waiting += replica.waiting_count
                 rows.append(_figures(group, replica.name, status))
             if number % _SLICE == 0:

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, field, replace
 
+from raftlog.cluster_secret import ClusterSecret
 from raftlog.config import DAY_MS, GIB, KIB, MIB, TopicConfig
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.gossip.settings import GossipSettings, check_rack
@@ -39,6 +40,9 @@ class BrokerSettings:
     """Where the machine stands, as the others are told by gossip."""
     gossip: GossipSettings | None = None
     """Where and how to gossip with other brokers; None: not at all."""
+    secret: ClusterSecret | None = None
+    """What proves to other brokers that this one belongs to the cluster; needed with `rpc` unless the certificate names
+    the node (`raftlog:node:<id>`)."""
     tls: TlsContexts | None = None
     """Certificates for the connections between brokers."""
     insecure: bool = False
@@ -121,6 +125,8 @@ class BrokerSettings:
             cluster_id=self.cluster_id,
             driver=replace(self.driver, scrub_interval_ms=scrub_ms, storage_min_free_bytes=self.storage_min_free_bytes),
             rpc=RpcConfig(bulk_bytes_per_s=self.catch_up_bytes_per_s),
+            advertise_rpc=self.advertise_rpc,
+            secret=self.secret,
             tls=self.tls,
             insecure=self.insecure,
             open_files_max=self.open_files_max,

@@ -50,6 +50,12 @@ EVENTS: Final[dict[str, Kind]] = {
     ),
     "replica_removed": _kind(INFO, "group why", "a replica here goes"),
     "replica_quarantined": _kind(ERROR, "group why", "damage was found in a replica here"),
+    "replica_stopped": _kind(
+        ERROR,
+        "group contradicts offending why",
+        "a member of the group contradicts its leader or what is committed here: the replica takes part in nothing "
+        "until the next start of the broker",
+    ),
     "replica_repaired": _kind(INFO, "group entries why", "it is sound again"),
     "log_compacted": _kind(
         INFO, "group compacted_to bytes_before bytes_after", "a replica here was compacted below that offset"
@@ -72,6 +78,17 @@ EVENTS: Final[dict[str, Kind]] = {
     # other brokers
     "node_connected": _kind(INFO, "node address", "a connection for Raft messages is there"),
     "node_lost": _kind(WARNING, "node why", "there is none any more"),
+    "term_refused": _kind(
+        WARNING,
+        "group message_type why",
+        "a message of another broker had a term so near to the last one that taking it would end all elections; it was "
+        "dropped",
+    ),
+    "contradiction_dropped": _kind(
+        WARNING,
+        "group contradicts offending why",
+        "a replica that does not belong to the group contradicts its leader or its log; the message was dropped",
+    ),
     "member_suspected": _kind(WARNING, "node by", "gossip: it does not answer; a hint, which deposes nobody"),
     "member_dead": _kind(WARNING, "node by", "gossip: it did not refute that in time"),
     "member_alive": _kind(INFO, "node incarnation", "gossip: it is there, or there again"),

@@ -18,6 +18,7 @@ from raftlog.events import EVENTS
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.settings import BrokerSettings
+from tests.cluster_secret import SECRET
 from tests.layouts import DOCS, table_after
 
 DOCUMENT = (DOCS / "OPERATIONS.md").read_text(encoding="utf-8")
@@ -70,7 +71,7 @@ def test_every_setting_is_there_with_its_default() -> None:
 
 
 async def test_every_metric_is_there(tmp_path) -> None:
-    settings = BrokerSettings(data_dir=str(tmp_path), rpc=LOOPBACK, gossip=GossipSettings())
+    settings = BrokerSettings(data_dir=str(tmp_path), rpc=LOOPBACK, secret=SECRET, gossip=GossipSettings())
     broker = await Broker.open(settings)
     try:
         await broker.start("127.0.0.1:1")

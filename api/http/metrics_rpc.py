@@ -22,6 +22,11 @@ def rpc_families(broker: Broker) -> Iterator[Metric]:
         "Raft messages that were of no group here, unsound, or for which there was no room.",
         value=node.driver.messages_refused,
     )
+    yield CounterMetricFamily(
+        "raftlog_rpc_messages_from_outsiders",
+        "Raft messages of processes that the cluster does not know as members; they are dropped.",
+        value=node.transport.messages_from_outsiders,
+    )
 
 
 def _traffic(broker: Broker) -> Iterator[Metric]:

@@ -56,6 +56,9 @@ class Cluster(NamedTuple):
     def others(self) -> dict[NodeId, str]:
         return {self.node_id(name): name for name in self.names if name != self.me}
 
+    def other_replicas(self) -> dict[NodeId, ReplicaId]:
+        return {node: self.replica(name) for node, name in self.others().items()}
+
     def replica(self, name: str) -> ReplicaId:
         return ReplicaId(self.node_id(name), uuid.uuid5(_SPACE, f"{self.id} node {name}"))
 
@@ -102,7 +105,9 @@ class Groups:
         identity, cluster = self._directory.identity, self._cluster
         random = Random()  # noqa: S311  # election timeouts and correlations; seeded by the operating system
         shown = Identity(cluster.id, identity.node_id, identity.disk_uuid, identity.boot_epoch, 0, "")
-        self.transport = MaelstromTransport(shown, cluster.others(), post, random, settings.linger_ms / 1000)
+        self.transport = MaelstromTransport(
+            shown, cluster.others(), cluster.other_replicas(), post, random, settings.linger_ms / 1000
+        )
         self.driver = Driver.open(
             disk,
             self._directory.path,

@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from raftlog.api.maelstrom.settings import RPC
 from raftlog.errors import Overloaded, RaftlogError, Unavailable
+from raftlog.raft import ReplicaId
 from raftlog.runtime.bulk import BulkRequest
-from raftlog.runtime.rpc import Answer, Call, Identity, NoAnswer
+from raftlog.runtime.rpc import Answer, Call, Credentials, Identity, NoAnswer
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import decode_answer, encode_call
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
@@ -54,14 +55,17 @@ class MaelstromTransport(Transport):
         self,
         identity: Identity,
         names: Mapping[NodeId, str],
+        replicas: Mapping[NodeId, ReplicaId],
         post: Callable[[str, dict[str, Any]], None],
         random: Random,
         linger_s: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._endpoint = Endpoint(lambda: identity, random, RPC)
+        self._endpoint = Endpoint(lambda: identity, random, random.randbytes, RPC, Credentials())
         self._endpoint.loop = self._loop
         self._names, self._post, self._linger_s = names, post, linger_s
+        self._replicas = replicas
+        """The other nodes; Maelstrom's network vouches for the name of a sender."""
         self.on_envelopes: Callable[[NodeId, Sequence[Envelope]], None]
         self.on_beat: Callable[[NodeId, ProcessBeat], None]
         self.serve: Callable[[NodeId, object], Awaitable[object]]
@@ -194,7 +198,7 @@ class MaelstromTransport(Transport):
 
     def _take(self, node: NodeId, frame: Frame) -> None:
         if frame.kind is FrameKind.TURN:
-            self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, node))
+            self.on_envelopes(node, self._decoder.decode(frame.body, frame.payload, self._replicas[node]))
         elif frame.kind is FrameKind.BEAT:
             self.on_beat(node, decode_beat(frame.body))
         elif frame.kind is FrameKind.CALL:

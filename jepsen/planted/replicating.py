@@ -61,7 +61,7 @@ def commit_old_term() -> None:
 def cut_matching() -> None:
     """An append replaces all that follows its first entry, also where it says nothing new."""
 
-    def take(self: Follower, entries: tuple[Entry, ...]) -> bool:
+    def take(self: Follower, entries: tuple[Entry, ...], message: AppendRequest) -> bool:
         replica = self._replica
         if entries[0].index <= replica.log.last_index:
             replica.cut_to(Index(entries[0].index - 1))

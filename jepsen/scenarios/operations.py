@@ -1,4 +1,4 @@
-"""What operators do: F55. (F54, two releases in one cluster, is played in `tests/upgrade`.)"""
+"""Operations on a large cluster: F55."""
 
 import time
 from contextlib import suppress

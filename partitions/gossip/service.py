@@ -22,23 +22,24 @@ from raftlog.errors import InvalidArgument
 from raftlog.events import event
 from raftlog.membership.agent import FAREWELL_S_MAX, Agent, AgentCounters
 from raftlog.membership.authentication import Speaker
-from raftlog.membership.keys import derived_keys
+from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import Member, State
 from raftlog.membership.swim import Conflict, MemberChange
 from raftlog.membership.wire import Wire
+from raftlog.partitions.addresses import Address
 from raftlog.partitions.control import Addresses
 from raftlog.partitions.gossip.description import Description, Load, encode
 from raftlog.partitions.gossip.members import ClusterMember, combined, description_of
 from raftlog.partitions.gossip.settings import GossipSettings
 from raftlog.partitions.metadata import Metadata, address_text, parse_address
 from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
-from raftlog.runtime.rpc.addresses import is_loopback, resolve
+from raftlog.runtime.rpc.addresses import resolve
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
 
+_PURPOSE: Final = b"raftlog gossip 1"
 LOAD_INTERVAL_S: Final = 5.0
 """Load is told at most so often, and only when it differs."""
 HINT_INTERVAL_S: Final = 10.0
@@ -88,7 +89,9 @@ class Gossip:
 
     async def _listening(self, settings: GossipSettings) -> Wire:
         """At the port of the settings; where that was not asked for, it leaves those alone that others have."""
-        host = await self._host(settings)
+        if self._node.settings.secret is None:
+            raise InvalidArgument("it is signed with the cluster secret, and there is none: give --cluster-secret-file")
+        host = (await resolve(self._node.loop, settings.host))[0]
         ports = [settings.port] if settings.is_required or settings.port not in self._rpc_ports() else []
         if not settings.is_required:
             ports.append(0)
@@ -108,19 +111,12 @@ class Gossip:
         texts = (row.addresses.rpc for row in self._metadata.state.all_brokers())
         return {address[1] for text in texts if (address := _address(text)) is not None}
 
-    async def _host(self, settings: GossipSettings) -> str:
-        """The address to bind, which only this machine may reach unless gossip is signed, or that was allowed."""
-        addresses = await resolve(self._node.loop, settings.host)
-        is_open = settings.keys is None and not self._node.settings.insecure
-        if is_open and not all(map(is_loopback, addresses)):
-            raise InvalidArgument("other machines can reach it, and there is no --gossip-key-file")
-        return addresses[0]
-
     def start(self, at: Addresses) -> None:
         """Take part, unless that is so already, or the cluster is not known yet, or gossip is off."""
-        identity = self._node.identity
-        if self._wire is None or self._settings is None or self._agent is not None or identity.cluster_id is None:
+        identity, secret = self._node.identity, self._node.settings.secret
+        if self._wire is None or self._agent is not None or identity.cluster_id is None:
             return
+        assert secret is not None, "a port for gossip without a secret"
         cluster_id = UUID(identity.cluster_id)
         host_label, version = self._node.settings.host_label, raftlog.__version__
         self._described = Description(at.http, at.rpc, at.gossip, host_label, self._rack, version, self._load())
@@ -128,7 +124,7 @@ class Gossip:
             Speaker(cluster_id, identity.node_id, identity.disk_uuid, identity.boot_epoch),
             parse_address(at.gossip),
             encode(self._described),
-            self._settings.keys or derived_keys(cluster_id),
+            GossipKeys(secret.derive(_PURPOSE)),
             self._wire,
             self._node.surroundings.random,
         )

@@ -1,17 +1,16 @@
-"""What the gossip of one broker can be told."""
+"""Settings of one broker's gossip."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from raftlog.errors import InvalidArgument
-from raftlog.membership.keys import GossipKeys
 
 RACK_BYTES_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipSettings:
-    """Where to gossip, and with which keys."""
+    """Where to gossip. The keys are derived from the cluster secret; without one there is no gossip."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -20,8 +19,6 @@ class GossipSettings:
     """The address that others are told, where it is not the one that is bound."""
     advertise_host: str = ""
     """Without that: the host that they are told, with the port that is bound."""
-    keys: GossipKeys | None = None
-    """None: derived from the cluster's id, which keeps clusters apart and guards against nobody."""
     is_required: bool = True
     """Without it, any other port will do, and where there is none the broker goes on without gossip."""
 

@@ -3,7 +3,7 @@
 Who may come in: the façade of a broker. What the commands mean is the business of `partitions.control`.
 """
 
-from raftlog.partitions.metadata.addresses import address_text, parse_address
+from raftlog.partitions.addresses import address_text, parse_address
 from raftlog.partitions.metadata.host import Freshness, Metadata
 from raftlog.partitions.metadata.settings import MetadataSettings
 

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument
+from raftlog.partitions.addresses import Address, parse_address
 from raftlog.partitions.control import Bootstrap, ControllerState
-from raftlog.partitions.metadata.addresses import parse_address
-from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
 from raftlog.runtime.sealed_file import read_sealed, write_sealed
 from raftlog.storage.directory import internal

@@ -41,9 +41,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
+from raftlog.partitions.addresses import canonical, parse_address
 from raftlog.partitions.control import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.metadata.addresses import canonical, parse_address
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, BootstrapRecord, Member
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node, Request

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.partitions.addresses import address_text, canonical
 from raftlog.partitions.control import (
     FEATURE_LEVEL_KNOWN,
     Addresses,
@@ -29,7 +30,6 @@ from raftlog.partitions.control import (
 )
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
-from raftlog.partitions.metadata.addresses import address_text, canonical
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member, record_again
 from raftlog.partitions.metadata.first_start import FirstStart, Phase, View
 from raftlog.partitions.metadata.introductions import Introductions
@@ -84,7 +84,9 @@ class Metadata:
         """All seeds of the record that is held here are known to hold it."""
         self._starting: asyncio.Task[None] | None = None
         node.is_established = self._is_established
-        node.transport.memory.is_retired = lambda disk_uuid: disk_uuid in self.state.retired
+        memory = node.transport.memory
+        memory.is_retired = lambda disk_uuid: disk_uuid in self.state.retired
+        memory.is_member = memory.has_assigned
 
     @classmethod
     def open(cls, node: Node, settings: MetadataSettings | None = None) -> Self:
@@ -413,15 +415,20 @@ class Metadata:
             self._node.set_peers(told.addresses, told.disks)
 
     def _away(self) -> dict[ReplicaId, Member | None]:
-        """Members of group 0 that are not connected, and what is known here of their nodes, if they have addresses.
+        """Return members of group 0 that are not connected, each with its node as it is known here, if it is.
 
-        Its leader is one, also when the configuration here is too old to say so.
+        Among them count its leader, and processes that connected to this one and are unknown here: the configuration
+        and the copy may be older than they are.
         """
         group, me = self._copy.group, self._node.identity.replica
         if group is None:
             return {}
-        leader = group.core.leader
-        members = (*group.core.configuration.all_members(), *([] if leader is None else [leader]))
+        leader, outsiders = group.core.leader, self._node.transport.outsiders()
+        members = (
+            *group.core.configuration.all_members(),
+            *([] if leader is None else [leader]),
+            *(ReplicaId(outsider.node_id, outsider.disk_uuid) for outsider in outsiders),
+        )
         if not self._is_registered():
             members = (*members, *(member.replica for member in self._file.members))
         others = [member for member in members if member.node_id != me.node_id]

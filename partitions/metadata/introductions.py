@@ -9,6 +9,10 @@ state has it so.
 
     a node in a round: at most one change      where two contradict each other, each is tried in its turn
 
+A process that proved itself in the handshake, and that the copy here does not know, may be a broker that joined since:
+no Raft message of it is taken before a known member has named it. Only when none of those is connected (all may have
+left meanwhile), the process is asked itself, and believed if it knows this very disk as a member of the same cluster.
+
 Called by the host.
 """
 
@@ -17,15 +21,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import InvalidArgument, RaftlogError
+from raftlog.partitions.addresses import Address, address_text, parse_address
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.metadata.addresses import address_text, parse_address
 from raftlog.partitions.metadata.bootstrap_record import Member
 from raftlog.partitions.metadata.first_start import JOIN, Phase, met_at, view_of
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node
-from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Identity
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -91,7 +95,8 @@ class Introductions:
         known = [parse_address(member.address) for member in self._away().values() if member is not None]
         hinted = [address for replica in self._away() if (address := self.hint(replica)) is not None]
         found = [self._at(address) for address in dict.fromkeys((*self._settings.seeds, *known, *hinted))]
-        self._note(await asyncio.gather(*told, *found))
+        joined = [] if peers else [self._outsider(identity) for identity in self._node.transport.outsiders()]
+        self._note(await asyncio.gather(*told, *found, *joined))
 
     async def _members_of(self, node: NodeId) -> _Heard:
         """Whom a node knows that can be asked."""
@@ -114,6 +119,16 @@ class Introductions:
         if view.phase is Phase.MEMBER and view.cluster_id == self._node.identity.cluster_id:
             return _Heard(met_at(view, text).members, True)
         return _Heard((Member(*view.replica, text),), False)
+
+    async def _outsider(self, identity: Identity) -> _Heard:
+        """Return the members that an unknown process names, if this disk is among them."""
+        try:
+            heard = await self._at(parse_address(identity.rpc_address))
+        except InvalidArgument as error:
+            _logger.debug("node %s cannot be asked who it is: %s", identity.node_id, error)
+            return _NOBODY
+        knows_us = any(member.replica == self._node.identity.replica for member in heard.members)
+        return heard if heard.is_certain and knows_us else _NOBODY
 
     def _note(self, heard: Sequence[_Heard]) -> None:
         away = self._away()

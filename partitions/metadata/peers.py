@@ -8,11 +8,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from raftlog.errors import InvalidArgument
+from raftlog.partitions.addresses import Address, address_text, parse_address
 from raftlog.partitions.control import ControllerState
-from raftlog.partitions.metadata.addresses import address_text, parse_address
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member
 from raftlog.partitions.metadata.introductions import Introduction
-from raftlog.partitions.multiraft.surroundings import Address
 from raftlog.raft import ReplicaId
 from raftlog.types import NodeId
 

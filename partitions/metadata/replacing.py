@@ -24,9 +24,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from raftlog.errors import FormatError, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.partitions.addresses import parse_address
 from raftlog.partitions.control import ControllerState, RegisterBroker
 from raftlog.partitions.deadline import deadline_in
-from raftlog.partitions.metadata.addresses import parse_address
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.partitions.metadata.proposals import Proposals
 from raftlog.partitions.metadata.settings import MetadataSettings

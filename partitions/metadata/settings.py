@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.metadata.addresses import address_text
-from raftlog.partitions.multiraft.surroundings import Address
+from raftlog.partitions.addresses import Address, address_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

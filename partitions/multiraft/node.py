@@ -24,6 +24,7 @@ from raftlog.errors import (
     Unavailable,
 )
 from raftlog.events import event
+from raftlog.partitions.addresses import Address, address_text
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft.campaigns import Campaigns
 from raftlog.partitions.multiraft.hearing import Hearing
@@ -36,8 +37,8 @@ from raftlog.partitions.multiraft.remembered_peers import RememberedPeers
 from raftlog.partitions.multiraft.requests import Handler, Requests
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.partitions.multiraft.standing import Standing
-from raftlog.partitions.multiraft.status import NodeStatus, count_groups, damage_of, journal_status
-from raftlog.partitions.multiraft.surroundings import Address, Surroundings, real_surroundings
+from raftlog.partitions.multiraft.status import NodeStatus, count_groups, damage_of, journal_status, stopped_of
+from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.multiraft.turnover import Turnover
 from raftlog.raft import Ready, Role
 from raftlog.runtime.driver import Driver
@@ -244,8 +245,16 @@ class Node:
 
     def _introduction(self) -> Identity:
         mine, sequence = self.identity, self.driver.journal.durable_sequence
-        label = self.settings.host_label
-        return Identity(mine.cluster_id, mine.node_id, mine.disk_uuid, mine.boot_epoch, sequence, label)
+        at = self.settings.advertise_rpc or self.transport.address
+        return Identity(
+            mine.cluster_id,
+            mine.node_id,
+            mine.disk_uuid,
+            mine.boot_epoch,
+            sequence,
+            self.settings.host_label,
+            rpc_address="" if at is None else address_text(at),
+        )
 
     def keep_up(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Run what has to go on for as long as the process lives: if it fails, the process must not live on without."""
@@ -439,6 +448,7 @@ class Node:
             str(self._failure) if self._failure else None,
             count_groups(groups),
             damage_of(groups),
+            stopped_of(groups),
             journal_status(self.driver.journal),
             tuple(self.transport.peers()),
             self.transport.complaints,

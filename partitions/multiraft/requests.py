@@ -17,8 +17,9 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from raftlog.errors import InvalidArgument, Unavailable
+from raftlog.partitions.addresses import Address
 from raftlog.partitions.deadline import Deadline
-from raftlog.partitions.multiraft.surroundings import Address, NodeTransport
+from raftlog.partitions.multiraft.surroundings import NodeTransport
 from raftlog.runtime.rpc import Answer, Call, Identity
 from raftlog.types import Buffer, NodeId
 

@@ -4,10 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import InvalidArgument
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
-from raftlog.runtime.rpc import RpcConfig, TlsContexts
+from raftlog.runtime.rpc import RpcConfig, TlsContexts, check_certificate
+from raftlog.types import NodeId
 
 
 def node_driver_config() -> DriverConfig:
@@ -37,6 +39,10 @@ class NodeSettings:
     for one handshake before its groups do anything: it could run on an old copy of its disk."""
     driver: DriverConfig = field(default_factory=node_driver_config)
     rpc: RpcConfig = field(default_factory=RpcConfig)
+    advertise_rpc: tuple[str, int] | None = None
+    """The address that others are told, where it is not the one that is bound."""
+    secret: ClusterSecret | None = None
+    """What proves to other processes that this one belongs to the cluster; None: its certificate does."""
     tls: TlsContexts | None = None
     insecure: bool = False
     """Listen where other machines can connect, without TLS."""
@@ -72,6 +78,8 @@ class NodeSettings:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(f"{name}={value} is out of range: it must lie in {low} … {high}")
+        if self.tls is not None:
+            check_certificate(self.tls, NodeId(self.node_id))
         if self.node_id in self.peers:
             raise InvalidArgument(f"node {self.node_id} is named among its own peers")
 

@@ -21,6 +21,7 @@ class GroupCounts:
     leaderless: int
     asleep: int
     quarantined: int
+    stopped: int
     disk_full: int
 
 
@@ -45,6 +46,8 @@ class NodeStatus:
     groups: GroupCounts
     damage: tuple[str, ...]
     """File, position and offset of what is damaged, for every quarantined group."""
+    stopped: tuple[str, ...]
+    """Replicas that stopped, and why."""
     journal: JournalStatus
     peers: tuple[PeerStatus, ...]
     complaints: int
@@ -55,7 +58,7 @@ class NodeStatus:
 
 def count_groups(groups: Iterable[Group]) -> GroupCounts:
     """Look through all groups."""
-    total = led = leaderless = asleep = quarantined = disk_full = 0
+    total = led = leaderless = asleep = quarantined = stopped = disk_full = 0
     for group in groups:
         core = group.core
         total += 1
@@ -63,8 +66,9 @@ def count_groups(groups: Iterable[Group]) -> GroupCounts:
         leaderless += core.leader is None
         asleep += core.is_asleep
         quarantined += group.damage is not None
+        stopped += group.stopped is not None
         disk_full += group.is_disk_full
-    return GroupCounts(total, led, total - led - leaderless, leaderless, asleep, quarantined, disk_full)
+    return GroupCounts(total, led, total - led - leaderless, leaderless, asleep, quarantined, stopped, disk_full)
 
 
 def damage_of(groups: Iterable[Group]) -> tuple[str, ...]:
@@ -77,6 +81,11 @@ def describe_damage(group: Group) -> str | None:
     if group.damage is None:
         return None
     return f"{group.damage}; it is being repaired ({group.repair_note or 'just begun'})"
+
+
+def stopped_of(groups: Iterable[Group]) -> tuple[str, ...]:
+    """Return the replicas that stopped, with the reason."""
+    return tuple(f"{group.name}: {group.stopped}" for group in groups if group.stopped is not None)
 
 
 def journal_status(journal: Journal) -> JournalStatus:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Protocol
 
 from raftlog.membership.wire import UdpWire, Wire
+from raftlog.partitions.addresses import Address
 from raftlog.partitions.multiraft.settings import NodeSettings
 from raftlog.runtime.rpc import (
     Answer,
@@ -23,14 +24,13 @@ from raftlog.runtime.rpc import (
     Refusal,
     TcpTransport,
     TrafficTotals,
+    credentials_of,
 )
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.real_disk import RealDisk
 from raftlog.storage.sync_threads import SyncThreads
 from raftlog.types import NodeId
-
-Address = tuple[str, int]
 
 
 class NodeTransport(Transport, Protocol):
@@ -44,6 +44,11 @@ class NodeTransport(Transport, Protocol):
     on_refused: Callable[[Refusal], None]
     address: Address | None
     messages_unaddressed: int
+
+    @property
+    def messages_from_outsiders(self) -> int: ...
+
+    def outsiders(self) -> list[Identity]: ...
 
     @property
     def memory(self) -> PeerMemory: ...
@@ -96,7 +101,14 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
     def make_transport(identity: Callable[[], Identity]) -> NodeTransport:
-        return TcpTransport(identity, random, settings.rpc, tls=settings.tls, insecure=settings.insecure)
+        return TcpTransport(
+            identity,
+            random,
+            settings.rpc,
+            credentials=credentials_of(settings.secret),
+            tls=settings.tls,
+            insecure=settings.insecure,
+        )
 
     async def close(waits: bool) -> None:
         # A sync that hangs must not hold the process up when it fails.

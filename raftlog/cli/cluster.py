@@ -11,6 +11,7 @@ VERBS = {
     "balancer": Verb("raftlog.cli.cluster_balancer", "balancer", "Show what the balancer does, and what stops it."),
     "balance": Verb("raftlog.cli.cluster_balancer", "balance", "Spread replicas and leaders evenly now."),
     "config": Verb("raftlog.cli.cluster_config", "config", "Show and change settings that all brokers follow."),
+    "secret": Verb("raftlog.cli.cluster_secret", "secret", "Make the secret that the brokers share."),
     "log-level": Verb("raftlog.cli.cluster_log_level", "log_level", "Log more or less at a broker, for a while."),
     "rolling-restart": Verb(
         "raftlog.cli.rolling", "rolling_restart", "Restart the brokers one after another, while the cluster is used."

@@ -1,12 +1,17 @@
 """Options of `raftlog serve` that make its broker one of a cluster, and the settings that they stand for."""
 
 import ipaddress
+import logging
 from typing import Any
 
 import click
 
 from raftlog.cli.options import option, split_address
+from raftlog.cluster_secret import ClusterSecret, read_secret
+from raftlog.runtime.rpc.tcp_transport import NO_PROOF
 from raftlog.runtime.rpc.tls import TlsFiles, load_tls
+
+_logger = logging.getLogger(__name__)
 
 _TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
 
@@ -48,6 +53,13 @@ def cluster_options(function: Any) -> Any:
                 help="The machine or rack: replicas of a partition are never on the same one. Default: node-{node id}.",
             ),
             option(
+                "--cluster-secret-file",
+                envvar="RAFTLOG_CLUSTER_SECRET_FILE",
+                type=click.Path(),
+                help="The secret that all brokers of the cluster share, from `raftlog cluster secret create`; needed "
+                "with --rpc unless the certificate names the node (URI name raftlog:node:<node id>).",
+            ),
+            option(
                 "--rpc-certificate",
                 envvar="RAFTLOG_RPC_CERTIFICATE",
                 type=click.Path(),
@@ -70,6 +82,7 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
     """Take the options out of `arguments`; fields of `BrokerSettings`. Raises `UsageError`, `InvalidArgument`."""
     rpc, advertised, seeds = (arguments.pop(name) for name in ("rpc", "advertise_rpc", "seeds"))
     cluster_id, host_label = arguments.pop("cluster_id"), arguments.pop("host_label")
+    secret = _secret_from(arguments.pop("cluster_secret_file"))
     files = [arguments.pop(name) for name in _TLS]
     if rpc is None and (seeds or advertised):
         raise click.UsageError("--seeds and --advertise-rpc need --rpc, where the other brokers reach this one")
@@ -81,15 +94,28 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
             f"--rpc {rpc} can be reached by other machines: give certificates (--rpc-certificate, --rpc-key, "
             "--rpc-authority), listen on 127.0.0.1, or give --insecure"
         )
+    tls = load_tls(TlsFiles(*files)) if all(files) else None
+    if address is not None and secret is None and not (tls is not None and tls.certified):
+        raise click.UsageError(f"--rpc {rpc}: {NO_PROOF}")
     return {
         "rpc": address,
         "advertise_rpc": None if advertised is None else split_address(advertised, "--advertise-rpc"),
         "seeds": tuple(split_address(seed, "--seeds") for seed in seeds.split(",") if seed.strip()),
         "cluster_id": cluster_id,
         "host_label": host_label,
-        "tls": load_tls(TlsFiles(*files)) if all(files) else None,
+        "secret": secret,
+        "tls": tls,
         "insecure": insecure,
     }
+
+
+def _secret_from(path: str | None) -> ClusterSecret | None:
+    if path is None:
+        return None
+    secret, warning = read_secret(path)
+    if warning:
+        _logger.warning("%s", warning)
+    return secret
 
 
 def is_loopback(host: str) -> bool:

@@ -1,8 +1,8 @@
 """`raftlog dev`: a cluster on this machine in one command, for as long as it runs.
 
 Node i (from 1) serves HTTP on `base port + 10·i`; Kafka (+1), RPC (+2) and gossip (+3) are beside it. Its data is in
-`node-i` below the data directory, its log in `node-i.log`. With `--workers N` node i takes the N decades of ports from
-`base port + 10·(N·(i-1)+1)` on.
+`node-i` below the data directory, its log in `node-i.log`; the secret that the nodes share is in `cluster.secret`. With
+`--workers N` node i takes the N decades of ports from `base port + 10·(N·(i-1)+1)` on.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.tables import show, times
 from raftlog.cli.workers import PORT_STEP, WORKERS_MAX
 from raftlog.client import BrokerClient
+from raftlog.cluster_secret import ensure_secret
 from raftlog.errors import Unavailable
 
 HOST: Final = "127.0.0.1"
@@ -39,6 +40,8 @@ BASE_PORT_DEFAULT: Final = 8072
 NODES_MAX: Final = 99
 RPC_STEP: Final = 2
 GOSSIP_STEP: Final = 3
+SECRET_FILE: Final = "cluster.secret"  # noqa: S105 - a file name
+"""In the data directory: the secret of the cluster, made at the first start."""
 START_SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
 
@@ -75,18 +78,20 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, as_json: bool) 
 
 def plan(nodes: int, directory: Path, base_port: int, workers: int) -> list[DevNode]:
     """Addresses, directories and commands of the nodes."""
+    secret = ensure_secret(str(directory / SECRET_FILE))
     first_ports = [base_port + PORT_STEP * (workers * number + 1) for number in range(nodes)]
     seeds = ",".join(f"{HOST}:{port + RPC_STEP}" for port in first_ports)
-    return [_planned(number, port, directory, seeds, workers) for number, port in enumerate(first_ports, start=1)]
+    shared = ["--seeds", seeds, "--cluster-secret-file", secret, "--log-format", "json"]
+    if workers > 1:
+        shared += ["--workers", str(workers)]
+    return [_planned(number, port, directory, shared) for number, port in enumerate(first_ports, start=1)]
 
 
-def _planned(number: int, port: int, directory: Path, seeds: str, workers: int) -> DevNode:
+def _planned(number: int, port: int, directory: Path, shared: Sequence[str]) -> DevNode:
     http, rpc, gossip = (f"{HOST}:{port + step}" for step in (0, RPC_STEP, GOSSIP_STEP))
     data_dir = str(directory / f"node-{number}")
     command = [sys.executable, "-P", "-m", "raftlog.cli", "serve", "--data-dir", data_dir, "--http", http, "--rpc", rpc]
-    command += ["--node-id", str(number), "--seeds", seeds, "--host-label", f"dev-{number}", "--log-format", "json"]
-    if workers > 1:
-        command += ["--workers", str(workers)]
+    command += ["--node-id", str(number), "--host-label", f"dev-{number}", *shared]
     child = Child(f"node {number}", command, directory / f"node-{number}.log")
     return DevNode(number, http, rpc, gossip, data_dir, child)
 

@@ -198,7 +198,7 @@ def serve(
     http_settings = {name: settings.pop(name) for name in _HTTP_TUNING}
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
-    gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, insecure)
+    gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
     broker_settings = BrokerSettings(
         data_dir=os.path.abspath(data_dir),
         topic_config=TopicConfig.from_strings(topic_config),

@@ -3,7 +3,8 @@
 Worker w (from 1) has the ports + 10·(w-1), the node id n + 1000·(w-1), and as data directory the given one, or
 `{data-dir}/.raftlog/workers/{w}` from w = 2 on. All have the same host label, so replicas of a partition are never on
 two of them. A worker that was killed is started again, a few times; one that ends by itself has said why, and then all
-end, because what stopped it will stop it again.
+end, because what stopped it will stop it again. Without `--rpc` nobody but the workers talks over RPC, and the secret
+that they share is made at the first start, in `{data-dir}/.raftlog/cluster.secret`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import orjson
 from raftlog.cli.children import Child
 from raftlog.cli.options import option, split_address
 from raftlog.cli.outcome import CommandFailed
+from raftlog.cluster_secret import ensure_secret
 
 PORT_STEP: Final = 10
 NODE_ID_STEP: Final = 1000
@@ -46,9 +48,17 @@ def workers_option(function: Any) -> Any:
 def supervise(given: Mapping[str, Any]) -> None:
     """Run the workers until a signal; `given` are the values of the options of `serve`. Raises `CommandFailed`."""
     flags = [worker_flags(given, worker) for worker in range(1, given["workers"] + 1)]
+    secret = secret_flags(given)
     # What was typed stays as it was; of a flag that is given twice the later one counts.
-    commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each] for each in flags]
+    commands = [[sys.executable, "-P", "-m", "raftlog.cli", *sys.argv[1:], *each, *secret] for each in flags]
     asyncio.run(_supervise(commands, given["log_format"]))
+
+
+def secret_flags(given: Mapping[str, Any]) -> list[str]:
+    """The secret of workers that no other broker talks to; where others may, it has to be given."""
+    if given["rpc"] is not None or given["cluster_secret_file"] is not None:
+        return []
+    return ["--cluster-secret-file", ensure_secret(os.path.join(given["data_dir"], ".raftlog", "cluster.secret"))]
 
 
 def worker_flags(given: Mapping[str, Any], worker: int) -> list[str]:

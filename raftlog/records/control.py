@@ -1,8 +1,9 @@
 """Control batches: entries of the log that are not client data.
 
 A control batch holds one record. Its key is Kafka's control key (version int16, type int16); types from 0x5200 up
-are raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It takes an index but no offset, so its
-`lastOffsetDelta` is −1 and its `baseOffset` is the next offset; a gap's delta spans what it replaces.
+are raftlog's own, far from Kafka's (0 abort, 1 commit, 2 … 6 KRaft). It is never compressed, so reading one costs no
+more than its size. It takes an index but no offset, so its `lastOffsetDelta` is −1 and its `baseOffset` is the next
+offset; a gap's delta spans what it replaces.
 Payloads are specified in docs/FORMATS.md; this module knows only the envelope.
 """
 
@@ -59,6 +60,8 @@ def read_control(batch: Buffer, header: BatchHeader | None = None) -> tuple[Cont
     header = header or read_header(batch)
     if not header.is_control or header.record_count != 1:
         raise InvalidBatch(f"the batch at offset {header.base_offset} is not a control batch of one record")
+    if header.compression:
+        raise InvalidBatch(f"the control batch at offset {header.base_offset} is compressed, which none may be")
     record = next(read_records(batch))
     if record.key is None or len(record.key) != _KEY.size or record.value is None:
         raise InvalidBatch(f"the control batch at offset {header.base_offset} has no control key")

@@ -111,7 +111,7 @@ class Supplying:
 
     def _group(self, key: GroupKey) -> Group:
         group = self._driver.groups.get(key)
-        if group is None or group.is_deaf:
+        if group is None or group.is_deaf or group.stopped:
             raise Unavailable(f"group {key.hex()} has no replica on node {self._driver.me.node_id} now")
         return group
 

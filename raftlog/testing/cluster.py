@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from raftlog.cluster_secret import ensure_secret
 from raftlog.testing.errors import BrokerFailed
 from raftlog.testing.faults import NetworkFaults
 from raftlog.testing.http import ask
@@ -104,6 +105,8 @@ class Cluster(NetworkFaults):
         self._network = Network() if self._with_cuts or self._client_cuts else None
         for number in range(1, self._count + 1):
             self.nodes[number] = self._new_node(number)
+        if self._count > 1:
+            ensure_secret(self.secret_path)
         self._seeds = [node.rpc for node in self.nodes.values() if node.rpc is not None]
         for node in self.nodes.values():
             self._configure(node, ())
@@ -149,6 +152,7 @@ class Cluster(NetworkFaults):
         ask_for = self._environment
         node.configure(
             self._seeds,
+            self.secret_path,
             (*self._flags, *flags),
             self._python,
             self._program,
@@ -160,6 +164,11 @@ class Cluster(NetworkFaults):
             self._network.guard(node.pid for node in self.nodes.values() if node.is_running)
 
     # what clients and tests need to know
+
+    @property
+    def secret_path(self) -> str:
+        """File of the secret that the nodes share, for `--cluster-secret-file`; made when they start."""
+        return str(self.directory / "cluster.secret")
 
     @property
     def addresses(self) -> list[str]:

@@ -70,6 +70,7 @@ class ClusterNode:
     def configure(
         self,
         seeds: list[str],
+        secret_path: str,
         flags: tuple[str, ...],
         python: str = sys.executable,
         program: Sequence[str] = PROGRAM,
@@ -77,7 +78,7 @@ class ClusterNode:
     ) -> None:
         """What it is started with; called once, before the first start. `at_launch`: what is added to its environment
         at each start."""
-        flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds), *self._http_flags(), *flags)
+        flags = ("--node-id", str(self.node_id), *self._cluster_flags(seeds, secret_path), *self._http_flags(), *flags)
         self._process = BrokerProcess(
             str(self.data_dir),
             *flags,
@@ -90,12 +91,13 @@ class ClusterNode:
             program=program,
         )
 
-    def _cluster_flags(self, seeds: list[str]) -> tuple[str, ...]:
+    def _cluster_flags(self, seeds: list[str], secret_path: str) -> tuple[str, ...]:
         if self.rpc is None or self.rpc_bound is None:
             return ()
-        listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc, "--seeds", ",".join(seeds))
+        listening = ("--rpc", self.rpc_bound, "--advertise-rpc", self.rpc)
+        cluster = ("--seeds", ",".join(seeds), "--cluster-secret-file", secret_path)
         # Replicas of a partition never share a host, and here each broker stands for one.
-        return (*listening, "--host-label", f"host-{self.node_id}")
+        return (*listening, *cluster, "--host-label", f"host-{self.node_id}")
 
     def _http_flags(self) -> tuple[str, ...]:
         return ("--advertise-http", self.http_public) if self.http_public != self.http else ()

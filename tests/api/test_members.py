@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from raftlog.partitions.gossip import GossipSettings
+from tests.cluster_secret import SECRET
 
 WAIT_S = 20.0
 
@@ -62,7 +63,7 @@ async def test_another_view_has_another_tag(api):
 
 
 async def test_metrics_and_members_of_a_broker_that_gossips(start_api):
-    api = await start_api({"rpc": ("127.0.0.1", 0), "gossip": GossipSettings(), "rack": "r1"})
+    api = await start_api({"rpc": ("127.0.0.1", 0), "secret": SECRET, "gossip": GossipSettings(), "rack": "r1"})
     _, told = await api.get("/v1/cluster/members")
     assert told["gossip_address"] == api.broker.gossip.address
     (member,) = told["members"]

@@ -14,6 +14,7 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.testing.ports import hold_port
+from tests.cluster_secret import SECRET
 
 DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28))
 
@@ -36,6 +37,7 @@ class Brokers:
                 node_id=number,
                 rpc=self._rpc[number],
                 seeds=tuple(self._rpc.values())[: self._seeds],
+                secret=SECRET,
                 driver=DRIVER,
                 **self._settings,
             )

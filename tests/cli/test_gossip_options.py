@@ -1,17 +1,16 @@
 """What the flags of `raftlog serve` about gossip come to, and which of them are refused."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
 from raftlog.cli.gossip_options import gossip_settings_from
-from raftlog.errors import InvalidArgument
+from raftlog.cluster_secret import ClusterSecret
 from raftlog.partitions.gossip import GossipSettings
+from tests.cluster_secret import SECRET
 
-LOOPBACK, OPEN = ("127.0.0.1", 8094), ("10.0.0.1", 8094)
-KEY = "ab" * 32
+LOOPBACK = ("127.0.0.1", 8094)
 
 
 def settings_of(
@@ -19,21 +18,14 @@ def settings_of(
     *,
     advertise_rpc: tuple[str, int] | None = None,
     seeds: tuple[tuple[str, int], ...] = (),
-    insecure: bool = False,
+    secret: ClusterSecret | None = SECRET,
     **given: Any,
 ) -> GossipSettings | None:
-    arguments = {"gossip": None, "advertise_gossip": None, "gossip_key_file": None, "rack": "", "other": 1} | given
-    found = gossip_settings_from(arguments, rpc, advertise_rpc, seeds, insecure)
+    arguments = {"gossip": None, "advertise_gossip": None, "rack": "", "other": 1} | given
+    found = gossip_settings_from(arguments, rpc, advertise_rpc, seeds, secret)
     assert arguments == {"other": 1}, "what is not its own is left alone"
     settings: GossipSettings | None = found["gossip"]
     return settings
-
-
-def key_file(tmp_path: Path) -> str:
-    path = tmp_path / "keys"
-    path.write_text(KEY)
-    path.chmod(0o600)
-    return str(path)
 
 
 def test_a_broker_alone_does_not_gossip() -> None:
@@ -73,22 +65,12 @@ def test_without_rpc_it_cannot_be_asked_for() -> None:
         settings_of(None, gossip="127.0.0.1:9")
 
 
-def test_where_others_reach_it_a_key_is_needed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(click.UsageError, match="--gossip-key-file"):
-        settings_of(OPEN, gossip="10.0.0.1:9")
-    assert settings_of(OPEN) is None
-    assert "gossip is off: give --gossip-key-file" in caplog.text
-    assert settings_of(OPEN, gossip_key_file=key_file(tmp_path)).keys.signing == bytes.fromhex(KEY)
-    assert settings_of(OPEN, insecure=True).keys is None
-
-
-def test_a_key_file_that_is_none_is_refused_and_one_that_all_can_read_is_warned_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(InvalidArgument, match="cannot be read"):
-        settings_of(LOOPBACK, gossip_key_file=str(tmp_path / "nowhere"))
-    path = key_file(tmp_path)
-    Path(path).chmod(0o644)
-    settings_of(LOOPBACK, gossip_key_file=path)
-    assert "chmod 600" in caplog.text
-    assert KEY not in caplog.text
+def test_without_the_secret_that_signs_it_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    """Certificates can take the secret's place between brokers, but not for datagrams."""
+    with pytest.raises(click.UsageError, match="--cluster-secret-file"):
+        settings_of(LOOPBACK, secret=None, gossip="127.0.0.1:9")
+    assert settings_of(LOOPBACK, secret=None) is None
+    assert "gossip is off" in caplog.text
+    assert "--cluster-secret-file" in caplog.text
+    assert settings_of(None, secret=None) is None
+    assert settings_of(LOOPBACK, secret=None, gossip="off") is None

@@ -30,7 +30,7 @@ from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.test_dev import free_base_port
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
-from tests.upgrade.writing import Writing
+from tests.cli.writing import Writing
 
 UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
 

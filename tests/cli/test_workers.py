@@ -13,7 +13,8 @@ import click
 import pytest
 
 from raftlog.cli import workers
-from raftlog.cli.workers import worker_flags
+from raftlog.cli.workers import secret_flags, worker_flags
+from raftlog.cluster_secret import create_secret, read_secret
 from raftlog.testing.ports import address_of, hold_port
 
 GIVEN = {
@@ -28,6 +29,7 @@ GIVEN = {
     "advertise_gossip": None,
     "seeds": "a:1,b:2",
     "host_label": "",
+    "cluster_secret_file": None,
     "log_format": "json",
 }
 
@@ -180,12 +182,25 @@ def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def test_workers_that_nobody_else_talks_to_make_a_secret_of_their_own(tmp_path: Path) -> None:
+    given = {**GIVEN, "data_dir": str(tmp_path / "data")}
+    assert secret_flags(given) == [], "with --rpc it has to be given"
+    flag, path = secret_flags({**given, "rpc": None})
+    assert flag == "--cluster-secret-file"
+    secret = read_secret(path)
+    assert secret.warning == ""
+    assert secret_flags({**given, "rpc": None}) == [flag, path]
+    assert read_secret(path) == secret
+    assert secret_flags({**given, "rpc": None, "cluster_secret_file": "x"}) == []
+
+
 def test_brokers_of_one_host_are_a_cluster(spawn: Any, run: Any, tmp_path: Path) -> None:
     """Every worker takes every request; no partition has two replicas on the host."""
     with hold_port() as http, hold_port() as rpc:
         ports = [address_of(held) for held in (http, rpc)]
+    create_secret(secret := str(tmp_path / "secret"))
     flags = ("--data-dir", str(tmp_path / "data"), "--http", ports[0], "--rpc", ports[1], "--log-format", "json")
-    process = spawn("serve", "--workers", "2", *flags)
+    process = spawn("serve", "--workers", "2", "--cluster-secret-file", secret, *flags)
     line = json.loads(process.stdout.readline())
     first, second = line["workers"]
     assert (first["node_id"], second["node_id"]) == (1, 1001)

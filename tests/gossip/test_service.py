@@ -19,6 +19,7 @@ from raftlog.partitions.gossip import GossipSettings
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import NodeId
 from tests.brokers.conftest import Brokers, brokers_in
+from tests.cluster_secret import SECRET
 
 WAIT_S = 30.0
 
@@ -115,7 +116,7 @@ async def test_a_port_that_is_taken_matters_only_where_it_was_asked_for(tmp_path
     await taken.start("127.0.0.1", 0)
     assert taken.address is not None
     gossip = GossipSettings(port=taken.address[1], is_required=False)
-    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=gossip)
+    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
     broker = await started(settings)
     assert broker.gossip.address not in ("", f"127.0.0.1:{gossip.port}")
     await broker.close()
@@ -152,7 +153,7 @@ async def test_without_any_port_the_broker_goes_on(
 
     monkeypatch.setattr(UdpWire, "start", refuse)
     settings = BrokerSettings(
-        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=GossipSettings(is_required=False)
+        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=GossipSettings(is_required=False)
     )
     with caplog.at_level(logging.WARNING):
         broker = await started(settings)
@@ -162,20 +163,14 @@ async def test_without_any_port_the_broker_goes_on(
     await broker.close()
 
 
-async def test_where_others_can_reach_it_gossip_needs_keys_or_the_word(tmp_path: Path) -> None:
-    settings = BrokerSettings(
-        data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=GossipSettings(host="0.0.0.0")
-    )
-    with pytest.raises(InvalidArgument, match="--gossip-key-file"):
-        await started(settings)
-    broker = await started(replace(settings, insecure=True))
-    assert broker.gossip.counters() is not None
-    await broker.close()
+async def test_gossip_needs_the_secret_that_signs_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="--cluster-secret-file"):
+        await started(BrokerSettings(data_dir=str(tmp_path / "data"), gossip=GossipSettings()))
 
 
 async def test_others_are_told_the_host_and_the_port_that_is_bound(tmp_path: Path) -> None:
     gossip = GossipSettings(advertise_host="broker-1.example")
-    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), gossip=gossip)
+    settings = BrokerSettings(data_dir=str(tmp_path / "data"), rpc=("127.0.0.1", 0), secret=SECRET, gossip=gossip)
     broker = await started(settings)
     host, _, port = broker.gossip.address.rpartition(":")
     assert host == "broker-1.example"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.cluster_secret import ensure_secret
 from raftlog.testing import BrokerNotReady, BrokerProcess, Cluster
 from raftlog.testing.cluster import POLL_SECONDS
 from raftlog.testing.http import ask
@@ -34,8 +35,9 @@ def stranger(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Makes brokers that do not belong to the cluster yet."""
     made: list[BrokerProcess] = []
 
-    def make(*flags: str, rpc: str | None = None) -> BrokerProcess:
-        at = ("--rpc", rpc or free_address())
+    def make(*flags: str, rpc: str | None = None, secret: str | None = None) -> BrokerProcess:
+        secret = secret or ensure_secret(str(tmp_path / "secret"))
+        at = ("--rpc", rpc or free_address(), "--cluster-secret-file", secret)
         data_dir = str(tmp_path / f"stranger-{len(made)}")
         made.append(BrokerProcess(data_dir, *at, "--host-label", f"host-x{len(made)}", *flags, name="the stranger"))
         return made[-1]
@@ -66,7 +68,9 @@ def test_one_more_joins(raftlog_cluster: Cluster) -> None:
 
 
 def test_another_cluster_id(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
-    other = stranger("--node-id", "9", "--seeds", seeds_of(under_load), "--cluster-id", str(uuid.uuid4()))
+    other_id = ("--cluster-id", str(uuid.uuid4()))
+    secret = under_load.secret_path
+    other = stranger("--node-id", "9", "--seeds", seeds_of(under_load), *other_id, secret=secret)
     with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*belongs to cluster"):
         other.start()
 
@@ -74,9 +78,9 @@ def test_another_cluster_id(under_load: Cluster, stranger: Callable[..., BrokerP
 def test_another_cluster_id_than_the_directory_has(under_load: Cluster) -> None:
     node = under_load.nodes[3]
     node.kill()
-    wrong = BrokerProcess(
-        str(node.data_dir), "--node-id", "3", "--rpc", free_address(), "--cluster-id", str(uuid.uuid4())
-    )
+    secret = ("--cluster-secret-file", under_load.secret_path)
+    other_id = ("--cluster-id", str(uuid.uuid4()))
+    wrong = BrokerProcess(str(node.data_dir), "--node-id", "3", "--rpc", free_address(), *secret, *other_id)
     with wrong, pytest.raises(BrokerNotReady, match=r"ended(.|\n)*cluster"):
         wrong.start()
     node.start()
@@ -84,14 +88,33 @@ def test_another_cluster_id_than_the_directory_has(under_load: Cluster) -> None:
 
 def test_a_node_id_that_is_used(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     with pytest.raises(BrokerNotReady, match=r"ended(.|\n)*node (id )?2"):
-        stranger("--node-id", "2", "--seeds", seeds_of(under_load)).start()
+        stranger("--node-id", "2", "--seeds", seeds_of(under_load), secret=under_load.secret_path).start()
 
 
 def test_an_rpc_address_that_is_taken(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
     taken = under_load.nodes[1].rpc_bound
     assert taken is not None
     with pytest.raises(BrokerNotReady, match=rf"ended(.|\n)*{taken.rpartition(':')[2]}"):
-        stranger("--node-id", "9", "--seeds", seeds_of(under_load), rpc=taken).start()
+        stranger("--node-id", "9", "--seeds", seeds_of(under_load), rpc=taken, secret=under_load.secret_path).start()
+
+
+def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProcess]) -> None:
+    """It waits for its seeds, and both sides say why."""
+    other = stranger("--node-id", "9", "--seeds", seeds_of(under_load))
+    other.launch()
+    wait_for_words(other, "another cluster secret: give all brokers the same file")
+    assert not other.ready
+    assert any("node 9 has another cluster secret" in log for log in under_load.logs().values())
+
+
+def test_no_secret(tmp_path: Path) -> None:
+    flags = ("--node-id", "9", "--rpc", free_address(), "--insecure")
+    broker = BrokerProcess(str(tmp_path / "data"), *flags, name="the stranger")
+    try:
+        with pytest.raises(BrokerNotReady, match=r"raftlog cluster secret create FILE"):
+            broker.start()
+    finally:
+        broker.close()
 
 
 def test_an_address_of_another_machine(stranger: Callable[..., BrokerProcess]) -> None:

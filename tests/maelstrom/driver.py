@@ -20,8 +20,10 @@ from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
+from uuid import UUID
 
 from raftlog.api.maelstrom.settings import RPC
+from raftlog.raft import ReplicaId
 from raftlog.raft.messages import AppendRequest, Heartbeat
 from raftlog.runtime.rpc.calls import decode_call
 from raftlog.runtime.rpc.codec import TurnDecoder
@@ -111,7 +113,8 @@ def is_of_leader(frame: Frame) -> bool:
     """Whether it is a turn of Raft messages that has one of a leader."""
     if frame.kind is not FrameKind.TURN:
         return False
-    sender = NodeId(int.from_bytes(frame.body[2:10]))  # the first replica that the turn names
+    # The first replica that the turn names.
+    sender = ReplicaId(NodeId(int.from_bytes(frame.body[2:10])), UUID(bytes=bytes(frame.body[10:26])))
     envelopes = TurnDecoder().decode(frame.body, frame.payload, sender)
     return any(isinstance(message, Heartbeat | AppendRequest) for _, message in envelopes)
 

@@ -12,14 +12,14 @@ from raftlog.membership import agent as agents
 from raftlog.membership.agent import Agent
 from raftlog.membership.authentication import Seal, Speaker
 from raftlog.membership.config import SwimConfig
-from raftlog.membership.keys import GossipKeys, derived_keys
+from raftlog.membership.keys import GossipKeys
 from raftlog.membership.member import State
 from raftlog.membership.swim import MemberChange
 from raftlog.membership.wire import StreamEnd, UdpWire
 from raftlog.types import NodeId
 
 CLUSTER = uuid.UUID(int=0xC1)
-KEYS = derived_keys(CLUSTER)
+KEYS = GossipKeys((b"keys of one cluster, long enough",))
 WAIT_S = 20.0
 FAST = SwimConfig(
     period_s=0.1,

@@ -15,11 +15,11 @@ from raftlog.membership.authentication import (
     Seal,
     Speaker,
 )
-from raftlog.membership.keys import GossipKeys, derived_keys
+from raftlog.membership.keys import GossipKeys
 from raftlog.types import NodeId
 
 CLUSTER = uuid.UUID(int=0xC1)
-KEYS = derived_keys(CLUSTER)
+KEYS = GossipKeys((b"keys of one cluster, long enough",))
 BYTES_MAX = 1_200
 DISKS = {1: uuid.UUID(int=1 << 100), 2: uuid.UUID(int=2 << 100)}
 
@@ -144,3 +144,7 @@ def test_garbage_behind_a_true_beginning_is_refused(garbage: bytes, tail: bytes)
     datagram = seal_of(1).seal(b"hello")
     assert refused(seal_of(2), MAGIC + b"\x01" + CLUSTER.bytes + garbage) in (Refused.FORGED, Refused.TRUNCATED)
     assert not tail or refused(seal_of(2), datagram + tail) in (Refused.FORGED, Refused.OVERSIZE)
+
+
+def test_a_key_does_not_show_itself() -> None:
+    assert repr(KEYS) == str(KEYS) == "<1 keys of gossip>"

@@ -20,6 +20,7 @@ from raftlog.raft import RaftSettings
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc import RpcConfig
+from tests.cluster_secret import SECRET
 
 WITHIN_S = 20.0
 DRIVER = DriverConfig(
@@ -48,6 +49,7 @@ def node_settings(directory: Path, number: int, port: int | None, **changes: Any
         "rpc_port": port,
         "driver": DRIVER,
         "rpc": RPC,
+        "secret": SECRET,
         "housekeeping_ms": 20,
         "settle_ms": 0,
     }

@@ -125,7 +125,8 @@ async def test_a_member_is_not_ended_by_a_stranger(tmp_path: Path) -> None:
         refusals = asyncio.Queue[Refusal]()
         judged = one.transport.on_refused
         one.transport.on_refused = lambda refusal: (judged(refusal), refusals.put_nowait(refusal))  # type: ignore[misc]
-        one.set_peers({NodeId(2): cluster.address(2), NodeId(7): strange.address(7)}, {})
+        disks = {NodeId(2): cluster.running[2].node.identity.disk_uuid}
+        one.set_peers({NodeId(2): cluster.address(2), NodeId(7): strange.address(7)}, disks)
         assert (await asyncio.wait_for(refusals.get(), 20)).reason is Reason.CLUSTER_ID
         assert one.is_working
         await cluster.running[2].metadata.submit(cluster.topic("t", 1), soon())

@@ -20,6 +20,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.rpc import RpcConfig
 from raftlog.storage.roll import Member, Roll
 from raftlog.types import NodeId
+from tests.cluster_secret import SECRET
 
 GROUP = uuid.UUID(int=77)
 NODES = (1, 2, 3)
@@ -42,6 +43,7 @@ def settings_of(directory: Path, number: int, **changes: Any) -> NodeSettings:
         "cluster_id": "blue",
         "driver": DRIVER,
         "rpc": RPC,
+        "secret": SECRET,
         "housekeeping_ms": 20,
         "settle_ms": 0,
         "transfer_retry_ms": 50,

@@ -9,7 +9,7 @@ import pytest
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.multiraft.surroundings import Surroundings
 from raftlog.partitions.settings import BrokerSettings
-from raftlog.runtime.rpc import TcpTransport
+from raftlog.runtime.rpc import Credentials, TcpTransport
 from raftlog.storage.simulated_disk import SimulatedDisk
 
 
@@ -47,7 +47,7 @@ async def open_broker(disk) -> AsyncIterator[Callable[..., Awaitable[Broker]]]:
         random = Random(next(lives))
         around = Surroundings(
             disk=disk,
-            make_transport=lambda identity: TcpTransport(identity, random),
+            make_transport=lambda identity: TcpTransport(identity, random, credentials=Credentials()),
             random=random,
             wall_ms=clock,
         )

@@ -16,6 +16,7 @@ from raftlog.raft import RaftSettings
 from raftlog.records import NewRecord, build_batch
 from raftlog.runtime.config import DriverConfig
 from raftlog.testing.ports import hold_port
+from tests.cluster_secret import SECRET
 
 T = TypeVar("T")
 DRIVER = DriverConfig(tick_ms=20, raft=RaftSettings(election_ticks_min=9, sleep_after_ticks=28))
@@ -62,6 +63,7 @@ class BrokersHere:
             node_id=number,
             rpc=self._rpc[number - 1],
             seeds=tuple(self._rpc),
+            secret=SECRET,
             **self._more,
         )
 

@@ -29,8 +29,8 @@ from raftlog.runtime.control_entries import configuration_batch, entry_of, no_op
 from raftlog.runtime.transport import Envelope
 from raftlog.types import Index, NodeId, Term
 
-ME = NodeId(1)
-SENDERS = tuple(ReplicaId(ME, uuid.UUID(int=number)) for number in (11, 12))
+ME = ReplicaId(NodeId(1), uuid.UUID(int=1))
+"""The sender of all messages: one connection carries those of one node and disk."""
 RECEIVERS = tuple(ReplicaId(NodeId(number), uuid.UUID(int=20 + number)) for number in (2, 2**31 - 1))
 ATTRIBUTES_LOW = 22
 
@@ -38,7 +38,7 @@ terms = st.one_of(st.integers(0, 5), st.integers(0, TERM_MAX)).map(Term)
 numbers = st.one_of(st.integers(0, 5), st.integers(0, 2**63 - 1))
 indices = numbers.map(Index)
 identities = st.builds(EntryId, indices, terms)
-senders, receivers = st.sampled_from(SENDERS), st.sampled_from(RECEIVERS)
+senders, receivers = st.just(ME), st.sampled_from(RECEIVERS)
 flags = st.booleans()
 maybe_identities = st.none() | identities
 
@@ -50,7 +50,7 @@ def _opaque(body: bytes) -> bytes:
     return bytes(batch)
 
 
-CONFIGURATION = Configuration(Index(0), tuple(sorted(SENDERS)), (RECEIVERS[0],), (RECEIVERS[1],))
+CONFIGURATION = Configuration(Index(0), (ME,), (RECEIVERS[0],), (RECEIVERS[1],))
 CONTROL_BATCHES = (
     bytes(no_op_batch(1_000)),
     bytes(configuration_batch(CONFIGURATION, Index(3), 1_000)),
@@ -65,8 +65,10 @@ batches = st.one_of(
 @st.composite
 def appends(draw: st.DrawFn) -> AppendRequest:
     previous = EntryId(Index(draw(st.integers(0, 2**62))), draw(terms))
-    own = draw(st.lists(st.tuples(terms, batches), max_size=4))
-    entries = tuple(entry_of(Index(previous.index + 1 + at), term, batch) for at, (term, batch) in enumerate(own))
+    own = draw(st.lists(batches, max_size=4))
+    rising = sorted(draw(st.lists(terms, min_size=len(own), max_size=len(own))))
+    following = enumerate(zip(rising, own, strict=True), previous.index + 1)
+    entries = tuple(entry_of(Index(index), term, batch) for index, (term, batch) in following)
     return AppendRequest(
         draw(senders), draw(receivers), draw(terms), draw(numbers), previous, entries, draw(indices), draw(flags)
     )
@@ -102,7 +104,7 @@ def turns_of(message_type: type) -> st.SearchStrategy[list[Envelope]]:
 def heartbeat(number: int) -> Envelope:
     """One of many groups."""
     return Envelope(
-        number.to_bytes(16, "big"), Heartbeat(SENDERS[0], RECEIVERS[0], Term(5), number, Index(number), None, False)
+        number.to_bytes(16, "big"), Heartbeat(ME, RECEIVERS[0], Term(5), number, Index(number), None, False)
     )
 
 
@@ -113,6 +115,6 @@ def append(number: int, *sizes: int) -> Envelope:
         batch = bytes(build_batch([NewRecord(bytes(size), None, 1)]))
         entries.append(Entry(Index(number + 1 + at), Term(5), EntryKind.DATA, len(batch), batch))
     message = AppendRequest(
-        SENDERS[0], RECEIVERS[0], Term(5), number, EntryId(Index(number), Term(5)), tuple(entries), Index(number)
+        ME, RECEIVERS[0], Term(5), number, EntryId(Index(number), Term(5)), tuple(entries), Index(number)
     )
     return Envelope(number.to_bytes(16, "big"), message)

@@ -7,14 +7,36 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, RpcConfig, TcpTransport, TlsContexts
+from raftlog.cluster_secret import ClusterSecret
+from raftlog.runtime.rpc import (
+    Answer,
+    Call,
+    Channel,
+    Credentials,
+    Identity,
+    RpcConfig,
+    TcpTransport,
+    TlsContexts,
+    credentials_of,
+)
+from raftlog.runtime.rpc.authentication import Side, decode_proof, encode_proof, transcript_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
 from raftlog.runtime.rpc.frame import Frame, FrameKind, FrameReader
-from raftlog.runtime.rpc.handshake import Hello, Refusal, decode_hello, decode_refusal, encode_hello
+from raftlog.runtime.rpc.handshake import (
+    NONCE_SIZE,
+    PROTOCOL_VERSION,
+    Hello,
+    Refusal,
+    decode_hello,
+    decode_refusal,
+    encode_hello,
+    pack_hello,
+)
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import NodeId
 
 QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200)
+CREDENTIALS = credentials_of(ClusterSecret((b"a secret of this test's processes",)))
 _seeds: Iterator[int] = iter(range(1, 1 << 30))
 Serve = Callable[[NodeId, object], Awaitable[object]]
 
@@ -48,11 +70,18 @@ class Process:
     """A transport with its hooks; what it is told is in `turns`, `beats` and `connections`."""
 
     def __init__(
-        self, identity: Identity, config: RpcConfig = QUICK, tls: TlsContexts | None = None, serve: Serve = echo
+        self,
+        identity: Identity,
+        config: RpcConfig = QUICK,
+        tls: TlsContexts | None = None,
+        serve: Serve = echo,
+        credentials: Credentials = CREDENTIALS,
     ) -> None:
         self.identity = identity
         self.turns, self.beats, self.connections = Inbox(), Inbox(), Inbox()
-        self.transport = TcpTransport(lambda: self.identity, Random(next(_seeds)), config, tls=tls)
+        self.transport = TcpTransport(
+            lambda: self.identity, Random(next(_seeds)), config, credentials=credentials, tls=tls
+        )
         self.transport.on_envelopes = self.turns.put
         self.transport.on_beat = self.beats.put
         self.transport.on_connection = self.connections.put
@@ -127,19 +156,47 @@ class Raw:
     def write(self, *buffers: Any) -> None:
         self.writer.write(b"".join(buffers))
 
-    async def introduce(self, hello: Hello) -> Hello | Refusal:
-        """Say who we are; gives what comes back."""
-        self.write(*encode_hello(hello))
+    async def introduce(self, hello: Hello, credentials: Credentials = CREDENTIALS) -> Hello | Refusal:
+        """Shake hands as the connecting side; return the other side's introduction, or its refusal."""
+        body = pack_hello(hello)
+        self.write(*encode_hello(body))
         frame = await self.frame()
-        return decode_hello(frame.body) if frame.kind is FrameKind.HELLO else decode_refusal(frame.body)
+        if frame.kind is FrameKind.REFUSAL:
+            return decode_refusal(frame.body)
+        their_body = bytes(frame.body)
+        transcript = transcript_of(body, their_body)
+        self.write(*encode_proof(credentials.prove(Side.CONNECTOR, transcript)))
+        frame = await self.frame()
+        if frame.kind is FrameKind.REFUSAL:
+            return decode_refusal(frame.body)
+        proof = decode_proof(frame.body)
+        assert credentials.accepts(proof, Side.ACCEPTOR, transcript)
+        return decode_refusal(proof.refusal) if proof.refusal else decode_hello(their_body)
+
+    async def answer(self, node: int, credentials: Credentials = CREDENTIALS) -> Channel:
+        """Shake hands as the accepting side; return the channel that the other side asked for."""
+        their_body = bytes((await self.frame()).body)
+        channel = decode_hello(their_body).channel
+        body = pack_hello(hello_of(node, channel))
+        transcript = transcript_of(their_body, body)
+        self.write(*encode_hello(body))
+        assert credentials.accepts(decode_proof((await self.frame()).body), Side.CONNECTOR, transcript)
+        self.write(*encode_proof(credentials.prove(Side.ACCEPTOR, transcript)))
+        return channel
 
     async def frame(self) -> Frame:
         while (frame := self._frames.next_frame()) is None:
             data = await asyncio.wait_for(self.reader.read(65_536), 10)
             if not data:
                 raise EOFError
-            self._frames.get_buffer()[: len(data)] = data
-            self._frames.advance(len(data))
+            while data:
+                if self._frames.room_wanted:
+                    self._frames.grow()
+                room = self._frames.get_buffer()
+                size = min(len(room), len(data))
+                room[:size] = data[:size]
+                self._frames.advance(size)
+                data = data[size:]
         return frame
 
     async def ended(self) -> bytes:
@@ -170,10 +227,9 @@ class FakePeer:
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         raw = Raw(reader, writer)
-        channel = decode_hello((await raw.frame()).body).channel
+        channel = await raw.answer(self.node)
         if self._is_deaf:
             writer.transport.pause_reading()
-        raw.write(*encode_hello(hello_of(self.node, channel)))
         if channel is Channel.RAFT:
             self.raft.put(raw)
 
@@ -198,7 +254,7 @@ def _everything() -> Any:
 
 
 def hello_of(node: int, channel: Channel = Channel.RAFT, **changes: Any) -> Hello:
-    return Hello(1, channel, b"raw life", identity_of(node, **changes))
+    return Hello(PROTOCOL_VERSION, channel, b"raw life", identity_of(node, **changes), bytes(NONCE_SIZE))
 
 
 def envelopes_of(turn: Any) -> list[Envelope]:

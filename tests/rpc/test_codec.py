@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.config import MIB
-from raftlog.raft import Message
+from raftlog.raft import Entry, EntryId, EntryKind, Message, ReplicaId
 from raftlog.raft.messages import AppendRequest
+from raftlog.runtime.control_entries import no_op_batch
 from raftlog.runtime.rpc import RpcConfig
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat, encode_beat, encode_turn, size_of
 from raftlog.runtime.rpc.endpoint import bounds_of_callers
@@ -29,8 +30,8 @@ from raftlog.runtime.rpc.frame import (
 from raftlog.runtime.rpc.handshake import Channel
 from raftlog.runtime.rpc.packing import pack_flat
 from raftlog.runtime.transport import Envelope, ProcessBeat
-from raftlog.types import NodeId
-from tests.rpc.messages import BY_TYPE, ME, append, heartbeat, turns, turns_of
+from raftlog.types import Index, NodeId, Term
+from tests.rpc.messages import BY_TYPE, ME, RECEIVERS, append, heartbeat, turns, turns_of
 
 DISK = uuid.UUID(int=1)
 CONFIG = RpcConfig(read_buffer_bytes=4096)
@@ -46,6 +47,8 @@ def frames(data: bytes, chunk: int = 1 << 20) -> list[Frame]:
     found = []
     at = 0
     while at < len(data):
+        if reader.room_wanted:
+            reader.grow()
         buffer = reader.get_buffer()
         size = min(len(buffer), chunk, len(data) - at)
         buffer[:size] = data[at : at + size]
@@ -118,10 +121,31 @@ def test_a_small_batch_does_not_keep_a_large_frame_alive() -> None:
     assert isinstance(small, bytes)
 
 
-def test_messages_in_the_name_of_another_node() -> None:
+@pytest.mark.parametrize("peer", [ME._replace(node_id=NodeId(2)), ME._replace(disk_uuid=uuid.UUID(int=9))])
+def test_messages_in_the_name_of_another_node_or_disk(peer: ReplicaId) -> None:
     (frame,) = frames(flat(encode_turn([heartbeat(1)])))
-    with pytest.raises(BadFrame, match="in the name of node 1"):
-        TurnDecoder().decode(frame.body, frame.payload, NodeId(2))
+    with pytest.raises(BadFrame, match=f"{peer} sends messages in the name of {ME}"):
+        TurnDecoder().decode(frame.body, frame.payload, peer)
+
+
+def test_entries_whose_terms_fall_are_refused() -> None:
+    envelope = append(7, 10, 10)
+    assert isinstance(envelope.message, AppendRequest)
+    first, second = envelope.message.entries
+    fallen = envelope.message._replace(entries=(first, second._replace(term=Term(first.term - 1))))
+    with pytest.raises(BadFrame, match="behind term 5"):
+        decoded(flat(encode_turn([Envelope(envelope.group, fallen)])))
+
+
+@pytest.mark.parametrize("codec", range(1, 8))
+def test_a_compressed_control_batch_is_refused_before_it_is_opened(codec: int) -> None:
+    """What would be a few KiB on the wire could open to hundreds of MiB."""
+    batch = bytearray(no_op_batch(1_000))
+    batch[22] |= codec
+    entry = Entry(Index(8), Term(5), EntryKind.NO_OP, len(batch), bytes(batch))
+    message = AppendRequest(ME, RECEIVERS[0], Term(5), 1, EntryId(Index(7), Term(5)), (entry,), Index(7))
+    with pytest.raises(BadFrame, match="is compressed"):
+        decoded(flat(encode_turn([Envelope(bytes(16), message)])))
 
 
 @settings(max_examples=200)

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import HEAD_SIZE
 from raftlog.runtime.rpc.handshake import (
+    NONCE_SIZE,
+    NUMBER_MAX,
     PROTOCOL_VERSION,
+    UNPROVEN,
     Channel,
     Hello,
     Identity,
@@ -23,6 +26,8 @@ from raftlog.runtime.rpc.handshake import (
     encode_refusal,
     feature_level,
     judge,
+    judge_version,
+    pack_hello,
 )
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
@@ -31,8 +36,20 @@ from raftlog.types import NodeId
 
 DISK, OTHER_DISK = uuid.UUID(int=1), uuid.UUID(int=2)
 LIFE, OTHER_LIFE = b"life one", b"life two"
-US = Hello(1, Channel.RAFT, b"our life", Identity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"))
-THEM = Hello(1, Channel.RAFT, LIFE, Identity("blue", NodeId(2), DISK, 7, 100, "host-b"))
+US = Hello(
+    PROTOCOL_VERSION,
+    Channel.RAFT,
+    b"our life",
+    Identity("blue", NodeId(1), uuid.UUID(int=9), 3, 50, "host-a"),
+    b"a" * NONCE_SIZE,
+)
+THEM = Hello(
+    PROTOCOL_VERSION,
+    Channel.RAFT,
+    LIFE,
+    Identity("blue", NodeId(2), DISK, 7, 100, "host-b", rpc_address="host-b:9001"),
+    b"b" * NONCE_SIZE,
+)
 
 
 def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
@@ -42,13 +59,13 @@ def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
 @pytest.mark.parametrize(
     ("theirs", "known", "reason", "words"),
     [
-        (THEM._replace(protocol_version=2), KnownPeer(), Reason.PROTOCOL_VERSION, "same release"),
         (them(feature_level_min=3, feature_level_max=4), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
         (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
         (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),
         (them(node_id=NodeId(3)), KnownPeer(), Reason.WRONG_NODE, "node 2 was expected"),
         (THEM, KnownPeer(assigned_disk=OTHER_DISK), Reason.WRONG_DISK, "once the controller has taken it"),
+        (THEM, KnownPeer(other_node=NodeId(4)), Reason.WRONG_DISK, "belongs to node 4"),
         (THEM, KnownPeer(is_retired=True), Reason.RETIRED_DISK, "was replaced or removed"),
         (THEM, KnownPeer(live_disk=OTHER_DISK), Reason.NODE_ID_TWICE, "node id 2 is used twice"),
         (THEM, KnownPeer(boot_epoch=8), Reason.STALE_BOOT_EPOCH, "boot epoch 7, and 8 was seen"),
@@ -63,6 +80,23 @@ def test_refusals_say_what_to_do(theirs: Hello, known: KnownPeer, reason: Reason
     assert refusal is not None
     assert refusal.reason is reason
     assert words in refusal.message
+
+
+def test_another_version_is_refused_before_any_proof() -> None:
+    refusal = judge_version(US, THEM._replace(protocol_version=PROTOCOL_VERSION + 1))
+    assert refusal is not None
+    assert refusal.reason is Reason.PROTOCOL_VERSION
+    assert "same release" in refusal.message
+    assert refusal.reason in UNPROVEN
+    assert judge_version(US, THEM) is None
+
+
+def test_the_first_version_can_still_be_refused_in_words() -> None:
+    fields = unpack_flat(pack_hello(THEM), 99)[:11]
+    hello = decode_hello(pack_flat([1, *fields[1:]]))
+    refusal = judge_version(US, hello)
+    assert refusal is not None
+    assert "version 1" in refusal.message
 
 
 @pytest.mark.parametrize(
@@ -98,29 +132,48 @@ def body_of(buffers: list[Any]) -> bytes:
 
 
 texts = st.text(st.characters(categories=["L", "N"]), max_size=40)
-numbers = st.integers(0, 2**63 - 1)
+numbers = st.integers(0, NUMBER_MAX)
 identities = st.builds(
-    Identity, st.none() | texts, numbers.map(NodeId), st.uuids(), numbers, numbers, texts, numbers, numbers
+    Identity, st.none() | texts, numbers.map(NodeId), st.uuids(), numbers, numbers, texts, numbers, numbers, texts
 )
-hellos = st.builds(Hello, numbers, st.sampled_from(Channel), st.binary(min_size=8, max_size=8), identities)
+hellos = st.builds(
+    Hello,
+    numbers,
+    st.sampled_from(Channel),
+    st.binary(min_size=8, max_size=8),
+    identities,
+    st.binary(min_size=NONCE_SIZE, max_size=NONCE_SIZE),
+)
 
 
 @settings(max_examples=100)
 @given(hellos)
 def test_hellos_round_trip(hello: Hello) -> None:
-    assert decode_hello(body_of(encode_hello(hello))) == hello
+    assert decode_hello(body_of(encode_hello(pack_hello(hello)))) == hello
 
 
 @settings(max_examples=150)
-@given(hellos, st.integers(0, 10), st.none() | st.integers(-5, 2**64 - 1) | st.binary(max_size=300))
+@given(hellos, st.integers(0, 12), st.none() | st.integers(-5, 2**64 - 1) | st.binary(max_size=300))
 def test_hellos_with_a_wrong_field(hello: Hello, at: int, field: int | bytes | None) -> None:
-    fields = unpack_flat(body_of(encode_hello(hello)), 99)
+    fields = unpack_flat(pack_hello(hello), 99)
     fields[at] = field
     try:
         decode_hello(pack_flat(fields))
     except BadFrame:
         return
-    assert type(field) in ({bytes, type(None)} if at == 3 else {bytes} if at in (2, 5, 8) else {int})
+    assert type(field) in ({bytes, type(None)} if at == 3 else {bytes} if at in (2, 5, 8, 11, 12) else {int})
+    assert not isinstance(field, int) or 0 <= field <= NUMBER_MAX
+
+
+@pytest.mark.parametrize("at", [6, 7], ids=["boot epoch", "journal sequence"])
+def test_a_number_that_nobody_lives_to_count_is_refused(at: int) -> None:
+    """Remembered, it would lock the disk that it was said of out of its cluster."""
+    fields = unpack_flat(pack_hello(THEM), 99)
+    fields[at] = NUMBER_MAX
+    decode_hello(pack_flat(fields))
+    fields[at] = NUMBER_MAX + 1
+    with pytest.raises(BadFrame):
+        decode_hello(pack_flat(fields))
 
 
 @settings(max_examples=100)
@@ -135,7 +188,7 @@ def test_random_bytes_are_no_hello_and_no_refusal(body: bytes) -> None:
 
 
 def test_a_later_version_may_say_more() -> None:
-    fields = unpack_flat(body_of(encode_hello(THEM)), 99)
+    fields = unpack_flat(pack_hello(THEM), 99)
     assert decode_hello(pack_flat([*fields, b"more"])) == THEM
 
 
@@ -231,4 +284,4 @@ def test_memory_is_bounded_and_forgets_the_longest_unheard() -> None:
 
 
 def test_our_version_is_the_one_of_the_documents() -> None:
-    assert PROTOCOL_VERSION == 1
+    assert PROTOCOL_VERSION == 2

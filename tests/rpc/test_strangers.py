@@ -14,7 +14,7 @@ from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Call, Channel, RpcConfig
 from raftlog.runtime.rpc.codec import encode_beat, encode_turn
 from raftlog.runtime.rpc.frame import FrameKind, encode_frame
-from raftlog.runtime.rpc.handshake import Hello, Reason, Refusal, encode_hello, encode_refusal
+from raftlog.runtime.rpc.handshake import Hello, Reason, Refusal, encode_hello, encode_refusal, pack_hello
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
 from tests.rpc.loops import on_both_loops
@@ -66,7 +66,7 @@ GARBAGE = {
     "no hello": b"".join(encode_beat(beat_of(2, 1, 1))),
     "a refusal": b"".join(encode_refusal(Refusal(Reason.UNKNOWN, "no"))),
     "hello of nonsense": b"".join(encode_frame(FrameKind.HELLO, b"nonsense")),
-    "wrong checksum": b"".join(encode_hello(hello_of(2)))[:-1] + b"\xff",
+    "wrong checksum": b"".join(encode_hello(pack_hello(hello_of(2))))[:-1] + b"\xff",
 }
 
 
@@ -88,7 +88,7 @@ async def test_garbage_is_closed_counted_and_hurts_nobody() -> None:
 async def test_who_says_too_little_is_cut_off() -> None:
     """Nothing at all, half a frame, and a byte now and then: the time limit is for the whole handshake."""
     one = Process(identity_of(1), QUICK)
-    hello = b"".join(encode_hello(hello_of(2)))
+    hello = b"".join(encode_hello(pack_hello(hello_of(2))))
     async with running(one):
         silent, half = await Raw.connect(one.address), await Raw.connect(one.address)
         half.write(hello[: len(hello) // 2])
@@ -142,7 +142,7 @@ LIES: dict[str, tuple[Channel, Callable[[], list[Any]]]] = {
     "raft on the bulk channel": (Channel.BULK, lambda: encode_turn([_from_two(append(1, 5))])),
     "a heartbeat on the bulk channel": (Channel.BULK, lambda: encode_beat(beat_of(2, 1, 1))),
     "a heartbeat of another disk": (Channel.RAFT, lambda: encode_beat(beat_of(3, 1, 1))),
-    "a second introduction": (Channel.RAFT, lambda: encode_hello(hello_of(2))),
+    "a second introduction": (Channel.RAFT, lambda: encode_hello(pack_hello(hello_of(2)))),
     "an answer to nothing": (Channel.RAFT, lambda: encode_frame(FrameKind.ANSWER, b"\x93\x01\xc0\xc4\x00")),
     "nonsense in a turn": (Channel.RAFT, lambda: encode_frame(FrameKind.TURN, b"nonsense", [bytes(100_000)])),
     "nonsense in a request": (Channel.BULK, lambda: encode_frame(FrameKind.CALL, b"\x95\x01\x01\x01\x01\x01")),

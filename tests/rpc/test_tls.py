@@ -3,16 +3,28 @@
 import asyncio
 import ssl
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.runtime.rpc import Answer, Call, RpcConfig, TlsFiles, load_tls
-from raftlog.runtime.rpc.handshake import encode_hello
+from raftlog.runtime.rpc import (
+    Answer,
+    Call,
+    Credentials,
+    Reason,
+    Refusal,
+    RpcConfig,
+    TlsFiles,
+    check_certificate,
+    load_tls,
+)
+from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
+from raftlog.types import NodeId
 from tests.rpc.loops import FACTORIES
 from tests.rpc.messages import append
-from tests.rpc.processes import Process, Raw, cluster, envelopes_of, hello_of, identity_of, running
+from tests.rpc.processes import CREDENTIALS, Process, Raw, cluster, envelopes_of, hello_of, identity_of, running
 
 QUICK = RpcConfig(reconnect_min_ms=5, reconnect_max_ms=20, close_timeout_ms=200, handshake_timeout_ms=300)
 
@@ -21,16 +33,31 @@ def _openssl(*arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
+_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+
+
 def _authority(directory: Path, name: str) -> TlsFiles:
     """An authority, and a certificate for loopback that it signed."""
     key, ca = f"{directory}/{name}.ca.key", f"{directory}/{name}.ca.pem"
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    _openssl("req", "-x509", *curve, "-keyout", key, "-out", ca, "-subj", f"/CN={name} authority")
+    _openssl("req", "-x509", *_CURVE, "-keyout", key, "-out", ca, "-subj", f"/CN={name} authority")
+    return _signed(directory, name, name, "")
+
+
+def _signed(directory: Path, authority: str, name: str, further: str) -> TlsFiles:
+    """A certificate for loopback and these further names."""
+    key, ca = f"{directory}/{authority}.ca.key", f"{directory}/{authority}.ca.pem"
     files = TlsFiles(f"{directory}/{name}.pem", f"{directory}/{name}.key", ca)
-    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    names = ["-addext", f"subjectAltName=IP:127.0.0.1,DNS:localhost{further}"]
     subject = ["-keyout", files.key, "-out", files.certificate, "-subj", f"/CN={name}"]
-    _openssl("req", "-x509", *curve, *subject, *names, "-CA", ca, "-CAkey", key)
+    _openssl("req", "-x509", *_CURVE, *subject, *names, "-CA", ca, "-CAkey", key)
     return files
+
+
+@pytest.fixture(scope="module")
+def named(ours: TlsFiles) -> Callable[[int], TlsFiles]:
+    """Certificates of our authority that name a node."""
+    directory = Path(ours.certificate).parent
+    return lambda node: _signed(directory, "ours", f"node-{node}", f",URI:raftlog:node:{node}")
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +95,13 @@ def test_strangers_do_not_get_in(runner: asyncio.Runner, ours: TlsFiles, others:
     async def attack() -> None:
         one = Process(identity_of(1), QUICK, load_tls(ours))
         without = ssl.create_default_context(cafile=ours.authority)
-        stranger = load_tls(others._replace(authority=ours.authority)).client
+        stranger = ssl.create_default_context(cafile=ours.authority)
+        stranger.load_cert_chain(others.certificate, others.key)
         async with running(one):
             for context in (without, stranger):
                 with pytest.raises((OSError, EOFError)):
                     await _speak_tls(one.address, context)
-            for garbage in (b"".join(encode_hello(hello_of(2))), b"GET / HTTP/1.1\r\n\r\n", b""):
+            for garbage in (b"".join(encode_hello(pack_hello(hello_of(2)))), b"GET / HTTP/1.1\r\n\r\n", b""):
                 raw = await Raw.connect(one.address)
                 raw.write(garbage)
                 await raw.ended()
@@ -134,3 +162,78 @@ def test_files_that_cannot_be_used(ours: TlsFiles, others: TlsFiles, tmp_path: P
     ):
         with pytest.raises(InvalidArgument, match=words):
             load_tls(files)
+
+
+def test_a_certificate_that_names_the_node_needs_no_secret(
+    runner: asyncio.Runner, named: Callable[[int], TlsFiles]
+) -> None:
+    """Also beside a process that has a secret, as during the step from one to the other."""
+
+    async def talk() -> None:
+        one, two = (
+            Process(identity_of(node), QUICK, load_tls(named(node)), credentials=Credentials()) for node in (1, 2)
+        )
+        three = Process(identity_of(3), QUICK, load_tls(named(3)))
+        async with cluster(one, two, three):
+            assert await two.transport.call(one.node, Call("echo", 1)) == Answer([2, 1])
+            assert await three.transport.call(one.node, Call("echo", 1)) == Answer([3, 1])
+
+    with runner:
+        runner.run(asyncio.wait_for(talk(), 20))
+
+
+@pytest.mark.parametrize("with_secret", [False, True])
+def test_a_certificate_of_another_node_is_refused(
+    runner: asyncio.Runner, named: Callable[[int], TlsFiles], with_secret: bool
+) -> None:
+    """By the accepting side and by the connecting side; nothing of it is remembered."""
+    credentials = CREDENTIALS if with_secret else Credentials()
+
+    async def attack() -> None:
+        one = Process(identity_of(1), QUICK, load_tls(named(1)), credentials=credentials)
+        two = Process(identity_of(2), QUICK, load_tls(named(9)), credentials=credentials)
+        async with running(one, two):
+            raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(named(9)).client))
+            refusal = await raw.introduce(hello_of(2), credentials)
+            assert isinstance(refusal, Refusal)
+            assert refusal.reason is Reason.WRONG_CERTIFICATE
+            assert "of raftlog:node:9" in refusal.message
+            await raw.close()
+            one.transport.set_addresses({two.node: two.address})
+            while not (error := one.transport.peers()[0].raft.last_error):
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+            assert "the certificate is of raftlog:node:9, and the process introduces itself as node 2" in error
+            assert one.transport.memory.records() == []
+
+    with runner:
+        runner.run(asyncio.wait_for(attack(), 20))
+
+
+def test_without_a_name_in_the_certificate_the_secret_is_needed(runner: asyncio.Runner, ours: TlsFiles) -> None:
+    async def attack() -> None:
+        nameless = Process(identity_of(1), QUICK, load_tls(ours), credentials=Credentials())
+        with pytest.raises(InvalidArgument, match="--cluster-secret-file"):
+            await nameless.transport.start("127.0.0.1", 0)
+        one = Process(identity_of(1), QUICK, load_tls(ours))
+        async with running(one):
+            raw = Raw(*await asyncio.open_connection(*one.address, ssl=load_tls(ours).client))
+            refusal = await raw.introduce(hello_of(2), Credentials())
+            assert isinstance(refusal, Refusal)
+            assert refusal.reason is Reason.UNAUTHENTICATED
+            await raw.close()
+
+    with runner:
+        runner.run(asyncio.wait_for(attack(), 20))
+
+
+def test_our_own_certificate_is_tried_and_its_names_are_read(
+    ours: TlsFiles, others: TlsFiles, named: Callable[[int], TlsFiles]
+) -> None:
+    assert load_tls(ours).certified == frozenset()
+    tls = load_tls(named(4))
+    assert tls.certified == {4}
+    check_certificate(tls, NodeId(4))
+    with pytest.raises(InvalidArgument, match=r"the certificate is of node 4 .*, and this is node 5"):
+        check_certificate(tls, NodeId(5))
+    with pytest.raises(InvalidArgument, match="cannot be used for connections in both directions with the authority"):
+        load_tls(others._replace(authority=ours.authority))

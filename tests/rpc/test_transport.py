@@ -24,8 +24,9 @@ from raftlog.runtime.rpc.frame import FrameKind
 from raftlog.runtime.rpc.listener import check_stalls
 from raftlog.types import Index, NodeId, Offset, Term
 from tests.rpc.loops import on_both_loops
-from tests.rpc.messages import append, heartbeat
+from tests.rpc.messages import ME, append, heartbeat
 from tests.rpc.processes import (
+    CREDENTIALS,
     QUICK,
     FakePeer,
     Inbox,
@@ -244,7 +245,7 @@ async def test_a_turn_is_one_frame() -> None:
         one.transport.beat(two.node, beat_of(1, 1, 1))
         assert (await raw.frame()).kind is FrameKind.BEAT
         frame = await raw.frame()
-        assert TurnDecoder().decode(frame.body, frame.payload, NodeId(1)) == [heartbeat(1), heartbeat(2), append(3, 10)]
+        assert TurnDecoder().decode(frame.body, frame.payload, ME) == [heartbeat(1), heartbeat(2), append(3, 10)]
 
 
 @on_both_loops
@@ -378,7 +379,9 @@ async def test_addresses_that_cannot_be_listened_on() -> None:
         for host in ("0.0.0.0", "::"):
             with pytest.raises(InvalidArgument, match="--insecure"):
                 await Process(identity_of(2)).transport.start(host, 0)
-    open_to_all = TcpTransport(lambda: identity_of(1), one.transport._endpoint.random, QUICK, insecure=True)
+    open_to_all = TcpTransport(
+        lambda: identity_of(1), one.transport._endpoint.random, QUICK, credentials=CREDENTIALS, insecure=True
+    )
     await open_to_all.start("0.0.0.0", 0)
     await open_to_all.close()
 

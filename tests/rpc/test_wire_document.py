@@ -1,27 +1,33 @@
 """Section 15 of docs/FORMATS.md against the code: frames, handshake, Raft messages, errors."""
 
+import hmac
 import struct
 import uuid
 
 import msgpack  # type: ignore[import-untyped]  # it has no annotations
 from crc32c import crc32c
 
+from raftlog.cluster_secret import ClusterSecret
 from raftlog.errors import NotLeader
 from raftlog.raft import ReplicaId
 from raftlog.raft.messages import Heartbeat
-from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Reason, Refusal, RpcConfig
+from raftlog.runtime.rpc import Answer, Call, Channel, Identity, Reason, Refusal, RpcConfig, credentials_of
+from raftlog.runtime.rpc.authentication import Side, encode_proof, transcript_of
 from raftlog.runtime.rpc.calls import encode_answer, encode_call, encode_failure
 from raftlog.runtime.rpc.codec import _LAYOUTS, encode_beat, encode_turn
 from raftlog.runtime.rpc.failures import _FIELDS
 from raftlog.runtime.rpc.frame import FRAME_VERSION, HEAD_SIZE, MAGIC, FrameKind
 from raftlog.runtime.rpc.handshake import (
     LIFE_SIZE,
+    NONCE_SIZE,
     PROTOCOL_VERSION,
     REFUSAL_BYTES_MAX,
     TEXT_BYTES_MAX,
     Hello,
     encode_hello,
     encode_refusal,
+    pack_hello,
+    pack_refusal,
 )
 from raftlog.runtime.transport import Envelope, ProcessBeat
 from raftlog.types import Buffer, Index, NodeId, Term
@@ -62,13 +68,28 @@ def test_kinds_and_reasons_are_those_of_the_code() -> None:
 
 def test_the_handshake() -> None:
     identity = Identity("c", NodeId(3), DISK, 4, 5, "host")
-    kind, body, _ = read(encode_hello(Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity)))
+    hello = Hello(PROTOCOL_VERSION, Channel.BULK, bytes(LIFE_SIZE), identity, bytes(NONCE_SIZE))
+    kind, body, _ = read(encode_hello(pack_hello(hello)))
     documented = [cells[0] for cells in table_after("hello fields")]
-    assert documented == ["protocol_version", "channel", "life", *Identity._fields]
+    assert documented == ["protocol_version", "channel", "life", *Identity._fields, "nonce"]
     assert kind is FrameKind.HELLO
-    assert body == [PROTOCOL_VERSION, 2, bytes(LIFE_SIZE), b"c", 3, DISK.bytes, 4, 5, b"host", 1, 2]
+    assert body == [
+        PROTOCOL_VERSION,
+        2,
+        bytes(LIFE_SIZE),
+        b"c",
+        3,
+        DISK.bytes,
+        4,
+        5,
+        b"host",
+        1,
+        2,
+        b"",
+        bytes(NONCE_SIZE),
+    ]
     types = [cells[1] for cells in table_after("hello fields")]
-    assert types.count(f"{LIFE_SIZE} bytes") == 1
+    assert types.count(f"{LIFE_SIZE} bytes") == types.count(f"{NONCE_SIZE} bytes") == 1
     assert f"at most {TEXT_BYTES_MAX}, as the cluster id" in SECTION
     channels = ", ".join(f"{channel.value} {channel.name}" for channel in Channel)
     assert f"| channel | number | {channels} |" in SECTION
@@ -76,6 +97,17 @@ def test_the_handshake() -> None:
         FrameKind.REFUSAL,
         [7, b"why", b"c", 1],
     )
+
+
+def test_a_proof_by_the_document_alone() -> None:
+    secret, connector, acceptor = b"s" * 32, b"one hello", b"another"
+    refusal = pack_refusal(Refusal(Reason.WRONG_DISK, "why", "c", True))
+    key = hmac.digest(secret, b"raftlog rpc handshake 2", "sha256")
+    transcript = struct.pack(">I", len(connector)) + connector + acceptor
+    parts = (b"raftlog rpc handshake 2", b"acceptor", transcript, refusal)
+    mac = hmac.digest(key, b"".join(struct.pack(">I", len(part)) + part for part in parts), "sha256")
+    proof = credentials_of(ClusterSecret((secret,))).prove(Side.ACCEPTOR, transcript_of(connector, acceptor), refusal)
+    assert read(encode_proof(proof))[:2] == (FrameKind.PROOF, [mac, refusal])
 
 
 def test_the_heartbeat_and_requests() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from raftlog.runtime.rpc import Answer, Call, NoAnswer
 from raftlog.runtime.rpc.errors import ConnectionLost, NotConnected
-from raftlog.runtime.rpc.handshake import encode_hello
+from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
 from raftlog.testing.network import Network
 from tests.rpc.processes import Process, Raw, connected_to, hello_of, identity_of, running
 
@@ -104,7 +104,7 @@ async def test_a_new_connection_over_a_cut_way_is_answered_by_nothing(network: N
 
 
 def encoded_hello(node: int) -> list[bytes]:
-    return [bytes(buffer) for buffer in encode_hello(hello_of(node))]
+    return [bytes(buffer) for buffer in encode_hello(pack_hello(hello_of(node)))]
 
 
 async def test_an_end_is_not_seen_over_a_cut_way(network: Network) -> None:

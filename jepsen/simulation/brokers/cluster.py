@@ -15,6 +15,7 @@ from jepsen.simulation.brokers.machine import DATA_DIR, RPC_PORT
 from jepsen.simulation.brokers.machine import Machine as AnyMachine
 from jepsen.simulation.brokers.options import BrokerOptions
 from jepsen.simulation.brokers.site import Site
+from jepsen.simulation.brokers.transport import SECRET
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Process
 from jepsen.simulation.verdicts import PropertyBroken
@@ -93,6 +94,7 @@ class BrokerCluster(Site[Broker]):
             node_id=machine.node_id,
             rpc=(machine.name, RPC_PORT),
             seeds=tuple(seeds),
+            secret=SECRET,
             insecure=True,
             topic_config=TopicConfig(segment_bytes=options.segment_bytes, max_message_bytes=64 * 1024),
             retention_interval_s=1.0,

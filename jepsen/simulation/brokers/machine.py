@@ -180,7 +180,8 @@ class Machine(Generic[S]):
         )
 
     def _make_transport(self, process: Process, random: Random, identity: Callable[[], Identity]) -> NodeTransport:
-        return SimulatedTransport(identity, random, RPC, self.loop.network, process, self._sends)
+        nonces = generator(self._seed, "nonces", self.node_id, process.incarnation)
+        return SimulatedTransport(identity, random, nonces.randbytes, RPC, self.loop.network, process, self._sends)
 
     def _sends(self, envelopes: Sequence[Envelope]) -> None:
         self.on_send(envelopes)

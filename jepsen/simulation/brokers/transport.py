@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import cast
+from typing import Final, cast
 
 from jepsen.simulation.brokers.wires import ListeningPort
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Process
-from raftlog.runtime.rpc import Identity, RpcConfig, TcpTransport
+from raftlog.cluster_secret import ClusterSecret
+from raftlog.runtime.rpc import Identity, RpcConfig, TcpTransport, credentials_of
 from raftlog.runtime.rpc.endpoint import Endpoint
 from raftlog.runtime.rpc.listener import Listener
 from raftlog.runtime.transport import Envelope
 from raftlog.types import NodeId
+
+SECRET: Final = ClusterSecret((b"known to every simulated process",))
+_CREDENTIALS: Final = credentials_of(SECRET)
 
 
 class SimulatedTransport(TcpTransport):
@@ -21,12 +25,13 @@ class SimulatedTransport(TcpTransport):
         self,
         identity: Callable[[], Identity],
         random: Random,
+        draw_nonce: Callable[[int], bytes],
         config: RpcConfig,
         network: SimulatedNetwork,
         process: Process,
         watch: Callable[[Sequence[Envelope]], object],
     ) -> None:
-        super().__init__(identity, random, config, insecure=True)
+        super().__init__(identity, random, config, credentials=_CREDENTIALS, draw_nonce=draw_nonce, insecure=True)
         self._watch = watch
         self._listener = PortListener(self._endpoint, network, process)
 

@@ -4,14 +4,21 @@ Who may come in: the composition root, which makes a `TcpTransport`, hands it to
 which makes `Call`s; status pages. The driver knows only `raftlog.runtime.transport.Transport`. Pickle is used nowhere.
 """
 
+from raftlog.runtime.rpc.authentication import Credentials, credentials_of
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
-from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer, NotConnected
+from raftlog.runtime.rpc.errors import (
+    BadFrame,
+    ConnectionLost,
+    HandshakeRefused,
+    NoAnswer,
+    NotConnected,
+)
 from raftlog.runtime.rpc.handshake import Channel, Identity, Reason, Refusal
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.peer import ChannelStatus
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
-from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, load_tls
+from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_certificate, load_tls
 from raftlog.runtime.rpc.traffic import TrafficTotals
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "Channel",
     "ChannelStatus",
     "ConnectionLost",
+    "Credentials",
     "HandshakeRefused",
     "Identity",
     "NoAnswer",
@@ -35,5 +43,7 @@ __all__ = [
     "TlsContexts",
     "TlsFiles",
     "TrafficTotals",
+    "check_certificate",
+    "credentials_of",
     "load_tls",
 ]

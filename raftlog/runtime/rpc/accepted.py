@@ -1,16 +1,20 @@
-"""The accepting side of a connection: it waits for an introduction, judges it, and takes what comes then.
+"""The accepting side of a connection: waits for an introduction and its proof, judges the peer, takes its frames.
 
-    STRANGER  --HELLO, judged well-->  PEER  -->  gone
-        \\--anything else, too late, refused-->  gone
+    STRANGER  --HELLO-->  INTRODUCED  --PROOF, judged well-->  PEER  -->  gone
+        \\--anything else, too late-->  gone  \\--anything else, not proved, refused, too late-->  gone
 
-Only peers are listened to. Raft messages must come from the node that introduced itself.
+Nothing is taken from others than peers. Raft messages must name the peer's own node and disk as their sender, and are
+taken only from members of the cluster.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc.authentication import Proof, Side, authenticate, decode_proof, encode_proof, transcript_of
 from raftlog.runtime.rpc.codec import TurnDecoder, decode_beat
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_callers
@@ -27,9 +31,13 @@ from raftlog.runtime.rpc.handshake import (
     encode_refusal,
     is_outsider,
     judge,
+    judge_version,
+    pack_hello,
+    pack_refusal,
 )
 from raftlog.runtime.rpc.serving import Serving
 from raftlog.runtime.rpc.writer import Writer
+from raftlog.types import Buffer
 
 _logger = logging.getLogger(__name__)
 
@@ -56,11 +64,15 @@ class Accepted:
     def __init__(self, endpoint: Endpoint, registry: Registry, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
-        """Who it is; None for a stranger."""
+        """Introduction of the peer; None before it was proved."""
+        self._introduced: tuple[Hello, Hello, bytes] | None = None
+        """Our introduction, theirs, and the transcript, while the proof is awaited."""
         self._endpoint = endpoint
         self._registry = registry
         self._timer: asyncio.TimerHandle | None = None
         self._decoder = TurnDecoder()
+        self._replica: ReplicaId
+        """Node and disk of the peer, once there is one."""
         self._writer: Writer | None = None
         self._serving: Serving | None = None
         self._is_noted = False
@@ -81,22 +93,26 @@ class Accepted:
 
     def take(self, frame: Frame) -> None:
         if self.hello is None:
-            self._introduce(frame)
+            self._shake_hands(frame)
             return
         node = self.hello.identity.node_id
         received = self._endpoint.traffic[self.hello.channel].received
         received.bytes += frame.size
         if frame.kind is FrameKind.TURN:
-            envelopes = self._decoder.decode(frame.body, frame.payload, node)
+            envelopes = self._decoder.decode(frame.body, frame.payload, self._replica)
             received.note_messages(envelopes)
-            self._endpoint.on_envelopes(node, envelopes)
+            if self._endpoint.memory.is_member(*self._replica):
+                self._endpoint.on_envelopes(node, envelopes)
+            else:
+                self._endpoint.messages_from_outsiders += len(envelopes)
         elif frame.kind is FrameKind.BEAT:
             beat = decode_beat(frame.body)
             if beat.disk_uuid != self.hello.identity.disk_uuid:
                 raise BadFrame(f"node {node} sends a heartbeat of another disk than it introduced itself with")
             received.note_frame(frame.kind)
             self._endpoint.memory.note_beat(self.hello, beat)
-            self._endpoint.on_beat(node, beat)
+            if self._endpoint.memory.is_member(*self._replica):
+                self._endpoint.on_beat(node, beat)
         elif frame.kind is FrameKind.CALL:
             assert self._serving is not None, f"a request of node {node} before its handshake"
             received.note_frame(frame.kind)
@@ -125,29 +141,59 @@ class Accepted:
         if isinstance(error, (BadFrame, HandshakeRefused)):
             endpoint.complaints.note(self.connection.source, str(error), endpoint.loop.time())
         elif self.hello is None and not endpoint.is_closing:
-            endpoint.complaints.note(self.connection.source, "it ended before it said who it is", endpoint.loop.time())
+            endpoint.complaints.note(self.connection.source, "it ended before its handshake did", endpoint.loop.time())
 
     # the handshake
 
-    def _introduce(self, frame: Frame) -> None:
-        if frame.kind is not FrameKind.HELLO:
-            raise BadFrame("it began with something else than who it is")
-        theirs = decode_hello(frame.body)
+    def _shake_hands(self, frame: Frame) -> None:
+        if frame.kind is FrameKind.HELLO and self._introduced is None:
+            self._introduce(bytes(frame.body))
+        elif frame.kind is FrameKind.PROOF and self._introduced is not None:
+            self._verify(decode_proof(frame.body))
+        else:
+            raise BadFrame(f"it sent a frame of kind {frame.kind.name} out of turn in the handshake")
+
+    def _introduce(self, their_body: bytes) -> None:
+        theirs = decode_hello(their_body)
+        ours = self._endpoint.hello(theirs.channel)
+        refusal = judge_version(ours, theirs)
+        if refusal is not None:
+            self._refuse(refusal, encode_refusal(refusal))
+            return
+        our_body = pack_hello(ours)
+        self._introduced = ours, theirs, transcript_of(their_body, our_body)
+        self.connection.write(encode_hello(our_body))
+
+    def _verify(self, proof: Proof) -> None:
+        assert self._introduced is not None, "a proof without an introduction"
+        (ours, theirs, transcript), self._introduced = self._introduced, None
         endpoint, peer = self._endpoint, theirs.identity
-        ours = endpoint.hello(theirs.channel)
+        certified = self.connection.certified_nodes()
+        refusal = authenticate(endpoint.credentials, proof, Side.CONNECTOR, transcript, theirs, certified)
+        if refusal is not None:
+            self._refuse(refusal, encode_refusal(refusal))
+            return
         known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
         refusal = judge(ours, theirs, known)
+        answer = b"" if refusal is None else pack_refusal(refusal)
+        own_proof = encode_proof(endpoint.credentials.prove(Side.ACCEPTOR, transcript, answer))
         if refusal is not None:
-            self._refuse(refusal)
+            self._refuse(refusal, own_proof)
             return
-        self.connection.write(encode_hello(ours))
-        self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel))
+        self.connection.write(own_proof)
+        self._begin(theirs, is_noted=not is_outsider(theirs, known))
+
+    def _begin(self, theirs: Hello, *, is_noted: bool) -> None:
+        """The peer is who it says: serve it."""
+        endpoint, peer = self._endpoint, theirs.identity
+        self.connection.expect(bounds_of_callers(endpoint.config, theirs.channel), endpoint.config.read_buffer_bytes)
         assert self._timer is not None, "a stranger without a time limit"
         self._timer.cancel()
         if theirs.channel is Channel.PROBE:
             probe_s = endpoint.config.probe_timeout_ms / 1000
             self._timer = endpoint.loop.call_later(probe_s, self.connection.abort)
         self.hello = theirs
+        self._replica = ReplicaId(peer.node_id, peer.disk_uuid)
         self._writer = Writer(
             endpoint.loop,
             endpoint.config,
@@ -159,16 +205,16 @@ class Accepted:
             self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve_probe, peer))
         else:
             self._serving = Serving(endpoint, peer.node_id, self._writer, partial(endpoint.serve, peer.node_id))
-        self._is_noted = not is_outsider(theirs, known)
-        if self._is_noted:
+        self._is_noted = is_noted
+        if is_noted:
             endpoint.memory.note_connected(theirs)
         self._registry.promote(self)
         _logger.debug("node %s connected for %s from %s", peer.node_id, theirs.channel.name, self.connection.source)
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """The timer goes on: whoever does not read the refusal is cut off."""
-        self.connection.write(encode_refusal(refusal))
+    def _refuse(self, refusal: Refusal, frame: Sequence[Buffer]) -> None:
+        """The timer goes on: a connection that does not take the refusal is cut off."""
+        self.connection.write(frame)
         self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
 
     def _too_late(self) -> None:
-        self.connection.abort(BadFrame("it did not say in time who it is"))
+        self.connection.abort(BadFrame("its handshake took too long"))

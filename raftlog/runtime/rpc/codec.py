@@ -8,7 +8,7 @@
 
 Most turns carry one message or two, so what counts is what a single one costs: a row is packed and unpacked in one
 call of `struct`, and nothing of a batch is copied into the body. Decoding checks all that it relies on and raises
-`BadFrame` for the rest; a sender that is not the connection's node is wrong too. Pure; called by connections.
+`BadFrame` for the rest: also for a sender that is not the connection's node and disk. Pure; called by connections.
 """
 
 import struct
@@ -162,14 +162,14 @@ class TurnDecoder:
         self._replicas: dict[bytes, ReplicaId] = {}
         """At most `_REPLICAS_KNOWN_MAX`."""
 
-    def decode(self, body: Buffer, payload: bytes | memoryview, node: NodeId) -> list[Envelope]:
-        """The messages of a frame that came from `node`; raises `BadFrame`."""
+    def decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
+        """Return the messages of a frame that came from `peer`; raise `BadFrame`."""
         try:
-            return self._decode(body, payload, node)
+            return self._decode(body, payload, peer)
         except (struct.error, LookupError) as error:
             raise BadFrame(f"a turn of {len(body)} bytes cannot be read: {error}") from None
 
-    def _decode(self, body: Buffer, payload: bytes | memoryview, node: NodeId) -> list[Envelope]:
+    def _decode(self, body: Buffer, payload: bytes | memoryview, peer: ReplicaId) -> list[Envelope]:
         (count,) = _COUNT.unpack_from(body)
         at = _COUNT.size + count * _REPLICA.size
         replicas = [self._replica(bytes(body[start : start + _REPLICA.size])) for start in range(2, at, _REPLICA.size)]
@@ -183,8 +183,8 @@ class TurnDecoder:
             if min(values) < 0:
                 raise BadFrame(f"a {layout.type.__name__} with the number {min(values)}")
             sender = replicas[sender_at]
-            if sender.node_id != node:
-                raise BadFrame(f"node {node} sends messages in the name of node {sender.node_id}")
+            if sender is not peer and sender != peer:
+                raise BadFrame(f"{peer} sends messages in the name of {sender}")
             fields = [sender, replicas[to_at], *(values if layout.is_plain else _fields_of(layout, values))]
             if layout.is_append:
                 entries = reader.take(body, at, fields[_PREVIOUS_AT].index, fields[_ENTRIES_AT])

@@ -24,9 +24,11 @@ class RpcConfig:
     list_items_max: int = 16 * KIB
     """The longest list or mapping inside a header value."""
     hello_bytes_max: int = 4 * KIB
-    """The largest frame that is taken from anybody who has not introduced himself."""
+    """The largest frame of a handshake."""
     read_buffer_bytes: int = 256 * KIB
     """Read at once from a connection; larger frames are read into memory of their own."""
+    receive_bytes_max: int = 128 * MIB
+    """Memory for larger frames while they arrive, over all connections together; allocated as bytes arrive."""
     write_buffer_bytes: int = MIB
     """Given to the socket before it has taken them; what is beyond waits in the send queue, where it can be dropped."""
     turn_bytes: int = 4 * MIB

@@ -15,7 +15,7 @@ Address = tuple[str, int]
 def new_outgoing(endpoint: Endpoint, node: NodeId | None, channel: Channel) -> Outgoing:
     """A connection to be made: to a node, or to whoever is at an address."""
     config = endpoint.config
-    connection = Connection(endpoint.loop, config, bounds_of_strangers(config), config.read_buffer_bytes)
+    connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
     outgoing = connection.handler = Outgoing(endpoint, node, channel, connection)
     return outgoing
 

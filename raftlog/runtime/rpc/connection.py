@@ -9,9 +9,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, cast
 
+from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameReader, joined
+from raftlog.runtime.rpc.receive_budget import ReceiveBudget
 from raftlog.types import Buffer
 
 _KEEPALIVE: Final = (
@@ -26,6 +28,8 @@ _KEEPALIVE: Final = (
 
 _SCRATCH_BYTES: Final = 4096
 """For what still arrives on a connection that is closing."""
+_HANDSHAKE_BUFFERS: Final = 2
+"""Frames of the handshake that are read at once."""
 
 
 class Handler(Protocol):
@@ -46,17 +50,49 @@ class Handler(Protocol):
         ...
 
 
+class _Gone:
+    """Handler of a connection that is gone: it takes the place of one that refers to the connection."""
+
+    def opened(self) -> None:
+        raise AssertionError("a connection was made again")
+
+    def take(self, frame: Frame) -> None:
+        raise AssertionError(f"a frame of kind {frame.kind.name} came over a connection that is gone")
+
+    def resumed(self) -> None:
+        """Nothing is left to be written."""
+
+    def closed(self, error: Exception | None) -> None:
+        raise AssertionError("a connection was lost twice")
+
+
+_GONE: Final = _Gone()
+
+
 class Connection(asyncio.BufferedProtocol):
-    """Made for each attempt, on either side; `handler` is set by the owner before anything can arrive."""
+    """Made for each attempt, on either side; `handler` is set by the owner before anything can arrive.
+
+    Until `expect` is called, only frames of the handshake find room. When the connection is gone, it refers neither to
+    its handler nor to its memory any more, so that both go at once, without the garbage collector.
+    """
 
     handler: Handler
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: RpcConfig, bounds: Mapping[int, FrameBound], buffer_bytes: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: RpcConfig,
+        bounds: Mapping[int, FrameBound],
+        budget: ReceiveBudget,
     ) -> None:
         self._loop = loop
         self._config = config
-        self._reader = FrameReader(bounds, buffer_bytes)
+        self._budget = budget
+        self._reader = FrameReader(bounds, _HANDSHAKE_BUFFERS * config.hello_bytes_max)
+        self._has_memory = False
+        """Memory of the budget, for a large frame."""
+        self._is_waiting = False
+        """For memory; nothing is read until there is some."""
         self._transport: asyncio.Transport | None = None
         self._error: Exception | None = None
         self._moved_at = loop.time()
@@ -69,9 +105,14 @@ class Connection(asyncio.BufferedProtocol):
         self.source = "?"
         """The other side's address, without its port."""
 
-    def expect(self, bounds: Mapping[int, FrameBound]) -> None:
-        """From now on these kinds of frames may come."""
+    def expect(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
+        """From now on these kinds of frames may come, and so many bytes are read at once."""
         self._reader.bounds = bounds
+        self._reader.set_buffer(buffer_bytes)
+
+    def certified_nodes(self) -> frozenset[int]:
+        """Return the node ids in the other side's certificate; none without TLS."""
+        return frozenset() if self._transport is None else certified_nodes(self._transport.get_extra_info("peercert"))
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         """Write frames; they go out in one system call, or as many as the socket wants."""
@@ -100,7 +141,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_stalled(self, now: float) -> bool:
         """Whether a frame was begun, and nothing more of it came for too long."""
-        return self._reader.is_inside_frame and now - self._moved_at > self._config.stall_timeout_ms / 1000
+        is_late = now - self._moved_at > self._config.stall_timeout_ms / 1000
+        return is_late and not self.is_closing and self._reader.is_inside_frame and not self._is_waiting
 
     # what the loop calls
 
@@ -124,6 +166,9 @@ class Connection(asyncio.BufferedProtocol):
         reader.advance(nbytes)
         try:
             while (frame := reader.next_frame()) is not None:
+                if self._has_memory:
+                    self._has_memory = False
+                    self._budget.give(self)
                 self.handler.take(frame)
                 if self.is_closing:
                     return
@@ -132,6 +177,25 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reader.is_inside_frame:
             self._moved_at = self._loop.time()
+        if reader.room_wanted:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Get memory for what is missing of a large frame, or stop reading until there is some."""
+        self._has_memory = True
+        if self._budget.take(self, self._reader.room_wanted, self._grow):
+            self._reader.grow()
+            return
+        assert self._transport is not None, "a frame came over a connection that is gone"
+        self._is_waiting = True
+        self._transport.pause_reading()
+
+    def _grow(self) -> None:
+        self._reader.grow()
+        self._is_waiting = False
+        self._moved_at = self._loop.time()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -146,7 +210,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.is_closing = True
-        self.handler.closed(self._error or exc)
+        self._budget.give(self)
+        handler, self.handler = self.handler, _GONE
+        del self._reader
+        handler.closed(self._error or exc)
         self.gone.set_result(None)
 
 

@@ -8,11 +8,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 
 from raftlog.errors import Unavailable
+from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.frame import FrameBound, FrameKind
-from raftlog.runtime.rpc.handshake import LIFE_SIZE, PROTOCOL_VERSION, Channel, Hello, Identity, Refusal
+from raftlog.runtime.rpc.handshake import (
+    LIFE_SIZE,
+    NONCE_SIZE,
+    PROTOCOL_VERSION,
+    Channel,
+    Hello,
+    Identity,
+    Refusal,
+)
 from raftlog.runtime.rpc.memory import PeerMemory
+from raftlog.runtime.rpc.receive_budget import ReceiveBudget
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Traffic
 from raftlog.runtime.transport import Envelope, ProcessBeat
@@ -28,10 +38,18 @@ async def _serve_nothing(node: NodeId, request: object) -> object:
 
 
 class Endpoint:
-    """One for each transport."""
+    """One for each transport. `draw_nonce` gives so many bytes that nobody can foresee."""
 
-    def __init__(self, identity: Callable[[], Identity], random: Random, config: RpcConfig) -> None:
+    def __init__(
+        self,
+        identity: Callable[[], Identity],
+        random: Random,
+        draw_nonce: Callable[[int], bytes],
+        config: RpcConfig,
+        credentials: Credentials,
+    ) -> None:
         self.config = config
+        self.credentials = credentials
         self.random = random
         self.loop: asyncio.AbstractEventLoop
         """Set when the transport starts."""
@@ -49,14 +67,19 @@ class Endpoint:
         )
         self.tasks: dict[asyncio.Task[None], None] = {}
         """Requests being served, also those whose connection is gone."""
-        self._identity = identity
+        self.messages_from_outsiders = 0
+        """Raft messages of processes that the cluster does not know as members; dropped."""
+        self.identity = identity
+        """What we say of ourselves now."""
+        self._draw_nonce = draw_nonce
         self._life = random.randbytes(LIFE_SIZE)
         self.traffic = {channel: Traffic() for channel in Channel}
+        self.receive_budget = ReceiveBudget(config.receive_bytes_max)
         self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
 
     def hello(self, channel: Channel) -> Hello:
-        """What we say of ourselves now."""
-        return Hello(PROTOCOL_VERSION, channel, self._life, self._identity())
+        """Return a new introduction, for one connection."""
+        return Hello(PROTOCOL_VERSION, channel, self._life, self.identity(), self._draw_nonce(NONCE_SIZE))
 
     def limit_bulk(self, bytes_per_s: int | None) -> None:
         """What the bulk connections send a second, all together; None: what the settings say."""
@@ -70,7 +93,7 @@ class Endpoint:
 def bounds_of_strangers(config: RpcConfig) -> Mapping[int, FrameBound]:
     """What may come before the handshake is done."""
     bound = FrameBound(config.hello_bytes_max, config.hello_bytes_max)
-    return {FrameKind.HELLO: bound, FrameKind.REFUSAL: bound}
+    return {FrameKind.HELLO: bound, FrameKind.PROOF: bound, FrameKind.REFUSAL: bound}
 
 
 def bounds_of_callers(config: RpcConfig, channel: Channel) -> Mapping[int, FrameBound]:

@@ -58,14 +58,18 @@ class EntriesReader:
         stop = at + count * ENTRY_BYTES
         if stop > len(body):
             raise BadFrame(f"{count} entries in a body of {len(body)} bytes")
-        payload, start, index = self._payload, self._at, previous
+        payload, start, index, term_before = self._payload, self._at, previous, 0
         size_kept = len(payload) // 2  # of a payload that is not bytes, a smaller batch is copied
         entries = []
         for term, size in _ENTRY.iter_unpack(body[at:stop]):
             index += 1
             batch = payload[start : start + size]
-            if size < HEADER_SIZE or term < 0 or len(batch) != size:
-                raise BadFrame(f"entry {index} of term {term} and {size} bytes, {start} bytes into {len(payload)}")
+            if size < HEADER_SIZE or term < term_before or len(batch) != size:
+                raise BadFrame(
+                    f"entry {index} of term {term} behind term {term_before}, and of {size} bytes, {start} bytes into "
+                    f"{len(payload)}"
+                )
+            term_before = term
             start += size
             if size < size_kept and type(batch) is not bytes:
                 batch = bytes(batch)

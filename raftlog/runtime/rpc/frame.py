@@ -12,7 +12,7 @@
 
 The payload stays outside of msgpack, so batches are written from where they are and sliced where they arrived. No I/O
 here: a `FrameReader` gives out memory to read into and frames that are complete. Lengths are compared with their bounds
-before anything is allocated; all that is wrong is a `BadFrame`.
+first, and memory is allocated as bytes arrive, never for what is only announced; all that is wrong is a `BadFrame`.
 """
 
 import struct
@@ -34,6 +34,8 @@ HEAD_SIZE: Final = _HEAD.size + _CRC.size
 _KIND_AT: Final = 5
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Buffers up to this size are copied together: that is cheaper than one more element of a gathered write."""
+LARGE_BYTES_FIRST: Final = 1024 * 1024
+"""Memory that a frame larger than the read buffer begins with; it is doubled whenever it is full."""
 
 
 class FrameKind(IntEnum):
@@ -46,6 +48,7 @@ class FrameKind(IntEnum):
     CALL = 5
     ANSWER = 6
     FAILURE = 7
+    PROOF = 8
 
 
 class FrameBound(NamedTuple):
@@ -105,6 +108,8 @@ class FrameReader:
     """Bytes in, frames out. `bounds` says what may come now: other kinds, and longer ones, are refused.
 
     0 ≤ start ≤ end ≤ buffer size;   a frame that does not fit the buffer gets memory of its own, within its bound
+
+    Whenever `room_wanted` is above 0, the owner calls `grow` before it asks for memory again.
     """
 
     def __init__(self, bounds: Mapping[int, FrameBound], buffer_bytes: int) -> None:
@@ -113,14 +118,44 @@ class FrameReader:
         self._buffer = memoryview(bytearray(buffer_bytes))
         self._start = 0
         self._end = 0
+        self._large_size = 0
+        """Size of the frame that is being read into memory of its own; 0: none is."""
         self._large: memoryview | None = None
-        """Memory of the frame that is being read, when it has its own."""
+        """That memory, as far as it is allocated."""
         self._large_end = 0
 
     @property
     def is_inside_frame(self) -> bool:
         """Whether part of a frame was read, and the rest is missing."""
-        return self._large is not None or self._end > self._start
+        return self._large_size > 0 or self._end > self._start
+
+    @property
+    def room_wanted(self) -> int:
+        """Bytes to allocate before more can be read."""
+        have = 0 if self._large is None else len(self._large)
+        if not self._large_size or self._large_end < have:
+            return 0
+        return min(self._large_size, max(LARGE_BYTES_FIRST, 2 * have)) - have
+
+    def grow(self) -> None:
+        """Allocate `room_wanted` bytes more for the frame that is being read."""
+        large, size = self._large, self.room_wanted + (0 if self._large is None else len(self._large))
+        grown = memoryview(bytearray(size))
+        if large is None:
+            have = self._end - self._start
+            grown[:have] = self._buffer[self._start : self._end]
+            self._large_end = have
+            self._start = self._end = 0
+        else:
+            grown[: len(large)] = large
+        self._large = grown
+
+    def set_buffer(self, buffer_bytes: int) -> None:
+        """Read at most so many bytes at once from now on; at least what was read and not taken yet."""
+        rest = self._buffer[self._start : self._end]
+        self._buffer = memoryview(bytearray(max(buffer_bytes, len(rest))))
+        self._buffer[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
 
     def get_buffer(self) -> memoryview:
         """Where to read into; never empty. Bodies of earlier frames are gone after this."""
@@ -137,7 +172,7 @@ class FrameReader:
         """So many bytes were read into the memory that was given out."""
         if self._large is not None:
             self._large_end += size
-            assert self._large_end <= len(self._large), f"{self._large_end} bytes in a frame of {len(self._large)}"
+            assert self._large_end <= len(self._large), f"{self._large_end} bytes in {len(self._large)}"
         else:
             self._end += size
             assert self._end <= len(self._buffer), f"{self._end} bytes in a buffer of {len(self._buffer)}"
@@ -146,6 +181,8 @@ class FrameReader:
         """The next complete frame; raises `BadFrame`, after which the reader must not be used again."""
         if self._large is not None:
             return self._finish_large(self._large)
+        if self._large_size:
+            return None
         available = self._end - self._start
         if available < HEAD_SIZE:
             self._check_magic(available)
@@ -154,7 +191,7 @@ class FrameReader:
         size = HEAD_SIZE + body_size + payload_size
         if available < size:
             if size > len(self._buffer):
-                self._begin_large(size)
+                self._large_size = size
             return None
         view = self._buffer[self._start : self._start + size]
         self._start += size
@@ -183,17 +220,10 @@ class FrameReader:
             )
         return FrameKind(kind), body_size, payload_size
 
-    def _begin_large(self, size: int) -> None:
-        have = self._end - self._start
-        self._large = memoryview(bytearray(size))
-        self._large[:have] = self._buffer[self._start : self._end]
-        self._large_end = have
-        self._start = self._end = 0
-
     def _finish_large(self, large: memoryview) -> Frame | None:
-        if self._large_end < len(large):
+        if self._large_end < self._large_size:
             return None
-        self._large, self._large_end = None, 0
+        self._large, self._large_end, self._large_size = None, 0, 0
         _, _, kind, _, body_size, _ = _HEAD.unpack_from(large)
         payload_at = HEAD_SIZE + body_size
         return _checked(FrameKind(kind), large, payload_at, large[payload_at:])

@@ -1,12 +1,16 @@
-"""The handshake: each side says who it is, and each judges by itself whether the two may talk.
+"""The handshake: both sides introduce themselves, prove it, and decide whether they may talk to each other.
 
     connector                       acceptor
-    HELLO                    →      judges; REFUSAL and close, or
-    judges; REFUSAL, or      ←      HELLO
+    HELLO                    →      another version: REFUSAL and close
+                             ←      HELLO
+    PROOF                    →      not proved: REFUSAL and close
+    judges                   ←      PROOF, which holds a refusal when the acceptor's judgement is one
+    REFUSAL and close, or
     its first frames         →
 
-A refusal is sent to the other side before the connection closes, in words that say what to do. The layout of both
-frames is fixed for all versions, so that processes of different versions can tell each other that they do not fit.
+Nothing is recorded, served or concluded before the other side's proof (`authentication`). A REFUSAL before the
+acceptor's proof could come from anybody: it is logged, and has no consequence. A refusal says in words what to do. The
+layout of HELLO and REFUSAL is fixed for all versions, so that processes of different versions can refuse each other.
 Pure: what is remembered of a peer is handed in (`memory`). Called by connections.
 
 Whoever comes with another disk than the one that its node id has may only probe: to ask to be taken in its place. The
@@ -26,12 +30,15 @@ from raftlog.runtime.rpc.frame import FrameKind, encode_frame
 from raftlog.runtime.rpc.packing import pack_flat, unpack_flat
 from raftlog.types import Buffer, NodeId
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 TEXT_BYTES_MAX: Final = 255
-"""Of a cluster id or a host label."""
+"""Of a cluster id, a host label or an address."""
 REFUSAL_BYTES_MAX: Final = 1024
 LIFE_SIZE: Final = 8
-_NUMBER_MAX: Final = (1 << 63) - 1
+NONCE_SIZE: Final = 32
+NUMBER_MAX: Final = 1 << 53
+"""Boot epochs and journal sequences count starts and synced writes: no process lives to see a greater one, and a
+greater one, once remembered, would lock the disk out."""
 
 
 class Channel(IntEnum):
@@ -59,15 +66,19 @@ class Identity(NamedTuple):
     host_label: str
     feature_level_min: int = 1
     feature_level_max: int = 2
+    rpc_address: str = ""
+    """HOST:PORT at which others reach the process; empty while it is not known, or when it does not listen."""
 
 
 class Hello(NamedTuple):
-    """What one side says first. `life` is random and the same for as long as the process lives."""
+    """Introduction of one side. `life` is random and the same for as long as the process lives; `nonce` is drawn for
+    the single connection."""
 
     protocol_version: int
     channel: Channel
     life: bytes
     identity: Identity
+    nonce: bytes
 
 
 class Reason(IntEnum):
@@ -87,7 +98,13 @@ class Reason(IntEnum):
     SELF = 12
     """The address leads to the process that connects."""
     RETIRED_DISK = 13
+    UNAUTHENTICATED = 14
+    WRONG_CERTIFICATE = 15
     UNKNOWN = 255
+
+
+UNPROVEN: Final = frozenset({Reason.PROTOCOL_VERSION, Reason.UNAUTHENTICATED, Reason.WRONG_CERTIFICATE})
+"""Reasons for which a process refuses before it has proved itself; none of them has a consequence."""
 
 
 class Refusal(NamedTuple):
@@ -104,7 +121,8 @@ class KnownPeer(NamedTuple):
 
     `assigned_disk` is what the cluster's metadata says, `live_disk` that of a connection which stands now; both belong
     to the node id. Epoch, sequence and life belong to the disk; `life` is None when it is not known.
-    `is_retired`: the disk was removed from the cluster or replaced, for ever.
+    `is_retired`: the disk was removed from the cluster or replaced, for ever. `other_node`: the metadata assigns this
+    disk to that other node.
     """
 
     assigned_disk: UUID | None = None
@@ -113,6 +131,7 @@ class KnownPeer(NamedTuple):
     journal_sequence: int = 0
     life: bytes | None = None
     is_retired: bool = False
+    other_node: NodeId | None = None
 
 
 def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
@@ -121,9 +140,9 @@ def is_outsider(theirs: Hello, known: KnownPeer) -> bool:
 
 
 def judge(ours: Hello, theirs: Hello, known: KnownPeer, expected_node: NodeId | None = None) -> Refusal | None:
-    """Why we must not talk to them; None when we may. `expected_node` is whom we meant to reach, when we called."""
+    """Return why we must not talk to a proven peer; None when we may. `expected_node`: the one that we connected to."""
     refusal = (
-        _judge_versions(ours, theirs)
+        _judge_levels(ours, theirs)
         or _judge_life(ours, theirs)
         or _judge_names(ours, theirs, expected_node)
         or _judge_disk(theirs, known)
@@ -141,14 +160,20 @@ def _judge_life(ours: Hello, theirs: Hello) -> Refusal | None:
     return Refusal(Reason.SELF, f"this address leads to node {ours.identity.node_id} itself")
 
 
-def _judge_versions(ours: Hello, theirs: Hello) -> Refusal | None:
+def judge_version(ours: Hello, theirs: Hello) -> Refusal | None:
+    """Return why the two processes cannot even prove themselves to each other; None when they can."""
     me, peer = ours.identity, theirs.identity
-    if theirs.protocol_version != ours.protocol_version:
-        return Refusal(
-            Reason.PROTOCOL_VERSION,
-            f"node {me.node_id} speaks version {ours.protocol_version} of the protocol between brokers and node "
-            f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
-        )
+    if theirs.protocol_version == ours.protocol_version:
+        return None
+    return Refusal(
+        Reason.PROTOCOL_VERSION,
+        f"node {me.node_id} speaks version {ours.protocol_version} of the protocol between brokers and node "
+        f"{peer.node_id} version {theirs.protocol_version}: run the same release on both",
+    )
+
+
+def _judge_levels(ours: Hello, theirs: Hello) -> Refusal | None:
+    me, peer = ours.identity, theirs.identity
     if peer.feature_level_max < me.feature_level_min or peer.feature_level_min > me.feature_level_max:
         return Refusal(
             Reason.FEATURE_LEVEL,
@@ -190,6 +215,12 @@ def _judge_disk(theirs: Hello, known: KnownPeer) -> Refusal | None:
             Reason.RETIRED_DISK,
             f"disk {peer.disk_uuid} of node {peer.node_id} was replaced or removed: it takes no part in this cluster "
             "any more; stop this process if another one has its place",
+        )
+    if known.other_node is not None:
+        return Refusal(
+            Reason.WRONG_DISK,
+            f"disk {peer.disk_uuid} belongs to node {known.other_node} in this cluster, and node {peer.node_id} comes "
+            "with it: start each broker on a data directory of its own",
         )
     if is_outsider(theirs, known):
         return None
@@ -244,7 +275,12 @@ def feature_level(ours: Identity, theirs: Identity) -> int:
 # the bytes
 
 
-def encode_hello(hello: Hello) -> list[Buffer]:
+def encode_hello(body: bytes) -> list[Buffer]:
+    return encode_frame(FrameKind.HELLO, body)
+
+
+def pack_hello(hello: Hello) -> bytes:
+    """Return the body of a HELLO frame; proofs are made over these bytes."""
     me = hello.identity
     cluster_id = None if me.cluster_id is None else _packed_text(me.cluster_id, "cluster id")
     body: list[Any] = [
@@ -259,8 +295,10 @@ def encode_hello(hello: Hello) -> list[Buffer]:
         _packed_text(me.host_label, "host label"),
         me.feature_level_min,
         me.feature_level_max,
+        _packed_text(me.rpc_address, "RPC address"),
+        hello.nonce,
     ]
-    return encode_frame(FrameKind.HELLO, pack_flat(body))
+    return pack_flat(body)
 
 
 _Types = tuple[type, ...]
@@ -278,21 +316,27 @@ _HELLO_TYPES: Final[tuple[_Types, ...]] = (
     _BYTES,
     _INT,
     _INT,
+    _BYTES,
+    _BYTES,
 )
+_FIRST_VERSION: Final = 1
+_FIRST_FIELDS: Final = 11
+"""Fields of a HELLO of version 1, the least that any version has."""
 
 
 def decode_hello(body: Buffer) -> Hello:
-    """Raises `BadFrame`. A later version may add fields behind these; the rest says nothing to this one."""
+    """Raises `BadFrame`. A later version may add fields behind these; this one ignores them."""
     fields = unpack_flat(body, 2 * len(_HELLO_TYPES))
+    if len(fields) == _FIRST_FIELDS and fields[0] == _FIRST_VERSION:
+        fields += [b"", bytes(NONCE_SIZE)]
     if len(fields) < len(_HELLO_TYPES):
         raise BadFrame(f"an introduction of {len(fields)} fields; {len(_HELLO_TYPES)} are needed")
-    for field, wanted in zip(fields, _HELLO_TYPES, strict=False):
-        if type(field) not in wanted or (type(field) is int and not 0 <= field <= _NUMBER_MAX):
-            raise BadFrame("an introduction with a field of a wrong type")
-    version, channel, life, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max = fields[
-        : len(_HELLO_TYPES)
-    ]
-    if len(disk) != 16 or len(life) != LIFE_SIZE or channel not in (*Channel,):
+    fields = fields[: len(_HELLO_TYPES)]
+    for field, wanted in zip(fields, _HELLO_TYPES, strict=True):
+        if type(field) not in wanted or (type(field) is int and not 0 <= field <= NUMBER_MAX):
+            raise BadFrame("an introduction with a field of a wrong type, or out of range")
+    version, channel, life, cluster_id, node_id, disk, epoch, sequence, label, level_min, level_max, at, nonce = fields
+    if len(disk) != 16 or len(life) != LIFE_SIZE or len(nonce) != NONCE_SIZE or channel not in (*Channel,):
         raise BadFrame("an introduction with a field out of range")
     identity = Identity(
         None if cluster_id is None else _text(cluster_id),
@@ -303,15 +347,21 @@ def decode_hello(body: Buffer) -> Hello:
         _text(label),
         level_min,
         level_max,
+        _text(at),
     )
-    return Hello(version, Channel(channel), life, identity)
+    return Hello(version, Channel(channel), life, identity, nonce)
 
 
 def encode_refusal(refusal: Refusal) -> list[Buffer]:
+    return encode_frame(FrameKind.REFUSAL, pack_refusal(refusal))
+
+
+def pack_refusal(refusal: Refusal) -> bytes:
+    """Return the body of a REFUSAL frame."""
     message = refusal.message.encode()[:REFUSAL_BYTES_MAX]
     cluster_id = None if refusal.cluster_id is None else _packed_text(refusal.cluster_id, "cluster id")
     body: list[Any] = [refusal.reason, message, cluster_id, int(refusal.is_member)]
-    return encode_frame(FrameKind.REFUSAL, pack_flat(body))
+    return pack_flat(body)
 
 
 def decode_refusal(body: Buffer) -> Refusal:

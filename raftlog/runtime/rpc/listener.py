@@ -138,7 +138,7 @@ class Listener:
     async def _open(self, accepted: socket.socket, source: str) -> None:
         """Make a connection of a socket, through TLS if there is any."""
         endpoint, config = self._endpoint, self._endpoint.config
-        connection = Connection(endpoint.loop, config, bounds_of_strangers(config), config.read_buffer_bytes)
+        connection = Connection(endpoint.loop, config, bounds_of_strangers(config), endpoint.receive_budget)
         stranger = connection.handler = Accepted(endpoint, self, connection)
         self._strangers[stranger] = None
         try:

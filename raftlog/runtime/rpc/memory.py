@@ -2,9 +2,9 @@
 
     boot epoch and journal sequence of a disk never fall;   at most `peers_max` disks, the longest unheard goes first
 
-In memory here: the owner keeps `records()`, soon after `on_start` and now and then besides, and gives them back with
-`restore` after a start. Which disk a node has is decided elsewhere (cluster metadata) and told by `assign_disk`. Called
-by connections.
+It records only what an authenticated peer said of itself, over a connection of its own. In memory here: the owner keeps
+`records()`, soon after `on_start` and now and then besides, and gives them back with `restore` after a start. Which
+disk a node has is decided elsewhere (cluster metadata), and noted by `assign_disk`. Called by connections.
 """
 
 from collections.abc import Callable
@@ -37,6 +37,8 @@ class PeerMemory:
         """An element for each connection that stands."""
         self.is_retired: Callable[[UUID], bool] = lambda disk_uuid: False
         """Whether a disk was removed from the cluster or replaced; set by the owner."""
+        self.is_member: Callable[[NodeId, UUID], bool] = lambda node, disk_uuid: True
+        """Whether the cluster knows this disk as the node's: others may not send Raft messages. Set by the owner."""
         self.on_start: Callable[[], None] = lambda: None
         """Called when a process is met for the first time in its life: which life its epoch has is worth keeping."""
 
@@ -51,12 +53,17 @@ class PeerMemory:
             past.journal_sequence,
             past.life,
             self.is_retired(disk_uuid),
+            next((other for other, disk in self._assigned.items() if disk == disk_uuid and other != node), None),
         )
 
     def is_let_in(self, hello: Hello) -> bool:
         """Whether a connection that began so may stand now: another disk may have the node's place meanwhile."""
         peer = hello.identity
         return self._assigned.get(peer.node_id) in (None, peer.disk_uuid) and not self.is_retired(peer.disk_uuid)
+
+    def has_assigned(self, node: NodeId, disk_uuid: UUID) -> bool:
+        """Return whether this very disk is assigned to the node."""
+        return self._assigned.get(node) == disk_uuid
 
     def assign_disk(self, node: NodeId, disk_uuid: UUID | None) -> None:
         """From now on only this disk counts as the node's; None lifts it."""

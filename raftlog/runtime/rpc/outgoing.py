@@ -1,7 +1,7 @@
-"""The connecting side of a connection: introduces itself, judges the answer, then sends, and matches answers.
+"""The connecting side of a connection: introduces and proves itself, judges the other side, sends, matches answers.
 
-    INTRODUCED  --HELLO, judged well-->  ESTABLISHED  -->  gone
-           \\--REFUSAL, or judged badly-->  gone
+    INTRODUCED  --HELLO-->  PROVING  --PROOF, judged well-->  ESTABLISHED  -->  gone
+            \\--REFUSAL-->  gone  \\--REFUSAL, a refusal in the PROOF, or judged badly-->  gone
 
 Requests without an answer when the connection breaks fail with `ConnectionLost`; whether they were done is unknown.
 """
@@ -10,20 +10,26 @@ import asyncio
 from typing import Any
 
 from raftlog.errors import Overloaded, RaftlogError
+from raftlog.runtime.rpc.authentication import Proof, Side, authenticate, decode_proof, encode_proof, transcript_of
 from raftlog.runtime.rpc.calls import Answer, Call, decode_answer, encode_call
 from raftlog.runtime.rpc.connection import Connection
 from raftlog.runtime.rpc.endpoint import Endpoint, bounds_of_answers
 from raftlog.runtime.rpc.errors import BadFrame, ConnectionLost, HandshakeRefused, NoAnswer, NotConnected
 from raftlog.runtime.rpc.frame import Frame, FrameKind
 from raftlog.runtime.rpc.handshake import (
+    UNPROVEN,
     Channel,
     Hello,
+    Reason,
+    Refusal,
     decode_hello,
     decode_refusal,
     encode_hello,
     encode_refusal,
     is_outsider,
     judge,
+    judge_version,
+    pack_hello,
 )
 from raftlog.runtime.rpc.writer import Writer
 from raftlog.types import NodeId
@@ -37,7 +43,7 @@ class Outgoing:
     def __init__(self, endpoint: Endpoint, node: NodeId | None, channel: Channel, connection: Connection) -> None:
         self.connection = connection
         self.hello: Hello | None = None
-        """Who answered; None until the handshake is done."""
+        """Introduction of the other side; None until the handshake is done."""
         self.established: asyncio.Future[None] = endpoint.loop.create_future()
         """Done with the handshake; fails when there is none."""
         self.gone: asyncio.Future[Exception | None] = endpoint.loop.create_future()
@@ -49,6 +55,10 @@ class Outgoing:
         self._node = node
         self._who = "the other side" if node is None else f"node {node}"
         self._ours = endpoint.hello(channel)
+        self._our_body = pack_hello(self._ours)
+        self._theirs: Hello | None = None
+        """Introduction of the other side, not proved yet."""
+        self._transcript = b""
         self._waiting: dict[int, _Waiting] = {}
         """Requests without an answer, by correlation; at most `calls_outstanding_max`."""
         self._last_correlation = 0
@@ -93,7 +103,7 @@ class Outgoing:
     # the handler
 
     def opened(self) -> None:
-        self.connection.write(encode_hello(self._ours))
+        self.connection.write(encode_hello(self._our_body))
 
     def take(self, frame: Frame) -> None:
         if self.hello is not None:
@@ -102,12 +112,13 @@ class Outgoing:
             self._received.bytes += frame.size
             self._settle(correlation, outcome)
         elif frame.kind is FrameKind.REFUSAL:
-            refusal = decode_refusal(frame.body)
-            message = f"{self._who} refuses us: {refusal.message}"
-            self.connection.abort(HandshakeRefused(message, reason=refusal.reason, is_theirs=True))
-            self._endpoint.on_refused(refusal)
+            self._end_refused(decode_refusal(frame.body), is_proven=False)
+        elif frame.kind is FrameKind.HELLO and self._theirs is None:
+            self._prove(bytes(frame.body))
+        elif frame.kind is FrameKind.PROOF and self._theirs is not None:
+            self._verify(self._theirs, decode_proof(frame.body))
         else:
-            self._judge(decode_hello(frame.body))
+            raise BadFrame(f"a frame of kind {frame.kind.name} out of turn in the handshake")
 
     def resumed(self) -> None:
         self.writer.resume()
@@ -122,13 +133,39 @@ class Outgoing:
         for correlation in list(self._waiting):
             self._settle(correlation, ConnectionLost(f"the connection to {self._who} broke: {_cause(error)}"))
 
+    # the handshake
+
+    def _prove(self, their_body: bytes) -> None:
+        theirs = decode_hello(their_body)
+        refusal = judge_version(self._ours, theirs)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        self._theirs, self._transcript = theirs, transcript_of(self._our_body, their_body)
+        self.connection.write(encode_proof(self._endpoint.credentials.prove(Side.CONNECTOR, self._transcript)))
+
+    def _verify(self, theirs: Hello, proof: Proof) -> None:
+        refusal = authenticate(
+            self._endpoint.credentials,
+            proof,
+            Side.ACCEPTOR,
+            self._transcript,
+            theirs,
+            self.connection.certified_nodes(),
+        )
+        if refusal is not None:
+            self._refuse(refusal)
+        elif proof.refusal:
+            self._end_refused(decode_refusal(proof.refusal), is_proven=True)
+        else:
+            self._judge(theirs)
+
     def _judge(self, theirs: Hello) -> None:
         endpoint, peer = self._endpoint, theirs.identity
         known = endpoint.memory.recall(peer.node_id, peer.disk_uuid)
         refusal = judge(self._ours, theirs, known, self._node)
         if refusal is not None:
-            self.connection.write(encode_refusal(refusal))
-            self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
+            self._refuse(refusal)
             return
         if self.established.done():  # nobody waits for it any more
             raise BadFrame("the handshake came too late")
@@ -136,8 +173,20 @@ class Outgoing:
         self._is_noted = not is_outsider(theirs, known)
         if self._is_noted:
             endpoint.memory.note_connected(theirs)
-        self.connection.expect(bounds_of_answers(endpoint.config))
+        self.connection.expect(bounds_of_answers(endpoint.config), endpoint.config.read_buffer_bytes)
         self.established.set_result(None)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.connection.write(encode_refusal(refusal))
+        self.connection.close(HandshakeRefused(refusal.message, reason=refusal.reason))
+
+    def _end_refused(self, refusal: Refusal, *, is_proven: bool) -> None:
+        """The other side refuses us. Unless it has proved itself, that is only something to log."""
+        reason = refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN
+        message = f"{self._who} refuses us: {refusal.message}"
+        self.connection.abort(HandshakeRefused(message, reason=reason, is_theirs=True))
+        if is_proven:
+            self._endpoint.on_refused(refusal)
 
 
 def _cause(error: Any) -> str:

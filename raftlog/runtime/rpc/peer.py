@@ -102,7 +102,7 @@ class Peer:
         if outgoing is None or outgoing.hello is None:
             return ChannelStatus(False, 0, self._dropped, self._connections_made, self._last_error, None, None)
         writer, theirs = outgoing.writer, outgoing.hello.identity
-        level = feature_level(self._endpoint.hello(self._channel).identity, theirs)
+        level = feature_level(self._endpoint.identity(), theirs)
         return ChannelStatus(
             True,
             writer.queued_bytes,

@@ -1,18 +1,20 @@
 """The transport between processes over TCP: Raft messages, heartbeats and requests, by node id.
 
-    TcpTransport(identity, random, tls=load_tls(files))
+    TcpTransport(identity, random, credentials=credentials_of(secret), tls=load_tls(files))
     transport.on_envelopes, on_beat, on_connection, serve = …          before the start; called on the loop
     await transport.start("10.0.0.1", 8083)
     transport.set_addresses({2: ("10.0.0.2", 8083), 3: ("10.0.0.3", 8083)})
 
 Each process makes two connections to every other one, for Raft and requests and for bulk, and sends on those it made;
-answers come back on the connection of their request. `send` and `beat` never block and never fail. Who is on the other
-side is known from the handshake. Without TLS it listens on loopback only, unless `insecure` is given.
+answers come back on the connection of their request. `send` and `beat` never block and never fail. Each side proves its
+identity in the handshake (`authentication`), so it listens only with a cluster secret, or with a certificate that names
+its node; and without TLS on loopback only, unless `insecure` is given.
 
     NotConnected, Overloaded, InvalidArgument: definitely not sent      ConnectionLost, NoAnswer: unknown
 """
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from typing import NamedTuple
 from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.runtime.bulk import BulkRequest
 from raftlog.runtime.rpc.addresses import check_reachable, resolve
+from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.bulk_codec import call_of, found_of
 from raftlog.runtime.rpc.calls import Answer, Call
 from raftlog.runtime.rpc.config import RpcConfig
@@ -37,6 +40,10 @@ from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.types import NodeId
 
 _SWEEP_S = 1.0
+NO_PROOF = (
+    "other brokers cannot tell this one from a stranger: give all of them the same --cluster-secret-file (`raftlog "
+    "cluster secret create FILE` makes one), or certificates whose URI names are raftlog:node:<node id>"
+)
 
 
 class PeerStatus(NamedTuple):
@@ -54,8 +61,8 @@ class _Ways(NamedTuple):
 
 
 class TcpTransport(Transport):
-    """One for each process. `identity` is asked whenever we introduce ourselves; `random` must differ from start to
-    start, for it also tells the lives of a process apart."""
+    """One for each process. `identity` is called for every introduction; `random` must differ from start to start, for
+    it also tells the lives of a process apart. `draw_nonce(n)` returns n bytes that nobody can foresee."""
 
     def __init__(
         self,
@@ -63,10 +70,12 @@ class TcpTransport(Transport):
         random: Random,
         config: RpcConfig | None = None,
         *,
+        credentials: Credentials,
+        draw_nonce: Callable[[int], bytes] = secrets.token_bytes,
         tls: TlsContexts | None = None,
         insecure: bool = False,
     ) -> None:
-        self._endpoint = Endpoint(identity, random, config or RpcConfig())
+        self._endpoint = Endpoint(identity, random, draw_nonce, config or RpcConfig(), credentials)
         self._tls = tls
         self._is_insecure = insecure
         self._listener = Listener(self._endpoint, tls)
@@ -150,6 +159,8 @@ class TcpTransport(Transport):
         when the address cannot be bound."""
         loop = self._endpoint.loop = asyncio.get_running_loop()
         if port is not None:
+            if not (self._endpoint.credentials.keys or (self._tls is not None and self._tls.certified)):
+                raise InvalidArgument(NO_PROOF)
             addresses = await resolve(loop, host)
             check_reachable(host, addresses, self._tls is not None, self._is_insecure)
             self.address = self._listener.start(addresses, port)
@@ -311,6 +322,22 @@ class TcpTransport(Transport):
     def traffic(self) -> TrafficTotals:
         """What went to and came from other processes since the start."""
         return totals_of({channel.name.lower(): traffic for channel, traffic in self._endpoint.traffic.items()})
+
+    def outsiders(self) -> list[Identity]:
+        """Return the proved processes that are connected for Raft messages and are no members, as far as is known."""
+        hellos = [accepted.hello for accepted in self._listener.connections()]
+        return [
+            hello.identity
+            for hello in hellos
+            if hello is not None
+            and hello.channel is Channel.RAFT
+            and not self.memory.is_member(hello.identity.node_id, hello.identity.disk_uuid)
+        ]
+
+    @property
+    def messages_from_outsiders(self) -> int:
+        """Raft messages that were dropped because the cluster does not know their senders as members."""
+        return self._endpoint.messages_from_outsiders
 
     @property
     def complaints(self) -> int:

@@ -1,16 +1,21 @@
 """TLS between processes: both sides show a certificate of the same authority.
 
-The certificate says that a process belongs to the cluster; which node it is, its handshake says.
+A certificate names its node by the URI name `raftlog:node:<id>` (subject alternative name); the handshake compares it
+with the node id (`authentication`). A certificate without that name only says that a process belongs to the cluster, so
+the cluster secret is needed beside it.
 """
 
 import ssl
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument
+from raftlog.runtime.rpc.authentication import certified_nodes
+from raftlog.types import NodeId
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files. `check_names`: the certificate of whom we connect to must name the host of its address."""
+    """Paths of PEM files. `check_names`: the certificate of a node that we connect to must name the host of its
+    address."""
 
     certificate: str
     key: str
@@ -19,27 +24,69 @@ class TlsFiles(NamedTuple):
 
 
 class TlsContexts(NamedTuple):
-    """For the accepting and for the connecting side."""
+    """For the accepting and for the connecting side. `certified`: node ids that our own certificate names."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+    certified: frozenset[int] = frozenset()
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
     """Read the files; raises `InvalidArgument` that names the one that cannot be used."""
-    contexts = TlsContexts(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    contexts.client.check_hostname = files.check_names
-    for context in contexts:
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_cert_chain(files.certificate, files.key)
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(
-                f"the certificate {files.certificate} with the key {files.key} cannot be used: {error}"
-            ) from None
-        try:
-            context.load_verify_locations(files.authority)
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(f"the certificate authority {files.authority} cannot be used: {error}") from None
-    return contexts
+    server, client = (_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    certified = _certified(files, server, client)
+    client.check_hostname = files.check_names
+    return TlsContexts(server, client, certified)
+
+
+def check_certificate(tls: TlsContexts, node: NodeId) -> None:
+    """Raise `InvalidArgument` when our own certificate is another node's."""
+    if tls.certified and node not in tls.certified:
+        named = " and ".join(str(each) for each in sorted(tls.certified))
+        raise InvalidArgument(
+            f"the certificate is of node {named} (URI name raftlog:node:<id>), and this is node {node}: "
+            "give each broker the certificate of its own node id"
+        )
+
+
+def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(
+            f"the certificate {files.certificate} with the key {files.key} cannot be used: {error}"
+        ) from None
+    try:
+        context.load_verify_locations(files.authority)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"the certificate authority {files.authority} cannot be used: {error}") from None
+    return context
+
+
+def _certified(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> frozenset[int]:
+    """Shake hands with ourselves, in memory: whatever the other brokers would refuse is found now."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    connecting = client.wrap_bio(to_client, to_server)
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [connecting, accepting]
+    try:
+        while waiting:
+            waiting = [side for side in waiting if not _has_finished(side)]
+    except ssl.SSLError as error:
+        raise InvalidArgument(
+            f"the certificate {files.certificate} cannot be used for connections in both directions with the authority "
+            f"{files.authority}: {error}"
+        ) from None
+    return certified_nodes(connecting.getpeercert())
+
+
+def _has_finished(side: ssl.SSLObject) -> bool:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from raftlog.errors import InvalidArgument
-from raftlog.partitions.multiraft.surroundings import Address
 
+Address = tuple[str, int]
+"""Host and port."""
 _PORT_MAX = 65_535
 
 

@@ -1,0 +1,40 @@
+"""Processes that have the secret, and that the receiving broker's copy of the metadata does not know."""
+
+import asyncio
+from pathlib import Path
+
+from raftlog.partitions.control import GroupName
+from raftlog.partitions.deadline import deadline_in
+from raftlog.types import NodeId
+from tests.brokers.conftest import Brokers, brokers_in
+from tests.operations.conftest import assigned, soon, write
+from tests.waiting import WITHIN_S, until
+
+
+async def removed(brokers: Brokers, node: int, asked: int) -> None:
+    """Empty a broker, let the cluster remove it, and end its process."""
+    await brokers[asked].operations.decommission(node, deadline=deadline_in(30_000))
+    await until(lambda: NodeId(node) not in brokers[asked].metadata.state.brokers)
+    await brokers.stop(node)
+
+
+async def test_all_others_moved_while_one_was_away(tmp_path: Path) -> None:
+    """It comes back to brokers that it never heard of, at addresses that are not among its seeds; the ones that it
+    knows are gone for good. Its replicas must still take what their new leaders send."""
+    async with brokers_in(tmp_path, 5, seeds=3) as brokers:
+        await brokers.start(1, 2, 3)
+        await brokers[1].create_topic("t", 1, 3, deadline=soon())
+        await write(brokers[1], "t", b"before")
+        await brokers.stop(1)
+        await brokers.start(4, 5)
+        for node in (2, 3):
+            await removed(brokers, node, asked=4)
+        assert sorted(assigned(brokers[4], "t")) == [1, 4, 5]
+        await write(brokers[4], "t", b"while it was away")
+        async with asyncio.timeout(WITHIN_S):
+            await brokers.start(1)
+        assert {broker.node_id for broker in brokers[1].metadata.state.all_brokers()} == {1, 4, 5}
+        await write(brokers[1], "t", b"after")
+        topic = brokers[1].metadata.state.topic("t").topic_id
+        groups = [brokers[node].node.group(GroupName(topic, 0).group_id) for node in (1, 4, 5)]
+        await until(lambda: len({group and group.high_watermark for group in groups}) == 1)

@@ -1,0 +1,340 @@
+"""Proofs of identity: nothing is recorded, served or concluded before one, and no other one will do."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from raftlog.cluster_secret import ClusterSecret
+from raftlog.errors import InvalidArgument
+from raftlog.raft import ReplicaId
+from raftlog.runtime.rpc import Call, Channel, Credentials, HandshakeRefused, Reason, Refusal, credentials_of
+from raftlog.runtime.rpc.authentication import (
+    Proof,
+    Side,
+    authenticate,
+    certified_nodes,
+    decode_proof,
+    encode_proof,
+    transcript_of,
+)
+from raftlog.runtime.rpc.codec import encode_beat, encode_turn
+from raftlog.runtime.rpc.errors import BadFrame
+from raftlog.runtime.rpc.frame import HEAD_SIZE, FrameKind
+from raftlog.runtime.rpc.handshake import Hello, encode_hello, encode_refusal, pack_hello, pack_refusal
+from raftlog.runtime.rpc.packing import pack_flat
+from raftlog.types import NodeId
+from tests.rpc.loops import on_both_loops
+from tests.rpc.messages import heartbeat
+from tests.rpc.processes import (
+    CREDENTIALS,
+    QUICK,
+    Process,
+    Raw,
+    beat_of,
+    connected_to,
+    hello_of,
+    identity_of,
+    running,
+)
+
+OLD, NEW = b"old" * 11, b"new" * 11
+OTHERS = credentials_of(ClusterSecret((b"a secret of somebody else entirely",)))
+THEIRS = hello_of(2)
+TRANSCRIPT = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)))
+
+
+def refused(proof: Proof, credentials: Credentials = CREDENTIALS, certified: frozenset[int] = frozenset()) -> str:
+    """Return the reason for which the accepting side refuses node 2; empty when it does not."""
+    refusal = authenticate(credentials, proof, Side.CONNECTOR, TRANSCRIPT, THEIRS, certified)
+    return "" if refusal is None else refusal.reason.name
+
+
+# the judgement
+
+
+def test_the_secret_proves_who_knows_it() -> None:
+    assert refused(CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT)) == ""
+    assert refused(OTHERS.prove(Side.CONNECTOR, TRANSCRIPT)) == "UNAUTHENTICATED"
+    assert refused(Proof(b"")) == "UNAUTHENTICATED"
+    assert refused(Proof(bytes(32))) == "UNAUTHENTICATED"
+
+
+def test_a_proof_fits_one_side_one_connection_and_one_refusal() -> None:
+    another = transcript_of(pack_hello(THEIRS), pack_hello(hello_of(1)._replace(nonce=b"n" * 32)))
+    refusal = pack_refusal(Refusal(Reason.RETIRED_DISK, "gone"))
+    assert refused(CREDENTIALS.prove(Side.ACCEPTOR, TRANSCRIPT)) == "UNAUTHENTICATED", "reflected"
+    assert refused(CREDENTIALS.prove(Side.CONNECTOR, another)) == "UNAUTHENTICATED", "replayed"
+    with_refusal = CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT, refusal)
+    assert refused(with_refusal) == ""
+    assert refused(with_refusal._replace(refusal=b"")) == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node_id": NodeId(3)},
+        {"disk_uuid": uuid.UUID(int=3)},
+        {"boot_epoch": 9},
+        {"journal_sequence": 9},
+        {"cluster_id": "green"},
+        {"rpc_address": "elsewhere:1"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_everything_in_the_introduction_is_proved(change: dict[str, Any]) -> None:
+    other = THEIRS._replace(identity=THEIRS.identity._replace(**change))
+    transcript = transcript_of(pack_hello(other), pack_hello(hello_of(1)))
+    assert not CREDENTIALS.accepts(CREDENTIALS.prove(Side.CONNECTOR, transcript), Side.CONNECTOR, TRANSCRIPT)
+
+
+def test_the_border_between_the_two_introductions_is_part_of_the_transcript() -> None:
+    assert transcript_of(b"ab", b"c") != transcript_of(b"a", b"bc")
+
+
+def test_a_certificate_that_names_the_node_proves_it_where_there_is_no_secret() -> None:
+    assert refused(Proof(b""), Credentials(), frozenset({2})) == ""
+    assert refused(Proof(b""), CREDENTIALS, frozenset({2})) == "", "the other side has no secret yet"
+    assert refused(Proof(b""), Credentials()) == "UNAUTHENTICATED"
+    proof = CREDENTIALS.prove(Side.CONNECTOR, TRANSCRIPT)
+    assert refused(proof, CREDENTIALS, frozenset({3})) == "WRONG_CERTIFICATE", "the secret does not make up for it"
+    wrong = OTHERS.prove(Side.CONNECTOR, TRANSCRIPT)
+    assert refused(wrong, CREDENTIALS, frozenset({2})) == "UNAUTHENTICATED", "nor a certificate for a wrong secret"
+
+
+def test_names_in_a_certificate() -> None:
+    names = (("DNS", "raftlog:node:1"), ("URI", "raftlog:node:7"), ("URI", "https://x"), ("URI", "raftlog:node:x8"))
+    assert certified_nodes({"subjectAltName": names}) == {7}
+    assert certified_nodes({}) == certified_nodes(None) == frozenset()
+
+
+def test_keys_are_replaced_one_process_after_another() -> None:
+    before, adding, moved, after = (
+        credentials_of(ClusterSecret(keys)) for keys in ((OLD,), (OLD, NEW), (NEW, OLD), (NEW,))
+    )
+    for one, other in ((before, adding), (adding, moved), (moved, after)):
+        for here, there in ((one, other), (other, one)):
+            assert refused(there.prove(Side.CONNECTOR, TRANSCRIPT), here) == ""
+    assert refused(before.prove(Side.CONNECTOR, TRANSCRIPT), after) == "UNAUTHENTICATED"
+
+
+def test_no_key_shows_itself() -> None:
+    assert repr(CREDENTIALS) == "<1 keys for handshakes>"
+    assert repr(ClusterSecret((OLD,))) == str(ClusterSecret((OLD,))) == "<1 keys>"
+
+
+def test_proofs_round_trip() -> None:
+    proof = Proof(b"m" * 32, b"why not")
+    assert decode_proof(b"".join(encode_proof(proof))[HEAD_SIZE:]) == proof
+    for body in (pack_flat([b"m"]), pack_flat([1, b""]), pack_flat([b"", b"", b""]), b"", b"x"):
+        with pytest.raises(BadFrame):
+            decode_proof(body)
+
+
+# on real sockets
+
+
+async def untouched(process: Process) -> None:
+    """Check that nothing of a stranger was recorded or passed on, and that a peer gets in as before."""
+    assert process.transport.memory.records() == []
+    assert len(process.turns) == len(process.beats) == 0
+    peer = Process(identity_of(2))
+    async with running(peer):
+        peer.transport.set_addresses({process.node: process.address})
+        await connected_to(peer, int(process.node))
+
+
+@on_both_loops
+async def test_without_the_secret_nobody_is_served_or_remembered() -> None:
+    one = Process(identity_of(1))
+    async with running(one):
+        for credentials in (Credentials(), OTHERS):
+            for channel in Channel:
+                raw = await Raw.connect(one.address)
+                hostile = hello_of(2, channel, boot_epoch=2**53, journal_sequence=2**53)
+                refusal = await raw.introduce(hostile, credentials)
+                assert isinstance(refusal, Refusal)
+                assert refusal.reason is Reason.UNAUTHENTICATED
+                assert "--cluster-secret-file" in refusal.message
+                assert await raw.ended() == b""
+                await raw.close()
+        await untouched(one)
+
+
+def _frames_before_a_proof() -> Sequence[list[Any]]:
+    return (
+        encode_turn([heartbeat(1)]),
+        encode_beat(beat_of(2, 1, 1)),
+        encode_hello(pack_hello(hello_of(2))),
+        encode_refusal(Refusal(Reason.RETIRED_DISK, "you are gone", "blue", True)),
+    )
+
+
+@on_both_loops
+async def test_frames_that_follow_the_introduction_without_a_proof_are_not_taken() -> None:
+    one = Process(identity_of(1))
+    async with running(one):
+        for frame in _frames_before_a_proof():
+            raw = await Raw.connect(one.address)
+            raw.write(*encode_hello(pack_hello(hello_of(2))))
+            assert (await raw.frame()).kind is FrameKind.HELLO
+            raw.write(*frame)
+            assert await raw.ended() == b""
+            await raw.close()
+        await untouched(one)
+
+
+@on_both_loops
+async def test_a_recorded_handshake_is_worth_nothing() -> None:
+    """The stranger has all bytes that a peer sent on an earlier connection, and sends them again."""
+    one = Process(identity_of(1))
+    body = pack_hello(hello_of(2))
+    async with running(one):
+        raw = await Raw.connect(one.address)
+        raw.write(*encode_hello(body))
+        transcript = transcript_of(body, bytes((await raw.frame()).body))
+        recorded = encode_proof(CREDENTIALS.prove(Side.CONNECTOR, transcript))
+        await raw.close()
+        for _ in range(3):
+            stranger = await Raw.connect(one.address)
+            stranger.write(*encode_hello(body), *recorded)
+            assert (await stranger.frame()).kind is FrameKind.HELLO
+            assert (await stranger.frame()).kind is FrameKind.REFUSAL
+            assert await stranger.ended() == b""
+            await stranger.close()
+        await untouched(one)
+
+
+@on_both_loops
+async def test_a_mirror_at_the_other_end_is_neither_a_peer_nor_ourselves() -> None:
+    """It sends back whatever it gets; what it claims with that has no consequences."""
+    one = Process(identity_of(1))
+    told: list[Refusal] = []
+    one.transport.on_refused = told.append
+
+    async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(mirror, "127.0.0.1", 0)
+    async with server, running(one):
+        with pytest.raises(HandshakeRefused) as refusal:
+            await one.transport.probe(server.sockets[0].getsockname(), Call("x"))
+        assert refusal.value.reason == Reason.UNAUTHENTICATED
+        assert told == []
+        await untouched(one)
+
+
+@pytest.mark.parametrize("reason", [Reason.RETIRED_DISK, Reason.STALE_BOOT_EPOCH, Reason.SELF, Reason.CLUSTER_ID])
+def test_a_refusal_of_a_stranger_has_no_consequence(reason: Reason) -> None:
+    """A member's refusal could make this process give up its disk."""
+    hostile = Refusal(reason, "your disk is an old copy", "blue", True)
+
+    async def at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"".join(encode_refusal(hostile)))
+        await Raw(reader, writer).close()
+
+    async def in_a_proof(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raw = Raw(reader, writer)
+        their_body, our_body = bytes((await raw.frame()).body), pack_hello(hello_of(2, Channel.PROBE))
+        raw.write(*encode_hello(our_body))
+        await raw.frame()
+        transcript = transcript_of(their_body, our_body)
+        raw.write(*encode_proof(OTHERS.prove(Side.ACCEPTOR, transcript, pack_refusal(hostile))))
+        await raw.ended()
+        await raw.close()
+
+    async def attack() -> None:
+        one = Process(identity_of(1))
+        told: list[Refusal] = []
+        one.transport.on_refused = told.append
+        async with running(one):
+            for server_side, expected in ((at_once, Reason.UNKNOWN), (in_a_proof, Reason.UNAUTHENTICATED)):
+                async with await asyncio.start_server(server_side, "127.0.0.1", 0) as server:
+                    with pytest.raises(HandshakeRefused) as refusal:
+                        await one.transport.probe(server.sockets[0].getsockname(), Call("x"))
+                    assert refusal.value.reason == expected
+            assert told == []
+
+    asyncio.run(asyncio.wait_for(attack(), 10))
+
+
+@on_both_loops
+async def test_a_refusal_of_a_member_counts() -> None:
+    one, two = Process(identity_of(1)), Process(identity_of(2))
+    told: list[Refusal] = []
+    two.transport.on_refused = told.append
+    one.transport.memory.is_retired = lambda disk: disk == two.identity.disk_uuid
+    async with running(one, two):
+        with pytest.raises(HandshakeRefused) as refusal:
+            await two.transport.probe(one.address, Call("x"))
+        assert refusal.value.reason == told[0].reason == Reason.RETIRED_DISK
+
+
+@on_both_loops
+async def test_a_process_with_two_keys_talks_to_one_with_the_newer() -> None:
+    both, new = (credentials_of(ClusterSecret(keys)) for keys in ((OLD, NEW), (NEW, OLD)))
+    one, two = Process(identity_of(1), credentials=both), Process(identity_of(2), credentials=new)
+    async with running(one, two):
+        one.transport.set_addresses({two.node: two.address})
+        two.transport.set_addresses({one.node: one.address})
+        await connected_to(one, 2)
+        await connected_to(two, 1)
+
+
+def test_a_process_that_cannot_be_told_from_a_stranger_does_not_listen() -> None:
+    async def listen() -> None:
+        one = Process(identity_of(1), credentials=Credentials())
+        with pytest.raises(InvalidArgument, match="raftlog cluster secret create"):
+            await one.transport.start("127.0.0.1", 0)
+        await one.transport.start("127.0.0.1", None)
+        await one.transport.close()
+
+    asyncio.run(listen())
+
+
+# members of the cluster
+
+
+@on_both_loops
+async def test_raft_messages_of_a_process_that_the_cluster_does_not_know_are_dropped() -> None:
+    """It has the secret, and may ask to be taken in; its votes and entries do not count."""
+    one = Process(identity_of(1), QUICK)
+    one.transport.memory.is_member = one.transport.memory.has_assigned
+    two = ReplicaId(NodeId(2), identity_of(2).disk_uuid)
+    async with running(one):
+        raw = await Raw.connect(one.address)
+        assert isinstance(await raw.introduce(hello_of(2, rpc_address="there:9")), Hello)
+        first, second = (
+            [each._replace(message=each.message._replace(sender=two))] for each in (heartbeat(1), heartbeat(2))
+        )
+        raw.write(*encode_turn(first), *encode_beat(beat_of(2, 1, 1)))
+        while not one.transport.messages_from_outsiders:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        (outsider,) = one.transport.outsiders()
+        assert (outsider.node_id, outsider.rpc_address) == (2, "there:9")
+        one.transport.memory.assign_disk(two.node_id, two.disk_uuid)
+        raw.write(*encode_turn(second))
+        assert (await one.turns.next())[1] == second
+        assert one.transport.messages_from_outsiders == 1
+        assert len(one.beats) == 0
+        assert one.transport.outsiders() == []
+        await raw.close()
+
+
+@on_both_loops
+async def test_a_disk_of_another_node_is_refused() -> None:
+    one = Process(identity_of(1))
+    disk = identity_of(2).disk_uuid
+    one.transport.memory.assign_disk(NodeId(2), disk)
+    async with running(one):
+        raw = await Raw.connect(one.address)
+        refusal = await raw.introduce(hello_of(3, disk_uuid=disk, boot_epoch=1000))
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.WRONG_DISK
+        assert "belongs to node 2" in refusal.message
+        await raw.close()
+        await untouched(one)

@@ -1,0 +1,136 @@
+"""Memory for frames while they arrive: for what came, not for what was announced, and bounded for all together."""
+
+import asyncio
+import gc
+import struct
+import tracemalloc
+import weakref
+from dataclasses import replace
+
+from raftlog.config import MIB
+from raftlog.runtime.rpc import Answer, Call
+from raftlog.runtime.rpc.accepted import Accepted
+from raftlog.runtime.rpc.frame import HEAD_SIZE, LARGE_BYTES_FIRST, FrameBound, FrameKind, FrameReader, encode_frame
+from raftlog.runtime.rpc.handshake import Hello
+from raftlog.runtime.rpc.receive_budget import ReceiveBudget
+from tests.rpc.loops import on_both_loops
+from tests.rpc.processes import QUICK, Process, Raw, cluster, hello_of, identity_of, running
+
+
+def _no_call() -> None:
+    raise AssertionError("nothing was waited for")
+
+
+def test_what_is_within_the_limit_is_granted_and_the_rest_waits_in_line() -> None:
+    budget = ReceiveBudget(10)
+    granted: list[str] = []
+    assert budget.take("a", 6, _no_call)
+    assert budget.take("b", 4, _no_call)
+    assert not budget.take("c", 3, lambda: granted.append("c"))
+    assert not budget.take("d", 1, lambda: granted.append("d"))
+    budget.give("b")
+    assert granted == ["c", "d"]
+    assert budget.used == 10
+    for owner in "acd":
+        budget.give(owner)
+    assert budget.used == 0
+
+
+def test_the_oldest_goes_on_beyond_the_limit() -> None:
+    """Otherwise connections that all hold part of a frame would wait for each other for ever."""
+    budget = ReceiveBudget(10)
+    granted: list[str] = []
+    assert budget.take("a", 5, _no_call)
+    assert budget.take("b", 5, _no_call)
+    assert not budget.take("b", 10, lambda: granted.append("b"))
+    assert budget.take("a", 30, _no_call)
+    budget.give("a")
+    assert granted == ["b"], "now it is the oldest"
+    assert budget.used == 15
+
+
+def test_who_gives_up_waits_no_longer() -> None:
+    budget = ReceiveBudget(10)
+    assert budget.take("a", 10, _no_call)
+    assert not budget.take("b", 5, _no_call)
+    budget.give("b")
+    budget.give("a")
+    assert budget.used == 0
+
+
+def test_a_frame_gets_memory_as_it_arrives() -> None:
+    size = 40 * MIB
+    reader = FrameReader({FrameKind.TURN: FrameBound(MIB, 64 * MIB)}, 4096)
+    data = b"".join(encode_frame(FrameKind.TURN, b"body", [bytes(size)]))
+    at, allocated = 0, 0
+    while (frame := reader.next_frame()) is None:
+        if reader.room_wanted:
+            allocated += reader.room_wanted
+            reader.grow()
+            assert allocated <= max(LARGE_BYTES_FIRST, 2 * at), f"{allocated} bytes for {at} that came"
+        room = reader.get_buffer()
+        count = min(len(room), 100_000, len(data) - at)
+        room[:count] = data[at : at + count]
+        reader.advance(count)
+        at += count
+    assert allocated == len(data) == HEAD_SIZE + 4 + size
+    assert bytes(frame.body) == b"body"
+    assert frame.payload == bytes(size)
+    assert not reader.is_inside_frame
+
+
+@on_both_loops
+async def test_announced_frames_cost_nothing() -> None:
+    """Thirty peers say that 64 MiB will come, and send a little of it."""
+    one = Process(identity_of(1))
+    head = struct.pack(">4sBBHIII", b"RLOG", 2, FrameKind.CALL, 0, 100, 63 * MIB, 0)
+    async with running(one):
+        raws = [await Raw.connect(one.address) for _ in range(30)]
+        for node, raw in enumerate(raws, start=2):
+            assert isinstance(await raw.introduce(hello_of(node)), Hello)
+        budget = one.transport._endpoint.receive_budget
+        tracemalloc.start()
+        for raw in raws:
+            raw.write(head, bytes(1000))
+        while budget.used < 30 * LARGE_BYTES_FIRST:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert budget.used == 30 * LARGE_BYTES_FIRST
+        assert peak < 40 * MIB
+        for raw in raws:
+            await raw.close()
+        while budget.used:
+            await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+
+
+@on_both_loops
+async def test_more_large_frames_than_there_is_room_for_arrive_one_after_another() -> None:
+    small = replace(QUICK, receive_bytes_max=3 * MIB)
+    one, *others = (Process(identity_of(node), small) for node in range(1, 6))
+    payload = bytes(5 * MIB)
+    async with cluster(one, *others):
+        answers = await asyncio.gather(*(other.transport.call(one.node, Call("x", 1, (payload,))) for other in others))
+        assert [answer.value for answer in answers] == [[other.node, 1] for other in others]
+        assert all(answer == Answer(answer.value, (payload,)) for answer in answers)
+        assert one.transport._endpoint.receive_budget.used == 0
+
+
+@on_both_loops
+async def test_a_connection_that_is_gone_leaves_nothing_to_the_garbage_collector() -> None:
+    """What is frozen there (`raftlog.runtime.heap`) would stay until the process ends."""
+    one = Process(identity_of(1))
+    async with running(one):
+        gc.disable()
+        try:
+            raw = await Raw.connect(one.address)
+            assert isinstance(await raw.introduce(hello_of(2)), Hello)
+            (accepted,) = one.transport._listener.connections()
+            watched = [weakref.ref(accepted), weakref.ref(accepted.connection)]
+            assert isinstance(accepted, Accepted)
+            del accepted
+            await raw.close()
+            while any(each() is not None for each in watched):
+                await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.001)
+        finally:
+            gc.enable()
