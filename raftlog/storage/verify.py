@@ -18,6 +18,7 @@ from raftlog.storage.checkpoint import Checkpoint, read_checkpoint
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.recovery import looks_torn, read_roll, segment_bases
+from raftlog.storage.roll import Roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row, unpack_rows
 from raftlog.storage.segment import Segment, open_for_reading
 from raftlog.storage.segment_files import LOG_SUFFIX, segment_stem
@@ -104,12 +105,15 @@ def _verified_segments(disk: Disk, path: str, bases: list[int]) -> list[SegmentR
 
 def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> SegmentReport:
     """Check one segment by itself; `newer` is the base offset of the next one. Raises `OSError`."""
-    segment = open_with_index(disk, path, base)
+    segment = open_for_reading(disk, path, base)
     report = VerifyReport()
     try:
+        # Before the roll is read: the roll of a new segment may be written in between.
         is_blank = segment.files.log.size() == segment.files.index.size() == 0
-        has_roll = read_roll(segment) is not None
-        _verify_batches(segment, report, newer)
+        roll = None if is_blank else read_roll(segment)
+        if not is_blank:
+            _set_base_index(segment, roll)
+            _verify_batches(segment, report, newer)
     finally:
         segment.close()
     return SegmentReport(
@@ -117,7 +121,7 @@ def verify_segment(disk: Disk, path: str, base: int, newer: int | None) -> Segme
         segment.base_index,
         segment.next_index,
         segment.next_offset,
-        has_roll,
+        roll is not None,
         report.batches,
         report.records,
         report.bytes_read,
@@ -179,12 +183,15 @@ def _has_rows_behind(segment: Segment, stored: Stored) -> bool:
 def open_with_index(disk: Disk, path: str, base: int) -> Segment:
     """A segment to read whose base index is known: from its roll, or where that is damaged from its first row."""
     segment = open_for_reading(disk, path, base)
-    roll = read_roll(segment)
+    _set_base_index(segment, read_roll(segment))
+    return segment
+
+
+def _set_base_index(segment: Segment, roll: Roll | None) -> None:
     if roll:
         segment.base_index, segment.compacted_to = roll.base_index, roll.compacted_to
     elif len(packed := segment.files.index.read(0, ROW_SIZE)) == ROW_SIZE:
         segment.base_index = unpack_row(packed).index
-    return segment
 
 
 def _verify_batches(segment: Segment, report: VerifyReport, end_offset: int | None) -> None:

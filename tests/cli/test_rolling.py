@@ -28,9 +28,9 @@ from raftlog.client import BrokerDescription, ClusterHealth
 from raftlog.client.answers import broker_description, cluster_health
 from raftlog.errors import InvalidArgument, Unavailable
 from tests.cli.test_dev import free_base_port
+from tests.cli.writing import Writing
 from tests.integration.cluster_load import create_topic
 from tests.layouts import DOCS
-from tests.cli.writing import Writing
 
 UNITS = [Unit(node, (node,)) for node in (1, 2, 3)]
 

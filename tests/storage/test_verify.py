@@ -1,0 +1,35 @@
+"""Verification of a log while it is written; real files."""
+
+from pathlib import Path
+
+import pytest
+
+import raftlog
+from raftlog.config import LogConfig
+from raftlog.storage import verify
+from raftlog.storage.real_disk import RealDisk
+from raftlog.storage.roll import Roll
+from raftlog.storage.segment import Segment
+
+
+def test_a_segment_whose_roll_is_written_meanwhile_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    with raftlog.Log.open(path, LogConfig(segment_bytes=1 << 16)) as log:
+        while len(list(path.glob("*.log"))) < 2:
+            log.append([b"v" * 1000] * 10)
+    newest = sorted(path.glob("*.log"))[-1]
+    content = newest.read_bytes()
+    newest.write_bytes(b"")
+    newest.with_suffix(".index").write_bytes(b"")
+    for checkpoint in path.rglob("*checkpoint*"):
+        checkpoint.unlink()  # it was written later
+
+    def read_roll_then_write_it(segment: Segment, original=verify.read_roll) -> Roll | None:  # type: ignore[no-untyped-def]
+        roll = original(segment)
+        if roll is None:
+            newest.write_bytes(content)
+        return roll
+
+    monkeypatch.setattr(verify, "read_roll", read_roll_then_write_it)
+    report = verify.verify_log(RealDisk(lambda job: job()), str(path))
+    assert report.problems == []
