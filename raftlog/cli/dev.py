@@ -70,7 +70,7 @@ def dev(nodes: int, data_dir: str, base_port: int, workers: int, as_json: bool) 
     directory = Path(data_dir).absolute()
     if base_port + PORT_STEP * (nodes * workers + 1) > 65_535:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {nodes} nodes below port 65536")
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_plan(directory, nodes=nodes, base_port=base_port, workers=workers)
     planned = plan(nodes, directory, base_port, workers)
     asyncio.run(_Dev(planned, directory, as_json).run())

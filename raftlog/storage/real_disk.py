@@ -4,6 +4,8 @@ Descriptors are opened on use and kept in a bounded cache, so that thousands of 
 a directory gets a witness for its file system (see there) until the lock is released: with it a file that was written
 and not yet synced can give its descriptor back, and many files and directories are synced by one call.
 
+Files are made with mode 0600 and directories with 0700, whatever the umask allows; what exists keeps its mode.
+
 Threads: syncs run wherever `run` puts them; their completions come back through `post`. Everything else runs in the
 caller's thread. The descriptor cache has a lock of its own, so reads may come from any thread.
 """
@@ -22,6 +24,8 @@ from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
 _MANY = 32
 """From so many files and directories on one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
@@ -48,7 +52,7 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
-        descriptor = os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
+        descriptor = os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), FILE_MODE)
         if self._witnesses:
             file.witness = self._witnesses.get(os.fstat(descriptor).st_dev)
         self._descriptors.adopt(file, descriptor)
@@ -64,7 +68,15 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        missing = [path]
+        while (parent := os.path.dirname(missing[-1])) and not os.path.exists(parent):
+            missing.append(parent)
+        for directory in reversed(missing):  # `os.makedirs` gives its mode to the last one only
+            try:
+                os.mkdir(directory, DIRECTORY_MODE)
+            except FileExistsError:
+                if not os.path.isdir(directory):
+                    raise
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
@@ -265,7 +277,7 @@ class FileLock:
     """`flock` on a file of its own: released by the kernel when the process ends, however it ends."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

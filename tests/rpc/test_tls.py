@@ -237,3 +237,14 @@ def test_our_own_certificate_is_tried_and_its_names_are_read(
         check_certificate(tls, NodeId(5))
     with pytest.raises(InvalidArgument, match="cannot be used for connections in both directions with the authority"):
         load_tls(others._replace(authority=ours.authority))
+
+
+def test_a_private_key_that_others_can_read_is_warned_of(ours: TlsFiles, caplog: pytest.LogCaptureFixture) -> None:
+    key = Path(ours.key)
+    key.chmod(0o640)
+    load_tls(ours)
+    assert not caplog.messages
+    key.chmod(0o644)
+    load_tls(ours)
+    assert caplog.messages == [f"other users of this machine can read the private key {key} (mode 644): chmod 600 it"]
+    key.chmod(0o600)

@@ -5,12 +5,17 @@ with the node id (`authentication`). A certificate without that name only says t
 the cluster secret is needed beside it.
 """
 
+import logging
+import os
 import ssl
+import stat
 from typing import NamedTuple
 
 from raftlog.errors import InvalidArgument
 from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.types import NodeId
+
+_logger = logging.getLogger(__name__)
 
 
 class TlsFiles(NamedTuple):
@@ -32,8 +37,16 @@ class TlsContexts(NamedTuple):
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
-    """Read the files; raises `InvalidArgument` that names the one that cannot be used."""
+    """Read the files; raises `InvalidArgument` that names the one that cannot be used.
+
+    Logs a warning when users other than the owner and its group can read the private key.
+    """
     server, client = (_context(files, side) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    mode = stat.S_IMODE(os.stat(files.key).st_mode)
+    if mode & stat.S_IRWXO:
+        _logger.warning(
+            "other users of this machine can read the private key %s (mode %o): chmod 600 it", files.key, mode
+        )
     certified = _certified(files, server, client)
     client.check_hostname = files.check_names
     return TlsContexts(server, client, certified)
