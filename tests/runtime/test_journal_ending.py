@@ -205,6 +205,32 @@ def test_damage_names_file_and_position() -> None:
     assert disk.snapshot() == unchanged, "damage is reported, and left as it is"
 
 
+@pytest.mark.parametrize("inside", [1, 47, 55, 100, 200, 4000, 4095])
+@pytest.mark.parametrize("writing", PLACES[2:6])
+def test_a_file_that_ends_inside_a_live_block_is_damage(writing: Writing, inside: int) -> None:
+    """Also where zeros would complete the block: an opening would fill the file up and write over it."""
+    whole = synced(writing)
+    for _, path, page in live_blocks(whole.after):
+        cut = whole.after[path][: page * PAGE + inside]
+        disk = disk_with({**whole.after, path: cut})
+        for open_journal in (read_journal, Journal.open):
+            with pytest.raises(JournalDamaged) as reported:
+                open_journal(disk, PATH, DISK)
+            assert (reported.value.file, reported.value.position) in ((path, page * PAGE), (PATH, 0))
+        assert disk.snapshot()[path] == cut
+
+
+def test_a_file_that_ends_inside_a_block_of_zeros_is_filled_up() -> None:
+    whole = synced(PLACES[4])
+    path = max(path for _, path, _ in live_blocks(whole.after))
+    page = max(page for _, live, page in live_blocks(whole.after) if live == path) + 1
+    disk = disk_with({**whole.after, path: whole.after[path][: page * PAGE + 100]})
+    journal, fold = Journal.open(disk, PATH, DISK, SMALL, synced_at_least=whole.durable)
+    whole.twin.check(fold, whole.durable)
+    check_that_the_end_holds(disk, journal, fold)
+    assert len(disk.snapshot()[path]) == len(whole.after[path])
+
+
 def test_a_block_in_the_wrong_place_is_named() -> None:
     whole = synced(PLACES[4])
     _, path, page = live_blocks(whole.after)[3]

@@ -108,7 +108,10 @@ def _survey_chunk(survey: FileSurvey, first: int, count: int, seed: int) -> None
         for number in range(first, first + count):
             _survey_chunk(survey, number, 1, seed)
         return
-    _survey_blocks(survey, first, data.ljust(count * BLOCK_SIZE, b"\0"), seed)
+    whole = len(data) - len(data) % BLOCK_SIZE
+    _survey_blocks(survey, first, data[:whole] if whole < len(data) else data, seed)
+    if any(data[whole:]):  # also where zeros would complete it: the bytes behind are not there to be read or kept
+        survey.note_bad(first + whole // BLOCK_SIZE, "the file ends inside the block")
 
 
 def _survey_blocks(survey: FileSurvey, first: int, data: bytes, seed: int) -> None:
