@@ -145,6 +145,8 @@ class Log:
         Raises `InvalidArgument` and `RecordTooLarge` for what cannot be stored, `StorageFull` (definitely not kept),
         `SyncFailed` (unknown), `LogDamaged`, `LogClosed`.
         """
+        if isinstance(records, str | bytes | bytearray | memoryview):
+            raise InvalidArgument(f"records is {type(records).__name__}; append() takes a list of records, [value]")
         given = list(records)
         if not compression and (size := small_size(given)):
             return self._commit.append_small(given, size)[0]

@@ -35,6 +35,18 @@ from raftlog.client.group_answers import (
 )
 from raftlog.client.groups import GroupClient
 from raftlog.client.producer import Producer
+from raftlog.client.serializers import (
+    DeserializationFailed,
+    Deserializer,
+    Serializer,
+    deserialize_bytes,
+    deserialize_json,
+    deserialize_str,
+    serialize_bytes,
+    serialize_json,
+    serialize_str,
+)
+from raftlog.types import TopicPartition
 
 __all__ = [
     "BrokerClient",
@@ -47,6 +59,8 @@ __all__ = [
     "ConsumerRecord",
     "Delivered",
     "Delivery",
+    "DeserializationFailed",
+    "Deserializer",
     "Fetched",
     "GroupClient",
     "GroupDescription",
@@ -63,7 +77,15 @@ __all__ = [
     "Producer",
     "ProducerIdentity",
     "RebalanceListener",
+    "Serializer",
     "Synced",
     "TopicDescription",
+    "TopicPartition",
     "TopicView",
+    "deserialize_bytes",
+    "deserialize_json",
+    "deserialize_str",
+    "serialize_bytes",
+    "serialize_json",
+    "serialize_str",
 ]

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Mapping
 
-from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
 from raftlog.client.commits import Commits
 from raftlog.client.consumer_settings import ConsumerSettings, RebalanceListener
@@ -19,6 +18,7 @@ from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.handing import Handing
 from raftlog.client.membership import Assigned, GroupMember
 from raftlog.client.metadata import Metadata
+from raftlog.client.outage import Outage
 from raftlog.errors import InvalidArgument, OutcomeUnknown, Unavailable
 from raftlog.types import Offset, TopicPartition
 
@@ -44,7 +44,7 @@ class Assigning:
         self._matched: frozenset[str] = frozenset()
         self._member: GroupMember | None = None
         self._joining: asyncio.Task[Assigned] | None = None
-        self._back_off = BackOff()
+        self._outage = Outage("topics of the consumer", settings.give_up_after_s)
         self._is_manual = self._is_outdated = False
         metadata.changed = self._note_metadata
 
@@ -78,6 +78,9 @@ class Assigning:
         readings = self._fetching.readings
         await self._fetching.end([place for place in readings if place not in places])
         new = {place: at for place, at in places.items() if place not in readings}
+        for place, at in new.items():
+            if at is not None:
+                self._fetching.pending.forget_start(place)
         committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self._settings.group is not None and None in new.values():
             committed = await self._client.groups.committed(self._settings.group)
@@ -123,6 +126,7 @@ class Assigning:
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
+        self._outage.end()
         await self._give_away()
         if self._member is not None:
             await self._member.leave()
@@ -157,13 +161,14 @@ class Assigning:
         return tuple(sorted(self._matched))
 
     async def _join(self, member: GroupMember) -> Assigned:
+        self._outage.begin()
         while True:
             try:
                 topics = await self._subscribed()
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(self._back_off.next_s())
+            except (Unavailable, OutcomeUnknown) as error:
+                await self._outage.pause(error)
             else:
-                self._back_off.reset()
+                self._outage.end()
                 return await member.join(topics)
 
     async def _read_all(self, ends_at: float) -> bool:
@@ -172,18 +177,19 @@ class Assigning:
         readings = self._fetching.readings
         is_first = not readings
         self._is_outdated = False
+        self._outage.begin()
         try:
             wanted = {
                 TopicPartition(name, number)
                 for name in await self._subscribed()
                 for number in range((await self._metadata.topic(name)).partitions)
             }
-        except (Unavailable, OutcomeUnknown):
+        except (Unavailable, OutcomeUnknown) as error:
             self._is_outdated = True
-            await asyncio.sleep(max(0.0, min(self._back_off.next_s(), ends_at - time.monotonic())))
+            await self._outage.pause(error, ends_at - time.monotonic())
             self._fetching.arrived.set()  # so that it is tried again
             return False
-        self._back_off.reset()
+        self._outage.end()
         await self._fetching.end([place for place in readings if place not in wanted])
         new = sorted(place for place in wanted if place not in readings)
         self._fetching.begin(dict.fromkeys(new), None if is_first else "earliest")

@@ -38,7 +38,8 @@ _CLUSTER = "/v3/clusters/-"
 class BrokerClient:
     """Made inside a running event loop: `async with BrokerClient(["127.0.0.1:8082"]) as client`."""
 
-    def __init__(self, bootstrap: Sequence[str]) -> None:
+    def __init__(self, bootstrap: str | Sequence[str]) -> None:
+        """`bootstrap`: addresses of some brokers. Raises `InvalidArgument`."""
         self._transport = Transport(bootstrap)
         self._calls = Calls(self._transport)
         self.admin = AdminClient(self._calls)

@@ -15,30 +15,38 @@ Not thread-safe, and one task polls at a time. Everything else may be called bes
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeAlias
 
 from raftlog.client.assigning import Assigning
 from raftlog.client.broker import BrokerClient
 from raftlog.client.commits import Commits
-from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings, RebalanceListener, Reset
+from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings, RebalanceListener
+from raftlog.client.conversion import Conversion
 from raftlog.client.fetching import Fetching
 from raftlog.client.group_answers import CommittedOffset
 from raftlog.client.handing import Handing
 from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.serializers import Deserializer, K, V
+from raftlog.client.starts import AtTimestamp, FromEnd, Reset, Start, as_partition
 from raftlog.errors import InvalidArgument, LogClosed, UnknownPartition
 from raftlog.types import Offset, TopicPartition
 
+Place: TypeAlias = TopicPartition | tuple[str, int]
+"""A partition; a plain pair of topic and number is accepted as well."""
+
 POLL_MS = 1_000
+GIVE_UP_AFTER_S = 120.0
 
 
-class Consumer:
-    """Made inside a running event loop."""
+class Consumer(Generic[K, V]):
+    """Consumer for asyncio, created inside a running event loop. Its records have keys and values as the deserializers
+    return them, bytes by default."""
 
     def __init__(
         self,
-        bootstrap: Sequence[str],
+        bootstrap: str | Sequence[str],
         *topics: str,
         group: str | None = None,
         instance_id: str | None = None,
@@ -56,7 +64,10 @@ class Consumer:
         fetch_wait_ms: int = 5_000,
         prefetch_bytes: int = 32 * 1024 * 1024,
         metadata_refresh_s: float = REFRESH_S,
-        give_up_after_s: float | None = None,
+        give_up_after_s: float | None = GIVE_UP_AFTER_S,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        where: Callable[[ConsumerRecord[K, V]], object] | None = None,
     ) -> None:
         """With topics it is subscribed to them. Raises `InvalidArgument`; docs/CLIENT.md says what each setting is
         good for."""
@@ -89,6 +100,7 @@ class Consumer:
         self._assigning = Assigning(
             self._client, self._metadata, settings, self._fetching, self._handing, self._commits
         )
+        self._conversion = Conversion(key_deserializer, value_deserializer, where)
         self._is_closed = False
         if topics:
             self.subscribe(topics)
@@ -116,11 +128,13 @@ class Consumer:
         every partition. Raises `InvalidArgument`."""
         self._assigning.subscribe(tuple(dict.fromkeys(topics)), pattern, listener)
 
-    async def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]) -> None:
+    async def assign(self, partitions: Iterable[Place] | Mapping[Place, int | None]) -> None:
         """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.
         Those that are read already go on. Raises `InvalidArgument`."""
         given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
-        await self._assigning.assign({place: None if at is None else Offset(at) for place, at in given.items()})
+        await self._assigning.assign(
+            {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
+        )
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -132,32 +146,63 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         handing = self._handing
-        while not handing.ahead:
-            handing.ahead.extend(await self._take(self.settings.max_poll_records, POLL_MS))
-        record = handing.ahead.popleft()
-        handing.in_hands = (record,)
-        return record
+        while True:
+            while not handing.ahead:
+                handing.ahead.extend(
+                    await self._take(self.settings.max_poll_records, time.monotonic() + POLL_MS / 1000)
+                )
+            if found := self._converted(1):
+                return found[0]
 
-    async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord]:
-        """Up to `max_records` records (100), those of a partition in order; empty when none came within `timeout_ms`.
+    async def poll(self, max_records: int | None = None, timeout_ms: int = POLL_MS) -> list[ConsumerRecord[K, V]]:
+        """Return up to `max_records` records (100), those of a partition in order; none when none came within
+        `timeout_ms`.
 
-        Raises `OffsetOutOfRange` where `auto_offset_reset` is error, `FencedInstance`, and what makes reading
-        impossible; after an error it can be called again.
+        Raises `OffsetOutOfRange` where `auto_offset_reset` is error, `DeserializationFailed`, `FencedInstance`,
+        `Unavailable` after `give_up_after_s` without an answer, and what makes reading impossible. After an error it
+        can be called again.
         """
         count = max_records or self.settings.max_poll_records
-        if self._handing.ahead:
-            self._note_processed()
-            records = self._handing.from_ahead(count)
-        else:
-            records = await self._take(count, timeout_ms)
-        self._handing.in_hands = records
-        return records
-
-    async def _take(self, count: int, timeout_ms: int) -> list[ConsumerRecord]:
-        self._note_processed()
         ends_at = time.monotonic() + timeout_ms / 1000
+        while True:
+            if self._handing.ahead:
+                self._note_processed()
+            else:
+                taken = await self._take(count, ends_at)
+                if self._conversion.is_identity:
+                    self._handing.in_hands = taken
+                    return taken  # type: ignore[return-value]  # K and V are bytes
+                self._handing.ahead.extend(taken)
+            records = self._converted(count)
+            if records or time.monotonic() >= ends_at:
+                return records
+
+    def _converted(self, count: int) -> list[ConsumerRecord[K, V]]:
+        """Hand out records from `ahead`: at most `count`, those behind an error only after it. Raises it when it is the
+        first."""
+        handing = self._handing
+        if self._conversion.is_identity:
+            handing.in_hands = records = handing.from_ahead(count)
+            return records  # type: ignore[return-value]  # K and V are bytes
+        converted: list[ConsumerRecord[K, V]] = []
+        given: list[ConsumerRecord] = []
+        try:
+            while handing.ahead and len(given) < count:
+                record = self._conversion.apply(handing.ahead[0])
+                raw = handing.ahead.popleft()
+                if record is not None:
+                    converted.append(record)
+                    given.append(raw)
+        except Exception:  # of the deserializer or the filter; the record is the next one
+            if not given:
+                raise
+        handing.in_hands = given
+        return converted
+
+    async def _take(self, count: int, ends_at: float) -> list[ConsumerRecord]:
+        self._note_processed()
         await asyncio.sleep(0)  # whoever polls without pause still lets the fetches go on
         arrived = self._fetching.arrived
         while True:
@@ -184,51 +229,52 @@ class Consumer:
 
     # positions
 
-    async def position(self, place: TopicPartition) -> Offset:
-        """The offset of the next record that is handed out; raises why it cannot be known."""
-        self._require_assigned(place)
+    async def position(self, partition: Place) -> Offset:
+        """Return the offset of the next record that is handed out; raises why it cannot be known, `UnknownPartition`
+        where the partition is not assigned."""
+        place = as_partition(partition)
+        if place not in self._fetching.readings:
+            raise UnknownPartition(f"{place} is not assigned to this consumer")
         reading = self._fetching.readings[place]
         await reading.located.wait()
         if reading.position is None and reading.error is not None:
             raise reading.error
         return self._handing.handed_out()[place]
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    # Seeks and pauses are plain calls. Of a partition that is not assigned they are remembered until it is.
+
+    def seek(self, partition: Place, offset: int) -> None:
         """Go on at an offset; where the log does not have it, `auto_offset_reset` says what follows. Raises
-        `InvalidArgument` for one below 0."""
-        self._require_assigned(place)
+        `InvalidArgument`."""
         if offset < 0:
-            raise InvalidArgument(f"{place}: {offset} is no offset; seek_from_end() counts from the end")
-        self._handing.forget(place)
-        self._fetching.seek(place, Offset(offset))
+            raise InvalidArgument(f"{partition}: {offset} is no offset; seek_from_end() counts from the end")
+        self._seek((partition,), Offset(offset))
 
-    async def seek_to_beginning(self, *places: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: Place) -> None:
         """Go on at the first record of these partitions, or of all."""
-        for place in places or self.assignment:
-            self.seek(place, (await self._client.offsets(*place)).beginning)
+        self._seek(partitions, "earliest")
 
-    async def seek_to_end(self, *places: TopicPartition) -> None:
-        """Go on with what comes from now on."""
-        await self.seek_from_end(0, *places)
+    def seek_to_end(self, *partitions: Place) -> None:
+        """Go on with records that come from now on. The end is looked up with the next poll, or by `position`."""
+        self._seek(partitions, "latest")
 
-    async def seek_from_end(self, count: int, *places: TopicPartition) -> None:
+    def seek_from_end(self, count: int, *partitions: Place) -> None:
         """Go on so many offsets before the end, or at the first record."""
-        for place in places or self.assignment:
-            first, end = await self._client.offsets(*place)
-            self.seek(place, max(first, end - count))
+        if count < 0:
+            raise InvalidArgument(f"{count} offsets before the end is behind it; give 0 or more")
+        self._seek(partitions, FromEnd(count))
 
-    async def seek_to_timestamp(self, timestamp_ms: int, *places: TopicPartition) -> None:
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: Place) -> None:
         """Go on at the first record with this timestamp or a later one; at the end where there is none."""
-        for place in places or self.assignment:
-            found = await self._client.offset_for_timestamp(*place, timestamp_ms)
-            self.seek(place, (await self._client.offsets(*place)).end if found is None else found[0])
+        self._seek(partitions, AtTimestamp(timestamp_ms))
 
-    def pause(self, *places: TopicPartition) -> None:
+    def pause(self, *partitions: Place) -> None:
         """Hand out nothing of these partitions, or of all, until `resume`; the membership goes on."""
-        self._pause(places, True)
+        self._pause(partitions, True)
 
-    def resume(self, *places: TopicPartition) -> None:
-        self._pause(places, False)
+    def resume(self, *partitions: Place) -> None:
+        """Hand out records of these partitions, or of all, again."""
+        self._pause(partitions, False)
 
     # offsets
 
@@ -265,11 +311,23 @@ class Consumer:
             raise InvalidArgument("without a group nothing is committed: make the consumer with group=…")
         return self._commits
 
-    def _pause(self, places: Collection[TopicPartition], is_paused: bool) -> None:
-        for place in places or self.assignment:
-            self._require_assigned(place)
-            self._fetching.pause(place, is_paused)
+    def _seek(self, partitions: Sequence[Place], start: Start) -> None:
+        assigned, others = self._by_assignment(partitions)
+        for place in assigned:
+            self._handing.forget(place)
+            self._fetching.seek(place, start)
+        if others or not assigned:
+            self._fetching.pending.seek(others, start)
 
-    def _require_assigned(self, place: TopicPartition) -> None:
-        if place not in self._fetching.readings:
-            raise UnknownPartition(f"{place} is not assigned to this consumer")
+    def _pause(self, partitions: Sequence[Place], is_paused: bool) -> None:
+        assigned, others = self._by_assignment(partitions)
+        for place in assigned:
+            self._fetching.pause(place, is_paused)
+        if others or not assigned:
+            self._fetching.pending.pause(others, is_paused)
+
+    def _by_assignment(self, partitions: Sequence[Place]) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Partitions that are assigned, or without partitions all of these, and the others."""
+        readings = self._fetching.readings
+        places = [as_partition(each) for each in partitions] if partitions else list(readings)
+        return [place for place in places if place in readings], [place for place in places if place not in readings]

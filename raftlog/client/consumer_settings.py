@@ -2,24 +2,25 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Generic, NamedTuple
 
 from raftlog.assignors import ASSIGNORS
+from raftlog.client.serializers import K, V
+from raftlog.client.starts import Reset
 from raftlog.errors import InvalidArgument, OffsetOutOfRange
 from raftlog.types import Offset, TopicPartition
 
-Reset: TypeAlias = Literal["earliest", "latest", "error"]
 
-
-class ConsumerRecord(NamedTuple):
-    """A stored record. `timestamp` is in milliseconds, -1 when it has none."""
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """A stored record. `timestamp` is in milliseconds, -1 when it has none. Key and value are bytes, or what the
+    deserializers made of them."""
 
     topic: str
     partition: int
     offset: Offset
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: list[tuple[str, bytes | None]]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from raftlog.client.answers import Produced
-from raftlog.errors import RaftlogError
+from raftlog.errors import InvalidArgument, RaftlogError
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
 
@@ -89,6 +89,10 @@ class Batch:
             self.values, self.keys = list(records), [None] * count  # type: ignore[arg-type]
             self.timestamps, self.headers = [now_ms] * count, [[]] * count
         else:
+            for number, record in enumerate(records):
+                if not isinstance(record, NewRecord):
+                    given = f"{type(record).__name__} {record!r:.60}"
+                    raise InvalidArgument(f"record {number} is {given}; give bytes or NewRecord(value, key, …)")
             values, keys, timestamps, headers = zip(*records, strict=True)
             self.values, self.keys = list(values), list(keys)
             self.timestamps = [now_ms if timestamp is None else timestamp for timestamp in timestamps]

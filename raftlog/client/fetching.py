@@ -8,15 +8,15 @@ passes is tried again, at 50 ms and then ever more rarely, up to 5 s. An offset 
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
-from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings, Reset
+from raftlog.client.consumer_settings import ConsumerRecord, ConsumerSettings
+from raftlog.client.outage import Outage
 from raftlog.client.reading import Reading
+from raftlog.client.starts import AtTimestamp, FromEnd, PendingStarts, Reset, Start
 from raftlog.errors import (
     OffsetOutOfRange,
     OutcomeUnknown,
@@ -42,15 +42,20 @@ class Fetching:
         self.arrived = asyncio.Event()
         self.resets: deque[ResetNote] = deque()
         """Resets that the listener has not been told of."""
+        self.pending = PendingStarts()
         self._waits_for_topics = settings.group is not None
 
     # which partitions
 
     def begin(self, positions: Mapping[TopicPartition, Offset | None], reset: Reset | None = None) -> None:
         """Read these as well, from the positions that are known; `reset` stands in for `auto_offset_reset`."""
-        for place, position in positions.items():
-            reading = self.readings[place] = Reading(place, position)
-            self._start(reading, reset)
+        for place, (start, is_paused) in self.pending.take(positions).items():
+            first = positions[place] if start is None else start
+            reset_to = reset or self._settings.auto_offset_reset
+            self.readings[place] = Reading(place, reset_to if first is None else first)
+            self._start(self.readings[place])
+            if is_paused:
+                self.pause(place, True)
 
     async def end(self, places: Collection[TopicPartition]) -> None:
         """Read these no more; what is held of them is thrown away."""
@@ -59,13 +64,13 @@ class Fetching:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def seek(self, place: TopicPartition, offset: Offset) -> None:
+    def seek(self, place: TopicPartition, start: Start) -> None:
         """Go on there."""
         reading = self.readings[place]
         if reading.task is not None:
             reading.task.cancel()
-        reading.begin_at(offset)
-        self._start(reading, None)
+        reading.restart(start)
+        self._start(reading)
 
     def pause(self, place: TopicPartition, is_paused: bool) -> None:
         self.readings[place].is_paused = is_paused
@@ -81,7 +86,7 @@ class Fetching:
             records = reading.take(count - len(taken))
             self._make_room(reading)
             if not records and not taken and reading.error is not None:
-                raise reading.error
+                raise self._due_error(reading)
             taken += records
             if len(taken) >= count:
                 self.readings[place] = self.readings.pop(place)  # the others are first next time
@@ -90,8 +95,21 @@ class Fetching:
 
     # below
 
-    def _start(self, reading: Reading, reset: Reset | None) -> None:
-        reading.task = asyncio.create_task(self._read(reading, reset or self._settings.auto_offset_reset))
+    def _start(self, reading: Reading) -> None:
+        reading.task = asyncio.create_task(self._read(reading))
+
+    def _due_error(self, reading: Reading) -> RaftlogError:
+        """Return the error of a partition. After one that passes it is read again; other errors last until a seek."""
+        error = reading.error
+        assert error is not None, "there is an error"
+        if self._is_passing(error):
+            reading.error = None
+            self._start(reading)
+        return error
+
+    def _fail(self, reading: Reading, error: RaftlogError) -> None:
+        reading.fail(error)
+        self.arrived.set()
 
     def _make_room(self, reading: Reading) -> None:
         if reading.is_paused or reading.held_bytes >= self._fetch_bytes():
@@ -103,29 +121,27 @@ class Fetching:
         share = self._settings.prefetch_bytes // (2 * max(1, len(self.readings)))
         return min(self._settings.fetch_bytes, max(FETCH_BYTES_MIN, share))
 
-    async def _read(self, reading: Reading, reset: Reset) -> None:
-        back_off = BackOff()
-        patience_s, well_at = self._settings.give_up_after_s, time.monotonic()
+    async def _read(self, reading: Reading) -> None:
+        outage = Outage(f"records of {reading.place}", self._settings.give_up_after_s)
         while reading.error is None:
             try:
                 if reading.position is None:
-                    reading.begin_at(await self._beginning(reading.place, reset))
+                    reading.begin_at(await self._offset_of(reading.place, reading.start))
                 if not reading.room.is_set():
                     await reading.room.wait()
-                    well_at = time.monotonic()
                 await self._fetch(reading)
-                back_off.reset()
-                well_at = time.monotonic()
+                outage.end()
             except OffsetOutOfRange as error:
                 self._out_of_range(reading, error)
             except RaftlogError as error:
-                is_enough = patience_s is not None and time.monotonic() - well_at > patience_s
-                if is_enough or not self._is_passing(error):
-                    reading.fail(error)
-                    self.arrived.set()
+                if not self._is_passing(error):
+                    self._fail(reading, error)
                     return
                 self._out_of_date()
-                await asyncio.sleep(back_off.next_s())
+                try:
+                    await outage.pause(error)
+                except RaftlogError:
+                    self._fail(reading, error)
 
     async def _fetch(self, reading: Reading) -> None:
         offset = reading.next_fetch
@@ -139,13 +155,21 @@ class Fetching:
         if fetched.body:
             self.arrived.set()
 
-    async def _beginning(self, place: TopicPartition, reset: Reset) -> Offset:
+    async def _offset_of(self, place: TopicPartition, start: Start) -> Offset:
+        if isinstance(start, AtTimestamp):
+            found = await self._client.offset_for_timestamp(*place, start.timestamp_ms)
+            if found is not None:
+                return found[0]
         first, end = await self._client.offsets(*place)
-        if reset == "error":
+        if start == "error":
             error = OffsetOutOfRange(-1, first, end)
             error.args = ("there is no offset to begin at, and auto_offset_reset is error: seek to an offset",)
             raise error
-        return first if reset == "earliest" else end
+        if isinstance(start, FromEnd):
+            return Offset(max(first, end - start.offsets))
+        if isinstance(start, int):
+            return start
+        return first if start == "earliest" else end
 
     def _out_of_range(self, reading: Reading, error: OffsetOutOfRange) -> None:
         error.args = (f"{reading.place}: {error}",)

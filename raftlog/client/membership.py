@@ -8,6 +8,7 @@ to end. The leader of a generation assigns the partitions, with the assignor tha
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -20,11 +21,11 @@ from raftlog.assignors import (
     encode_assignment,
     encode_subscription,
 )
-from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
 from raftlog.client.consumer_settings import ConsumerSettings
 from raftlog.client.group_answers import CommittedOffset, Joined, Membership
 from raftlog.client.metadata import Metadata
+from raftlog.client.outage import Outage
 from raftlog.errors import (
     OutcomeUnknown,
     RaftlogError,
@@ -35,6 +36,8 @@ from raftlog.errors import (
     UnknownTopic,
 )
 from raftlog.types import Offset, TopicPartition
+
+_log = logging.getLogger("raftlog.client")
 
 LEAVE_MS = 2_000
 """How long a member that leaves waits for the answer; the group hears of its end by silence otherwise."""
@@ -69,18 +72,18 @@ class GroupMember:
         await self._stop_beating()
         generation = self.current.generation if self.current is not None else -1
         self.needs_join, self.is_lost = False, False
-        back_off = BackOff()
-        while True:
-            try:
-                partitions = await self._join_once(topics, generation)
-                break
-            except (UnknownMember, StaleGeneration) as error:
-                self._forget(error)
-                generation = -1
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(back_off.next_s())
-        self._owned = partitions
-        committed = await self._committed(back_off)
+        with Outage(f"joining consumer group {self._group}", self._settings.give_up_after_s) as outage:
+            while True:
+                try:
+                    partitions = await self._join_once(topics, generation)
+                    break
+                except (UnknownMember, StaleGeneration) as error:
+                    self._forget(error)
+                    generation = -1
+                except (Unavailable, OutcomeUnknown) as error:
+                    await outage.pause(error)
+            self._owned = partitions
+            committed = await self._committed(outage)
         return {place: committed[place].offset if place in committed else None for place in partitions}
 
     @property
@@ -153,12 +156,12 @@ class GroupMember:
         self._beating = asyncio.create_task(self._beat(member))
         return decode_assignment(synced.assignment).partitions
 
-    async def _committed(self, back_off: BackOff) -> Mapping[TopicPartition, CommittedOffset]:
+    async def _committed(self, outage: Outage) -> Mapping[TopicPartition, CommittedOffset]:
         while True:
             try:
                 return await self._client.groups.committed(self._group)
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(back_off.next_s())
+            except (Unavailable, OutcomeUnknown) as error:
+                await outage.pause(error)
 
     async def _assign(self, joined: Joined) -> dict[str, bytes]:
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
@@ -167,27 +170,28 @@ class GroupMember:
             try:
                 self._counts[name] = (await self._metadata.topic(name)).partitions
             except UnknownTopic:
-                self._counts[name] = 0  # the one that makes it will be noticed
+                self._counts[name] = 0  # its creation will be noticed
+                _log.warning("consumer group %s: topic %s does not exist; waiting for its creation", self._group, name)
         there = {name: count for name, count in self._counts.items() if count}
         shares = ASSIGNORS[joined.protocol](subscriptions, there)
         return {member_id: encode_assignment(partitions) for member_id, partitions in shares.items()}
 
     async def _beat(self, member: Membership) -> None:
         pause_s = self._settings.session_timeout_ms / 3000
-        back_off = BackOff(pause_s)
+        outage = Outage(f"heartbeats of consumer group {self._group}", pause_s_max=pause_s)
         while self.fatal is None and not self.is_lost:
             if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:
                 await self._leave_silent()
                 return
             try:
                 await self._client.groups.heartbeat(self._group, member, wait_ms=round(pause_s * 1000))
-                back_off.reset()
+                outage.end()
             except RebalanceInProgress as error:
                 self.note(error)
                 await asyncio.sleep(pause_s)
             except RaftlogError as error:
                 self.note(error)
-                await asyncio.sleep(back_off.next_s())
+                await outage.pause(error)
 
     async def _leave_silent(self) -> None:
         """Nobody polls: the partitions are better with the others."""

@@ -17,15 +17,16 @@ import asyncio
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Generic, Self
 
-from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
-from raftlog.client.delivery import Batch, Delivery, RecordHeaders, size_of
+from raftlog.client.delivery import Batch, Delivered, Delivery, RecordHeaders, size_of
 from raftlog.client.identities import Identities
 from raftlog.client.metadata import REFRESH_S, Metadata
+from raftlog.client.outage import Outage
 from raftlog.client.producer_lane import Lane
 from raftlog.client.producer_settings import BATCH_BYTES_MAX, SEQUENCE_WINDOW, Acks, ProducerSettings
+from raftlog.client.serializers import K, Serializer, V, serialized, shown_argument
 from raftlog.client.spreading import Spreading
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import Compression, NewRecord, build_columns
@@ -37,12 +38,12 @@ _UNSEEN_MAX: Final = 1000
 """Batches that failed and are kept for `flush`; it tells of those, and that there are so many at least."""
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Made inside a running event loop."""
 
     def __init__(
         self,
-        bootstrap: Sequence[str],
+        bootstrap: str | Sequence[str],
         *,
         acks: Acks = "all",
         idempotent: bool = True,
@@ -58,6 +59,8 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         stops_at_failure: bool = False,
         metadata_refresh_s: float = REFRESH_S,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
     ) -> None:
         """Raises `InvalidArgument`. docs/CLIENT.md says what each setting is good for."""
         self.settings = ProducerSettings(
@@ -79,6 +82,7 @@ class Producer:
         self._client = BrokerClient(bootstrap)
         self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
         self._metadata.changed = self._note_metadata
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self._identities = Identities(self._client) if self.settings.idempotent else None
         self._spreadings: dict[str, Spreading] = {}
         self._lanes: dict[TopicPartition, Lane] = {}
@@ -105,8 +109,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: V | None,
+        key: K | None = None,
         *,
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
@@ -120,28 +124,48 @@ class Producer:
         record_headers = list(headers) if headers else _NO_HEADERS
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        _check(value, key, timestamp_ms, record_headers)
-        size = size_of(value, key, record_headers)
+        value_bytes = serialized(self._value_serializer, value, "value")
+        key_bytes = serialized(self._key_serializer, key, "key")
+        _check(value_bytes, key_bytes, timestamp_ms, record_headers)
+        size = size_of(value_bytes, key_bytes, record_headers)
         spreading = self._spreadings.get(topic)
         if spreading is None:
             spreading = await self._spread(topic)
         limit = spreading.topic.message_bytes_max
         if size + HEADER_SIZE > limit:
-            _require_fitting([value], [key], [timestamp_ms], [record_headers], self.settings.compression, topic, limit)
+            _require_fitting(
+                [value_bytes], [key_bytes], [timestamp_ms], [record_headers], self.settings.compression, topic, limit
+            )
         await self._until_room(size)
-        lane = spreading.lane(partition, key)
+        lane = spreading.lane(partition, key_bytes)
         if lane.failure is not None:
             raise lane.failure
-        delivery = lane.add(value, key, timestamp_ms, record_headers, size)
+        delivery = lane.add(value_bytes, key_bytes, timestamp_ms, record_headers, size)
         self._records += 1
         self._bytes += size
         if delivery.number_in_batch + 1 == self.settings.batch_records:
             await asyncio.sleep(0)  # a full batch leaves, although its sender does nothing but send
         return delivery
 
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        *,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivered:
+        """Send a record and return where it is stored. Raises as `send`, and as its delivery: why it is not stored, or
+        may not be."""
+        delivery = await self.send(topic, value, key, headers=headers, timestamp_ms=timestamp_ms, partition=partition)
+        return await delivery
+
     async def send_batch(self, topic: str, partition: int, records: Sequence[NewRecord | bytes]) -> list[Delivery]:
         """Take many records of one partition, values alone or `NewRecord`s, as a batch, or as several where they do not
-        fit into one; the deliveries of the last record of each. Raises as `send`."""
+        fit into one; the deliveries of the last record of each. They are bytes: serializers are not called. Raises as
+        `send`."""
         if not records:
             return []
         spreading = self._spreadings.get(topic) or await self._spread(topic)
@@ -211,24 +235,21 @@ class Producer:
 
     async def _spread(self, topic: str) -> Spreading:
         """The topic is asked for, and at the first time a producer id; both patiently."""
-        back_off = BackOff()
-        ends_at = time.monotonic() + self.settings.delivery_timeout_ms / 1000
-        while True:
-            try:
-                if self._identities is not None:
-                    await self._identities.have()
-                described = await self._metadata.topic(topic)
-            except (Unavailable, OutcomeUnknown):  # an id that nobody heard of costs nothing
-                if self._is_closed:
-                    raise LogClosed("the producer is closed") from None
-                if time.monotonic() >= ends_at:
-                    raise
-                await asyncio.sleep(back_off.next_s())
-                continue
-            found = self._spreadings.get(topic)
-            if found is None:
-                found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
-            return found
+        with Outage(f"metadata of topic {topic}", self.settings.delivery_timeout_ms / 1000) as outage:
+            while True:
+                try:
+                    if self._identities is not None:
+                        await self._identities.have()
+                    described = await self._metadata.topic(topic)
+                    break
+                except (Unavailable, OutcomeUnknown) as error:  # an unused producer id costs nothing
+                    if self._is_closed:
+                        raise LogClosed("the producer is closed") from None
+                    await outage.pause(error)
+        found = self._spreadings.get(topic)
+        if found is None:
+            found = self._spreadings[topic] = Spreading(topic, described, self.settings, self._lane)
+        return found
 
     def _lane(self, topic: str, partition: int) -> Lane:
         place = TopicPartition(topic, partition)
@@ -308,13 +329,14 @@ def _is_unknown(error: BaseException | None) -> bool:
 
 def _check(value: object, key: object, timestamp_ms: object, headers: RecordHeaders) -> None:
     """Raises `InvalidArgument` for what a record cannot hold, before it is among others in a batch."""
-    if not (
-        (type(value) is bytes or value is None)
-        and (type(key) is bytes or key is None)
-        and type(timestamp_ms) is int
-        and 0 <= timestamp_ms < 1 << 62
-    ):
-        raise InvalidArgument("a record has a value and a key, each bytes or None, and a timestamp in ms since 1970")
+    if type(value) is not bytes and value is not None:
+        raise InvalidArgument(_not_bytes("value", value))
+    if type(key) is not bytes and key is not None:
+        raise InvalidArgument(_not_bytes("key", key))
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms < 1 << 62:
+        raise InvalidArgument(
+            f"timestamp_ms is {shown_argument(timestamp_ms)}; it is in milliseconds since 1970, an int"
+        )
     for header in headers:
         if not (
             type(header) is tuple
@@ -323,3 +345,12 @@ def _check(value: object, key: object, timestamp_ms: object, headers: RecordHead
             and (type(header[1]) is bytes or header[1] is None)
         ):
             raise InvalidArgument(f"{header!r} is not a header of a record: a pair of str, and bytes or None")
+
+
+def _not_bytes(argument: str, given: object) -> str:
+    """Say which argument it is and how to give it."""
+    hint = f"encode it ({argument}.encode()), or" if isinstance(given, str) else "serialize it, or"
+    return (
+        f"{argument} is {shown_argument(given)}; send() takes bytes or None. "
+        f"{hint[0].upper()}{hint[1:]} create the producer with {argument}_serializer=…"
+    )

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 
 from raftlog.client.answers import Produced, ProducerIdentity
-from raftlog.client.backoff import BackOff
 from raftlog.client.broker import BrokerClient
 from raftlog.client.delivery import Batch, Delivery, RecordHeaders
 from raftlog.client.identities import Identities
+from raftlog.client.outage import Outage
 from raftlog.client.producer_settings import ProducerSettings
 from raftlog.errors import (
     DuplicateSequence,
@@ -236,14 +236,14 @@ class Lane:
     async def _recover(self) -> None:
         while self._under_way:
             await asyncio.wait(self._under_way)
-        back_off = BackOff(RETRY_PAUSE_S_MAX)
-        while self._unsettled or self._left is not None:
-            error = await self._step()
-            if error is None:
-                back_off.reset()
-            else:
-                self._expire_waiting(error)
-                await asyncio.sleep(back_off.next_s())
+        with Outage(f"records for {self._place}", pause_s_max=RETRY_PAUSE_S_MAX) as outage:
+            while self._unsettled or self._left is not None:
+                error = await self._step()
+                if error is None:
+                    outage.end()
+                else:
+                    self._expire_waiting(error)
+                    await outage.pause(error)
         self._recovery = None
         self._wake()
 

@@ -14,6 +14,7 @@ from itertools import islice
 from raftlog.client.answers import Fetched
 from raftlog.client.consumer_settings import ConsumerRecord
 from raftlog.client.decode import checked_batches
+from raftlog.client.starts import Start
 from raftlog.errors import RaftlogError
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
@@ -22,10 +23,12 @@ from raftlog.types import Offset, TopicPartition
 class Reading:
     """`error`, where there is one, comes after all records that are held."""
 
-    def __init__(self, place: TopicPartition, position: Offset | None) -> None:
+    def __init__(self, place: TopicPartition, start: Start) -> None:
         self.place = place
-        self.position = position
-        self.next_fetch = position
+        self.start = start
+        """Looked up while there is no position."""
+        self.position = start if isinstance(start, int) else None
+        self.next_fetch = self.position
         self.high_watermark: Offset | None = None
         self.error: RaftlogError | None = None
         self.is_paused = False
@@ -35,7 +38,7 @@ class Reading:
         self.room.set()
         self.located = asyncio.Event()
         """Set when there is a position, or an error in its place."""
-        if position is not None:
+        if self.position is not None:
             self.located.set()
         self.held_bytes = 0
         self._batches: deque[tuple[BatchHeader, memoryview] | Offset] = deque()
@@ -52,6 +55,15 @@ class Reading:
         self._header, self._records = None, iter(())
         self.located.set()
         self.room.set()
+
+    def restart(self, start: Start) -> None:
+        """The same for a start that may have to be looked up."""
+        if isinstance(start, int):
+            self.begin_at(start)
+            return
+        self.begin_at(Offset(0))
+        self.start, self.position, self.next_fetch = start, None, None
+        self.located.clear()
 
     def fail(self, error: RaftlogError) -> None:
         """Nothing more comes, until it begins somewhere else."""

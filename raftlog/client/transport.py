@@ -16,12 +16,12 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from raftlog.client.addresses import bootstrap_addresses, checked_address
 from raftlog.client.failures import NotListening, error_of
 from raftlog.client.leaders import Leaders, Place
 from raftlog.errors import InvalidArgument, LogClosed, OutcomeUnknown, RaftlogError, Unavailable
 from raftlog.types import Buffer
 
-PORT_DEFAULT = 8082
 LEADER_HEADER = "X-Raftlog-Leader"
 CONNECT_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 1024
@@ -39,10 +39,9 @@ class Answer(NamedTuple):
 class Transport:
     """Requests to one of several addresses. Made inside a running event loop; closed by its owner."""
 
-    def __init__(self, bootstrap: Sequence[str]) -> None:
-        self._addresses = [_checked_address(address) for address in bootstrap]
-        if not self._addresses:
-            raise InvalidArgument("no broker address was given; an address is HOST:PORT")
+    def __init__(self, bootstrap: str | Sequence[str]) -> None:
+        """Raises `InvalidArgument` for what is no address."""
+        self._addresses = bootstrap_addresses(bootstrap)
         self.leaders = Leaders()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
@@ -65,7 +64,7 @@ class Transport:
         """More addresses, which are tried after those that were given. What is none is left out: nobody typed it."""
         for address in addresses:
             with contextlib.suppress(InvalidArgument):
-                checked = _checked_address(address)
+                checked = checked_address(address)
                 if checked not in self._addresses:
                     self._addresses.append(checked)
 
@@ -151,7 +150,7 @@ class Transport:
         named = answer.headers.get(LEADER_HEADER)
         if named is not None:
             with contextlib.suppress(InvalidArgument):  # a hint that cannot be used is none
-                self.leaders.learn(place, _checked_address(named))
+                self.leaders.learn(place, checked_address(named))
         elif answer.status >= 500:
             self.leaders.forget(place, address)
 
@@ -205,12 +204,3 @@ def _reason(error: BaseException, timeout_s: float) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the connection was closed"
     return str(error) or type(error).__name__
-
-
-def _checked_address(text: str) -> str:
-    host, colon, port = text.strip().rpartition(":")
-    if not colon:
-        host, port = text.strip(), str(PORT_DEFAULT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or set(host) & set("/?#@ "):
-        raise InvalidArgument(f"{text!r} is not a broker address; an address is HOST:PORT, such as 127.0.0.1:8082")
-    return f"{host}:{int(port)}"

@@ -102,6 +102,9 @@ def build_columns(
 
 def _append(builder: DefaultRecordBatchBuilder, count: int, record: NewRecord | bytes, now_ms: int) -> None:
     """Add record number `count`; raises `InvalidArgument` for fields that a record cannot hold."""
+    if not isinstance(record, bytes) and not (isinstance(record, tuple) and len(record) == len(NewRecord._fields)):
+        hint = "encode it (text.encode())" if isinstance(record, str) else "give bytes or NewRecord(value, key, …)"
+        raise InvalidArgument(f"record {count} is {type(record).__name__} {record!r:.60}; {hint}")
     try:
         if isinstance(record, bytes):
             builder.append(count, now_ms, None, record, [])

@@ -20,27 +20,9 @@ from raftlog.errors import (
 from raftlog.records import ControlKind, NewRecord, build_batch, build_control_batch
 from raftlog.types import Offset, TopicPartition
 from tests.client.fake_broker import FakeBroker, Partition, problem
+from tests.client.polling import FIRST, fill, offsets, polled
 
 Served = Callable[[FakeBroker], Awaitable[str]]
-FIRST = TopicPartition("orders", 0)
-
-
-def fill(partition: Partition, values: range, batch: int = 10, codec: int = 0) -> None:
-    for first in range(values.start, values.stop, batch):
-        some = range(first, min(first + batch, values.stop))
-        partition.append(bytes(build_batch([NewRecord(b"%d" % value, None, 1000 + value) for value in some])))
-
-
-async def polled(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    records: list[ConsumerRecord] = []
-    async with asyncio.timeout(20):
-        while len(records) < count:
-            records += await consumer.poll(count - len(records))
-    return records
-
-
-def offsets(records: list[ConsumerRecord]) -> list[int]:
-    return [record.offset for record in records]
 
 
 async def test_records_come_in_order_with_all_that_they_have(served: Served) -> None:
@@ -120,17 +102,18 @@ async def test_seeking(served: Served) -> None:
         consumer.seek(FIRST, 33)
         assert offsets(await polled(consumer, 3)) == [33, 34, 35]
         assert await consumer.position(FIRST) == 36
-        await consumer.seek_to_beginning()
+        consumer.seek_to_beginning()
         assert offsets(await polled(consumer, 1)) == [20]
-        await consumer.seek_from_end(7, FIRST)
+        consumer.seek_from_end(7, FIRST)
         assert offsets(await polled(consumer, 1)) == [93]
-        await consumer.seek_from_end(10_000)
+        consumer.seek_from_end(10_000)
         assert offsets(await polled(consumer, 1)) == [20]
-        await consumer.seek_to_timestamp(1055)
+        consumer.seek_to_timestamp(1055)
         assert offsets(await polled(consumer, 1)) == [55]
-        await consumer.seek_to_timestamp(5000)
+        consumer.seek_to_timestamp(5000)
         assert await consumer.position(FIRST) == 100
-        await consumer.seek_to_end()
+        consumer.seek_to_end()
+        assert await consumer.position(FIRST) == 100
         fill(partition, range(100, 101))
         assert offsets(await polled(consumer, 1)) == [100]
 
@@ -353,6 +336,10 @@ async def test_what_cannot_be_is_refused(served: Served) -> None:
         with pytest.raises(InvalidArgument, match=re.escape("'('")):
             consumer.subscribe(pattern="(")
         with pytest.raises(UnknownPartition):
-            consumer.seek(TopicPartition("orders", 9), 0)
+            await consumer.position(TopicPartition("orders", 9))
+        with pytest.raises(InvalidArgument, match=re.escape("('orders', 0)")):
+            consumer.seek("orders", 0)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="behind"):
+            consumer.seek_from_end(-1)
     with pytest.raises(LogClosed):
         await consumer.poll()

@@ -58,6 +58,20 @@ def test_reading_from_start_end_and_time(tmp_path: Path) -> None:
             list(log.read(11))
 
 
+def test_records_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
+    with raftlog.Log.open(tmp_path / "log") as log:
+        for wrong, why in (
+            (["x"], r"record 0 is str 'x'; encode it"),
+            ([b"x", "y"], "record 1 is str 'y'"),
+            ([5], "record 0 is int 5; give bytes or NewRecord"),
+            (b"abc", "records is bytes"),
+            ("abcd", "records is str"),
+        ):
+            with pytest.raises(InvalidArgument, match=why):
+                log.append(wrong)  # type: ignore[arg-type]
+        assert log.end_offset == 0
+
+
 def test_ready_made_batches_are_stamped_and_kept_as_they_are(tmp_path: Path) -> None:
     bodies = [build_batch([b"x", b"y"], Compression.ZSTD), build_batch([b"z"])]
     with raftlog.Log.open(tmp_path / "log") as log:

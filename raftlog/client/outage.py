@@ -1,0 +1,79 @@
+"""Repeated attempts at one request: pauses between them, one warning after a second, and a limit.
+
+with Outage("description of topic orders", limit_s=120) as outage:
+    while True:
+        try:
+            return await client.describe_topic("orders")
+        except Unavailable as error:
+            await outage.pause(error)
+"""
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Final, Self
+
+from raftlog.client.backoff import PAUSE_S_MAX, BackOff
+from raftlog.errors import RaftlogError
+
+WARN_AFTER_S: Final = 1.0
+_log = logging.getLogger("raftlog.client")
+
+
+class Outage:
+    """Time without success. It begins with the `with` block or with the first failure, and ends with `end`."""
+
+    def __init__(self, purpose: str, limit_s: float | None = None, pause_s_max: float = PAUSE_S_MAX) -> None:
+        """`purpose` names the request in the warning; without a `limit_s` attempts go on for ever."""
+        self._purpose, self._limit_s = purpose, limit_s
+        self._back_off = BackOff(pause_s_max)
+        self._began_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: RaftlogError | None = None
+        self._is_reported = False
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    async def pause(self, error: RaftlogError, pause_s_max: float | None = None) -> None:
+        """Wait before the next attempt, at most `pause_s_max`. Raises `error` when the limit has passed."""
+        self._error = error
+        began_s = self.begin()
+        waited_s = asyncio.get_running_loop().time() - began_s
+        if self._limit_s is not None and waited_s >= self._limit_s:
+            self.end()
+            error.add_note(f"{self._purpose}: no success within {self._limit_s:g} s")
+            raise error
+        pause_s = self._back_off.next_s()
+        await asyncio.sleep(pause_s if pause_s_max is None else max(0.0, min(pause_s, pause_s_max)))
+
+    def end(self) -> None:
+        """An attempt succeeded, or no other follows."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_reported:
+            _log.info(
+                "%s: ended after %.1f s", self._purpose, asyncio.get_running_loop().time() - (self._began_s or 0.0)
+            )
+        self._began_s = self._timer = self._error = None
+        self._is_reported = False
+        self._back_off.reset()
+
+    def begin(self) -> float:
+        """Start the clock unless it runs; return its beginning (seconds of the loop)."""
+        if self._began_s is None:
+            loop = asyncio.get_running_loop()
+            self._began_s = loop.time()
+            self._timer = loop.call_later(WARN_AFTER_S, self._warn)
+        return self._began_s
+
+    def _warn(self) -> None:
+        self._is_reported = True
+        limit = "" if self._limit_s is None else f" for up to {self._limit_s:g} s"
+        _log.warning("%s: waiting%s: %s", self._purpose, limit, self._error or "no answer yet")

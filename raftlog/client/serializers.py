@@ -1,0 +1,91 @@
+"""Serializers and deserializers of keys and values: JSON, str, bytes, or any function.
+
+A serializer takes an object and returns bytes; a deserializer does the reverse. None passes both unchanged: a record
+without a key has None as key, and a tombstone None as value.
+
+    producer = Producer(BROKERS, key_serializer=serialize_str, value_serializer=serialize_json)
+    consumer = Consumer(BROKERS, "orders", key_deserializer=deserialize_str, value_deserializer=deserialize_json)
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import orjson
+from typing_extensions import TypeVar
+
+from raftlog.errors import InvalidArgument, RequestError
+from raftlog.types import Offset, TopicPartition
+
+K = TypeVar("K", default=bytes)
+"""Type of keys."""
+V = TypeVar("V", default=bytes)
+"""Type of values."""
+T = TypeVar("T")
+Serializer: TypeAlias = Callable[[T], bytes]
+Deserializer: TypeAlias = Callable[[bytes], T]
+
+
+class DeserializationFailed(RequestError):
+    """A record whose key or value the deserializer refused. The consumer stays before it;
+    `seek(partition, next_offset)` leaves it out. The deserializer's error is the `__cause__`."""
+
+    def __init__(self, partition: TopicPartition, offset: Offset, field: str, cause: Exception) -> None:
+        next_offset = Offset(offset + 1)
+        super().__init__(
+            f"{partition} offset {offset}: the {field} cannot be deserialized ({type(cause).__name__}: {cause}); "
+            f"seek to offset {next_offset} to leave the record out"
+        )
+        self.partition, self.offset, self.next_offset, self.field = partition, offset, next_offset, field
+
+
+def serialize_bytes(value: bytes) -> bytes:
+    """Return bytes as they are."""
+    return value
+
+
+deserialize_bytes = serialize_bytes
+
+
+def serialize_str(text: str) -> bytes:
+    """Return UTF-8."""
+    return text.encode()
+
+
+def deserialize_str(data: bytes) -> str:
+    """Return the text of UTF-8; raises `UnicodeDecodeError`."""
+    return data.decode()
+
+
+def serialize_json(value: Any) -> bytes:
+    """Return compact JSON of dicts, lists, str, numbers, bool, None, dataclasses, datetimes, enums and UUIDs."""
+    return orjson.dumps(value)
+
+
+def deserialize_json(data: bytes) -> Any:
+    """Return the value of JSON; raises `ValueError`."""
+    return orjson.loads(data)
+
+
+def serialized(serializer: Serializer[T] | None, value: T | None, field: str) -> bytes | None:
+    """Return what is sent of a value or key. Raises `InvalidArgument`."""
+    if value is None or serializer is None:
+        return value  # type: ignore[return-value]  # checked with the record
+    try:
+        data = serializer(value)
+    except Exception as error:
+        raise InvalidArgument(
+            f"the {field} {_shown(value)} cannot be serialized ({type(error).__name__}: {error})"
+        ) from error
+    if type(data) is not bytes:
+        raise InvalidArgument(f"{field}_serializer returned {type(data).__name__}; it must return bytes")
+    return data
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def shown_argument(value: object) -> str:
+    """Return type and start of an argument, for an error."""
+    return f"{type(value).__name__} {_shown(value)}"

@@ -1,0 +1,80 @@
+"""Start positions of partitions: where a consumer begins, or goes on after a seek."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from raftlog.errors import InvalidArgument
+from raftlog.types import Offset, TopicPartition
+
+Reset: TypeAlias = Literal["earliest", "latest", "error"]
+
+
+class FromEnd(NamedTuple):
+    """So many offsets before the end, or the first record."""
+
+    offsets: int
+
+
+class AtTimestamp(NamedTuple):
+    """The first record with this timestamp or a later one, or the end."""
+
+    timestamp_ms: int
+
+
+Start: TypeAlias = Offset | Reset | FromEnd | AtTimestamp
+"""Everything but an offset is looked up at the partition's leader when it is needed."""
+
+
+class PendingStarts:
+    """Seeks and pauses of partitions that are not assigned yet. Each is applied once, when its partition is."""
+
+    def __init__(self) -> None:
+        self._starts: dict[TopicPartition, Start] = {}
+        self._paused: dict[TopicPartition, bool] = {}
+        self._start_of_all: Start | None = None
+        self._are_all_paused = False
+
+    def seek(self, places: Iterable[TopicPartition], start: Start) -> None:
+        """Remember the start of these, or without places of the next assignment."""
+        given = dict.fromkeys(places, start)
+        if given:
+            self._starts.update(given)
+        else:
+            self._starts.clear()
+            self._start_of_all = start
+
+    def pause(self, places: Iterable[TopicPartition], is_paused: bool) -> None:
+        """Remember the same of a pause."""
+        given = dict.fromkeys(places, is_paused)
+        if given:
+            self._paused.update(given)
+        else:
+            self._paused.clear()
+            self._are_all_paused = is_paused
+
+    def forget_start(self, place: TopicPartition) -> None:
+        """A later call says where this one begins."""
+        self._starts.pop(place, None)
+
+    def take(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[Start | None, bool]]:
+        """Return start and pause of partitions that are assigned now, and forget them."""
+        taken = {
+            place: (self._starts.pop(place, self._start_of_all), self._paused.pop(place, self._are_all_paused))
+            for place in places
+        }
+        if taken:
+            self._start_of_all, self._are_all_paused = None, False
+        return taken
+
+
+def as_partition(place: object) -> TopicPartition:
+    """Return a pair of topic and number as `TopicPartition`. Raises `InvalidArgument`."""
+    if (
+        isinstance(place, Sequence)
+        and len(place) == 2
+        and isinstance(place[0], str)
+        and isinstance(place[1], int)
+        and not isinstance(place[1], bool)
+    ):
+        return TopicPartition(place[0], place[1])
+    raise InvalidArgument(f"{place!r} is not a partition; give TopicPartition('orders', 0) or ('orders', 0)")
