@@ -5,6 +5,8 @@ BIN := .venv/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip install --quiet
 # More than two: a good part of the tests waits for clocks and disks.
 JOBS ?= 4
+# The interpreter of measured brokers in `make bench AGAINST=PATH`: Debian's where it is there.
+PAIRED_PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) $(PYTHON))
 # The same sources start hundreds of processes; they are compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -15,6 +17,7 @@ help:
 	@echo "make test    install into .venv and run all tests"
 	@echo "make check   lint, types, import layers"
 	@echo "make bench   measure (takes about half an hour; needs wrk for the HTTP figures)"
+	@echo "make bench AGAINST=PATH  compare with another checkout, in alternating runs (takes about a quarter of an hour)"
 	@echo "make bench-pipeline  the same for what runs on Spark (takes about a quarter of an hour; needs Java 17 or 21)"
 	@echo "make simulate 1,000 seeds of a simulated cluster with every fault (takes about ten minutes)"
 	@echo "make jepsen  real brokers and clients under all kinds of faults (takes about ten minutes; needs gcc and libfaketime)"
@@ -50,8 +53,20 @@ check: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+ifdef AGAINST
+bench: .venv/installed-dev .venv/paired/installed
+	$(BIN)/python -m bench --against $(AGAINST) --python .venv/paired/bin/python
+else
 bench: .venv/installed-dev
 	$(BIN)/python -m bench
+endif
+
+# One interpreter for the brokers of both checkouts, with the dependencies and without any raftlog.
+.venv/paired/installed: .venv/installed-dev pyproject.toml constraints.txt
+	$(PAIRED_PYTHON) -m venv .venv/paired
+	$(BIN)/python -m bench.paired.dependencies > .venv/paired/dependencies.txt
+	PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/paired/bin/pip install --quiet -r .venv/paired/dependencies.txt
+	@touch $@
 
 bench-pipeline: .venv/installed-dev
 	$(BIN)/python -m bench.pipeline

@@ -2,6 +2,7 @@
 
 from bench.catalogue import MEASURES
 from bench.command import main
+from bench.paired import MEASURES as PAIRED
 
 if __name__ == "__main__":
-    main(MEASURES)
+    main(MEASURES, PAIRED)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
+from typing import NamedTuple, TypeVar
 
 import click
 from rich.console import Console
@@ -20,16 +21,26 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import probes
 from bench.measure import Measure, Workspace
+from bench.paired.command import run_paired
+from bench.paired.comparing import PairedMeasure
 from bench.report import Report, print_comparison, print_report, read_report, report_of, write_report
 from bench.runner import Outcome, run_all
 
 RESULTS = Path("bench/results")
 _TABLE_WIDTH = 150
+NamedMeasure = TypeVar("NamedMeasure", Measure, PairedMeasure)
 
 
-def main(measures: Sequence[Measure]) -> None:
+class Catalogue(NamedTuple):
+    """What a bench measures: of this checkout, and of two checkouts in pairs."""
+
+    measures: Sequence[Measure]
+    paired: Sequence[PairedMeasure] = ()
+
+
+def main(measures: Sequence[Measure], paired: Sequence[PairedMeasure] = ()) -> None:
     """Run the command line on these measures; ends the process."""
-    _bench(obj=measures)
+    _bench(obj=Catalogue(measures, paired))
 
 
 @click.command(context_settings={"show_default": True})
@@ -54,9 +65,20 @@ def main(measures: Sequence[Measure]) -> None:
     metavar="OLD.json",
     help="Print ratios to an earlier report; given twice, compare the two and run nothing.",
 )
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="CHECKOUT",
+    help="Compare this checkout with another one in alternating runs; --runs counts the rounds.",
+)
+@click.option(
+    "--python",
+    type=click.Path(exists=True, dir_okay=False),
+    help="With --against: the interpreter of both checkouts' brokers, with their dependencies. [default: this one]",
+)
 @click.pass_obj
 def _bench(
-    every: Sequence[Measure],
+    catalogue: Catalogue,
     only: tuple[str, ...],
     runs: int,
     lists: bool,
@@ -64,11 +86,15 @@ def _bench(
     data_dir: Path | None,
     mib: int | None,
     compare: tuple[Path, ...],
+    against: Path | None,
+    python: str | None,
 ) -> None:
     """Measure raftlog on this machine: every measure several times, the median beside what is required."""
     console = Console() if sys.stdout.isatty() else Console(width=_TABLE_WIDTH)
+    if against is not None:
+        sys.exit(_compare(console, catalogue.paired, only, against, python, runs, data_dir, as_json))
     try:
-        measures = chosen(every, only)
+        measures = chosen(catalogue.measures, only)
         earlier = [read_report(path) for path in compare]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
@@ -82,7 +108,29 @@ def _bench(
         sys.exit(_measure(console, measures, runs, data_dir, mib, as_json, earlier))
 
 
-def chosen(every: Sequence[Measure], names: tuple[str, ...]) -> list[Measure]:
+def _compare(
+    console: Console,
+    every: Sequence[PairedMeasure],
+    only: tuple[str, ...],
+    against: Path,
+    python: str | None,
+    rounds: int,
+    data_dir: Path | None,
+    as_json: bool,
+) -> int:
+    if not every:
+        raise click.UsageError("nothing of this bench is measured in pairs")
+    try:
+        measures = chosen(every, only)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    signal.signal(signal.SIGTERM, _end)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with _workspace(data_dir, None) as workspace:
+        return run_paired(console, measures, against, python, rounds, workspace, RESULTS, as_json)
+
+
+def chosen(every: Sequence[NamedMeasure], names: tuple[str, ...]) -> list[NamedMeasure]:
     """Measures by name, or by the beginning of it (`http` is all that start so); all without names.
 
     Raises `ValueError` with the names that there are.

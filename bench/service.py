@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,29 @@ class Service:
     ready_s: float
     process: "subprocess.Popen[bytes]"
 
-    def __init__(self, command: list[str], port: int) -> None:
+    def __init__(
+        self, command: list[str], port: int, *, environment: Mapping[str, str] | None = None, place: Path | None = None
+    ) -> None:
+        """`environment` and `place`, its working directory, are those of this process where they are not given."""
         self._command = command
         self.port = port
+        self._environment = os.environ if environment is None else environment
+        self._place = place
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - it is the server's as long as it may be started again
         self.start()
 
     def start(self) -> None:
         """Start it, for the first time or again, and wait until it is ready."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAFTLOG_")}
+        environment = {name: value for name, value in self._environment.items() if not name.startswith("RAFTLOG_")}
         began_at = self._words.seek(0, os.SEEK_END)
         begin = time.perf_counter()
         self.process = subprocess.Popen(
-            self._command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._words
+            self._command,
+            cwd=self._place,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._words,
         )
         while not _is_ready(self.port):
             waited = time.perf_counter() - begin

@@ -1,0 +1,58 @@
+"""Statistics of paired runs. Pure.
+
+A round is four runs in the order A B B A. Its ratio is the geometric mean of the two pairs, B ÷ A each:
+
+    ratio = √(b₁ ÷ a₁ · b₂ ÷ a₂)
+
+An even drift over the round (a machine that gets slower) favours A in the first pair and B in the second, and cancels.
+The figure is the median of the rounds' ratios. The noise is that of the method on this machine: a tree measured against
+itself in the same order, and the distance of its farthest ratio from 1.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Final, NamedTuple
+
+FIRST, SECOND = 0, 1
+ORDER: Final = (FIRST, SECOND, SECOND, FIRST)
+"""The side that each run of a round measures."""
+SLOWDOWN_MAX: Final = 0.03
+"""Slowdown that is tolerated, beside the noise."""
+
+
+def round_ratio(values: Sequence[float]) -> float:
+    """Return second ÷ first of one round: four positive values in the order of `ORDER`."""
+    assert len(values) == len(ORDER), f"{len(values)} runs in a round"
+    if min(values) <= 0:
+        raise ValueError(f"a ratio needs positive values, not {min(values)}")
+    first_a, first_b, second_b, second_a = values
+    return math.sqrt(first_b / first_a * (second_b / second_a))
+
+
+class Comparison(NamedTuple):
+    """Ratios of the rounds: `paired` are second ÷ first tree, `control` first ÷ first. At least one of each."""
+
+    paired: tuple[float, ...]
+    control: tuple[float, ...]
+    is_lower_better: bool
+
+    @property
+    def ratio(self) -> float:
+        """The median of the paired rounds."""
+        return median(self.paired)
+
+    @property
+    def noise(self) -> float:
+        """Relative distance from 1 of the farthest control round, whichever way: 0.02 for 1.02 and for 1 ÷ 1.02."""
+        return math.exp(max(abs(math.log(ratio)) for ratio in self.control)) - 1
+
+    @property
+    def slowdown(self) -> float:
+        """Relative amount by which the second tree is worse; negative when it is better."""
+        return (self.ratio if self.is_lower_better else 1 / self.ratio) - 1
+
+    @property
+    def is_acceptable(self) -> bool:
+        """Whether the second tree is worse by no more than `SLOWDOWN_MAX` and the noise."""
+        return self.slowdown <= SLOWDOWN_MAX + self.noise

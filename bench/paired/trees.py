@@ -1,0 +1,90 @@
+"""Checkouts of raftlog, and the environment in which each runs its own code with one interpreter for all."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from bench.measure import MeasureFailed
+
+_ANSWER_S_MAX = 60.0
+_SECRET_OPTION = "--cluster-secret-file"
+
+
+class Tree:
+    """One checkout. Its modules come from its directory (`PYTHONPATH`), all others from the interpreter's packages.
+
+    Compiled modules are kept in `scratch`: nothing is written into the checkout, and each side compiles its own.
+    """
+
+    def __init__(self, label: str, directory: Path, python: str, scratch: Path) -> None:
+        self.label = label
+        self.directory = directory
+        self.python = python
+        self._scratch = scratch
+        self._cache = scratch / f"compiled-{label}"
+        self.needs_secret = False
+        """Whether brokers of a cluster need a file with their secret; earlier releases do not know it."""
+
+    @classmethod
+    def open(cls, label: str, directory: Path, python: str, scratch: Path) -> Self:
+        """Look whether it runs; raises `MeasureFailed` unless `raftlog` is imported from this checkout."""
+        tree = cls(label, directory.resolve(), python, scratch)
+        found = Path(tree.run("-c", "import raftlog; print(raftlog.__file__)").strip())
+        if found != tree.directory / "raftlog" / "__init__.py":
+            raise MeasureFailed(f"with PYTHONPATH={tree.directory} {python} imports raftlog from {found}")
+        tree.needs_secret = _SECRET_OPTION in tree.run("-m", "raftlog.cli", "serve", "--help")
+        return tree
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its processes."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAFTLOG_", "PYTHON"))}
+        return {**kept, "PYTHONPATH": str(self.directory), "PYTHONPYCACHEPREFIX": str(self._cache)}
+
+    @property
+    def place(self) -> Path:
+        """The working directory of its processes: none of both checkouts, for `-m` looks there first."""
+        return self._scratch
+
+    @property
+    def commit(self) -> str:
+        """The commit that is checked out, with a `+` when files differ from it; empty without git."""
+        try:
+            head = self._git("rev-parse", "--short=10", "HEAD")
+            return head + ("+" if self._git("status", "--porcelain", "--untracked-files=no") else "")
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+
+    def run(self, *arguments: str) -> str:
+        """Run the interpreter with this tree's modules and return what it prints; raises `MeasureFailed`."""
+        done = subprocess.run(
+            [self.python, *arguments],
+            cwd=self.place,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_S_MAX,
+            check=False,
+        )
+        if done.returncode:
+            raise MeasureFailed(f"{self.directory}: {' '.join(arguments[:4])}: {done.stderr.strip()[-600:]}")
+        return done.stdout
+
+    def serve(self, data_dir: Path, http_port: int, *flags: str) -> list[str]:
+        """The command that starts one of its brokers."""
+        at = ("--data-dir", str(data_dir), "--http", f"127.0.0.1:{http_port}", "--log-level", "warning")
+        return [self.python, "-m", "raftlog.cli", "serve", *at, *flags]
+
+    def secret_flags(self, directory: Path) -> tuple[str, ...]:
+        """Flags that give the brokers of one cluster their secret; it is created in `directory` when it is missing."""
+        if not self.needs_secret:
+            return ()
+        file = directory / "cluster.secret"
+        if not file.exists():
+            self.run("-m", "raftlog.cli", "cluster", "secret", "create", str(file))
+        return (_SECRET_OPTION, str(file))
+
+    def _git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.directory, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
