@@ -403,6 +403,6 @@ def _broker(row: BrokerRow, in_maintenance: bool, status: dict[str, Any] | None)
         version=status["version"],
         disk=status["disk"],
         problem=status["problem"] if status["is_working"] else "it is starting or stopping",
-        uptime_s=status.get("uptime_s"),  # 0.1.0 does not say
-        moving=status.get("moving", 0),
+        uptime_s=status["uptime_s"],
+        moving=status["moving"],
     )

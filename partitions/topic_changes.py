@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from uuid import UUID
 
-from raftlog.config import DELETE, LEVEL_3_SETTINGS, TopicConfig
+from raftlog.config import TopicConfig
 from raftlog.errors import InvalidArgument, TopicExists
 from raftlog.partitions.control import AlterTopicConfigs, Candidate, CreateTopic, DeleteTopic, place, settings_of
 from raftlog.partitions.control.naming import check_topic_name
@@ -20,8 +20,6 @@ from raftlog.partitions.settings import BrokerSettings
 from raftlog.types import NodeId
 
 _LOOK_S = 0.05
-LEVEL_OF_COMPACTION = 3
-"""The feature level from which on topics can be compacted."""
 REPLICATION_FACTOR = 3
 """Of topics that do not say otherwise, as far as there are so many hosts."""
 
@@ -57,7 +55,6 @@ class TopicChanges:
         check_topic_name(name)
         self._check(count, replication_factor, overrides)
         await self._metadata.barrier(deadline)
-        self._check_level(overrides)
         if self._metadata.state.has_topic(name):
             raise TopicExists(f"topic {name!r} exists already")
         factor = await self._hosts_for(replication_factor, deadline)
@@ -86,17 +83,6 @@ class TopicChanges:
         if factor is not None and factor < 1:
             raise InvalidArgument(f"replication factor {factor} is not possible; it is at least 1")
         self._settings.topic_config.updated(overrides)
-
-    def _check_level(self, settings: Mapping[str, str]) -> None:
-        """Brokers of the release before know neither these settings nor these policies, and would stop at them."""
-        if self._metadata.state.feature_level >= LEVEL_OF_COMPACTION:
-            return
-        for name, value in settings.items():
-            if name in LEVEL_3_SETTINGS or (name == "cleanup.policy" and value != DELETE):
-                raise InvalidArgument(
-                    f"{name}={value} needs feature level {LEVEL_OF_COMPACTION}: finish the upgrade first "
-                    "(raftlog cluster upgrade --finish)"
-                )
 
     async def _hosts_for(self, factor: int | None, deadline: Deadline) -> int:
         """The replication factor, once so many brokers are registered, as far as more will come: in a cluster that is
@@ -151,7 +137,6 @@ class TopicChanges:
             return
         overrides = {key: value for key, value in topic.overrides.items() if key not in changes}
         new = {key: value for key, value in changes.items() if value is not None}
-        self._check_level(new)
         config = self._settings.topic_config.updated({**overrides, **new})
         self._check_insync(config, min(map(len, self._metadata.state.replicas_of(topic.row))))
         unset = tuple(sorted(key for key, value in changes.items() if value is None and key in topic.overrides))

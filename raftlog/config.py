@@ -17,16 +17,6 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 DELETE, COMPACT = "delete", "compact"
 CLEANUP_POLICIES = (DELETE, COMPACT, "compact,delete", "delete,compact")
-LEVEL_3_SETTINGS = frozenset(
-    (
-        "min.compaction.lag.ms",
-        "max.compaction.lag.ms",
-        "min.cleanable.dirty.ratio",
-        "delete.retention.ms",
-        "producer.id.expiration.ms",
-    )
-)
-"""Settings that brokers know from feature level 3 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

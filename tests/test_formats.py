@@ -17,7 +17,6 @@ from crc32c import crc32c
 from raftlog.api import codes
 from raftlog.config import LogConfig
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.groups.level_two import event_of
 from raftlog.partitions.groups.service import OFFSETS_CONFIG, OFFSETS_TOPIC
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.records import (
@@ -40,6 +39,7 @@ from raftlog.storage.roll import Member, Roll, decode_roll, encode_roll
 from raftlog.storage.rows import ROW_SIZE, unpack_rows
 from raftlog.storage.time_index import ENTRY_SIZE, SPACING_BYTES
 from raftlog.types import Offset, TopicPartition
+from tests.groups.level_two_events import event_of
 from tests.layouts import DOCS, DOCUMENT, LAYOUTS, code_of, layout, table_after
 
 GROUP_ID = "6f1c2b3a-0d4e-4f50-8a61-7b2c3d4e5f60"

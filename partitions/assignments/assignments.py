@@ -24,7 +24,6 @@ from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.multiraft import Node
-from raftlog.partitions.producers import LEVEL_OF_PRODUCERS
 from raftlog.partitions.replica import Loading, Replica
 from raftlog.partitions.routing.partition import Partition
 from raftlog.partitions.routing.topics import Topic, Topics
@@ -322,8 +321,5 @@ class Assignments:
 
     def _begin_replica(self, partition: Partition, group: Group) -> None:
         config = partition.config
-        replica = Replica(partition.name, group, config, self._counters, self._loading, self._is_upgraded)
+        replica = Replica(partition.name, group, config, self._counters, self._loading)
         self.replicas[group.key] = partition.replica = replica
-
-    def _is_upgraded(self) -> bool:
-        return self._metadata.state.feature_level >= LEVEL_OF_PRODUCERS

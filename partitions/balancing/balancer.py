@@ -22,7 +22,7 @@ from raftlog.partitions.balancing.planning import Planning
 from raftlog.partitions.balancing.progress import Progress, Told
 from raftlog.partitions.balancing.removal import may_remove
 from raftlog.partitions.balancing.report import BalancerSettings, Report, nodes_in_words, report_of
-from raftlog.partitions.balancing.telling import LEVEL, report_on
+from raftlog.partitions.balancing.telling import report_on
 from raftlog.partitions.balancing.tenure import Tenure, name_in
 from raftlog.partitions.control import RemoveBroker, SetAssignment
 from raftlog.partitions.deadline import Deadline, deadline_in
@@ -166,8 +166,6 @@ class Balancer:
         tenure.availability.look({each.node_id: self._hears(each.node_id) for each in state.brokers}, now)
         tenure.note_surroundings(state, now)
         tenure.looked_at = now
-        if state.feature_level < LEVEL:
-            return
         told = await self._ask(tenure)
         if not self._leads(tenure) or tenure.unanswered:
             return

@@ -1,16 +1,11 @@
 """The balancer's report, made of what it remembers where the controller is led. Called by the balancer."""
 
-from typing import Final
-
 from raftlog.partitions.balancing.layout import Mode
 from raftlog.partitions.balancing.plan import Why
 from raftlog.partitions.balancing.report import BalancerSettings, Misplaced, Report, grouped, nodes_in_words
 from raftlog.partitions.balancing.tenure import Tenure, name_in
 from raftlog.partitions.control import ControllerState
 from raftlog.partitions.multiraft import Node
-
-LEVEL: Final = 3
-"""The feature level from which brokers answer what moves; below it nothing is balanced."""
 
 
 def report_on(
@@ -38,8 +33,6 @@ def report_on(
 def _status(
     state: ControllerState, settings: BalancerSettings, tenure: Tenure, now: float, *, has_planned: bool
 ) -> str:
-    if state.feature_level < LEVEL:
-        return "off"
     if not has_planned:
         return "starting"
     if tenure.under_way(now) or tenure.queue:
@@ -50,9 +43,6 @@ def _status(
 
 
 def _reasons(state: ControllerState, tenure: Tenure, misplaced: list[Misplaced], now: float) -> list[str]:
-    if state.feature_level < LEVEL:
-        level = state.feature_level
-        return [f"the cluster runs at feature level {level}, and nothing is balanced: finish the upgrade first"]
     by_reason: dict[str, list[str]] = {}
     for each in misplaced:
         why = f"node {each.node_id} cannot let its replica go: {each.reason}"

@@ -25,7 +25,14 @@ from raftlog.partitions.control.commands import (
 )
 from raftlog.partitions.control.naming import GroupName, controller_group_id
 from raftlog.partitions.control.placement import Candidate, place
-from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, Request, check_level, decode_request, encode_request
+from raftlog.partitions.control.request import (
+    FEATURE_LEVEL_KNOWN,
+    FEATURE_LEVEL_LEAST,
+    Request,
+    check_level,
+    decode_request,
+    encode_request,
+)
 from raftlog.partitions.control.rolls import first_controller_roll, first_roll
 from raftlog.partitions.control.rows import Assignment, Broker, DeletedTopic, Topic
 from raftlog.partitions.control.schema import settings_of
@@ -36,6 +43,7 @@ assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.
 
 __all__ = [
     "FEATURE_LEVEL_KNOWN",
+    "FEATURE_LEVEL_LEAST",
     "Addresses",
     "AllocateProducerIds",
     "AlterClusterConfig",

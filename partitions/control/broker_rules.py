@@ -23,7 +23,7 @@ from raftlog.partitions.control.commands import (
     SetFeatureLevel,
     UpdateBroker,
 )
-from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, KINDS
+from raftlog.partitions.control.request import FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_LEAST, KINDS
 from raftlog.partitions.control.rows import Broker
 from raftlog.partitions.control.schema import NUMBER_MAX
 from raftlog.raft import ReplicaId
@@ -187,20 +187,26 @@ def allocate_producer_ids(cluster: Cluster, command: AllocateProducerIds, index:
 
 
 def set_feature_level(cluster: Cluster, command: SetFeatureLevel, index: Index) -> int:
-    """The level rises when everybody knows the new one."""
+    """The level rises when every broker knows the new one. Levels that every broker of this release knows need no such
+    proof: a row with less is that of a broker which has to be restarted with this release before it can come back."""
     if command.level < cluster.feature_level:
         raise InvalidArgument(f"the feature level is {cluster.feature_level}; it cannot fall to {command.level}")
     if command.level == cluster.feature_level:
         return index
-    unfit = [broker.node_id for broker in cluster.all_brokers() if not _knows(broker, command.level)]
-    if unfit:
-        raise InvalidArgument(f"feature level {command.level} is not known to the brokers {unfit}: upgrade them first")
-    absent = [seed.node_id for seed in cluster.absent_seeds()]
-    if absent:
-        raise ChangeRefused(f"the brokers {absent} have not registered: start them, or remove them")
+    if command.level > FEATURE_LEVEL_LEAST:
+        _check_all_know(cluster, command.level)
     _check_level_is_known(command.level)
     cluster.feature_level = command.level
     return index
+
+
+def _check_all_know(cluster: Cluster, level: int) -> None:
+    unfit = [broker.node_id for broker in cluster.all_brokers() if not _knows(broker, level)]
+    if unfit:
+        raise InvalidArgument(f"feature level {level} is not known to the brokers {unfit}: upgrade them first")
+    absent = [seed.node_id for seed in cluster.absent_seeds()]
+    if absent:
+        raise ChangeRefused(f"the brokers {absent} have not registered: start them, or remove them")
 
 
 def _knows(broker: Broker, level: int) -> bool:

@@ -37,6 +37,9 @@ from raftlog.types import Buffer, Index
 REQUEST_FORMAT: Final = 1
 FEATURE_LEVEL_KNOWN: Final = 3
 """The highest feature level whose commands this program can apply."""
+FEATURE_LEVEL_LEAST: Final = 3
+"""The lowest one at which brokers of this release run. The controller's leader raises a cluster whose log says less,
+and waits for no broker: one that knows less cannot connect to the others (docs/UPGRADE.md)."""
 
 
 class CommandKind(NamedTuple):

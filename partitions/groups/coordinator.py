@@ -19,7 +19,6 @@ from raftlog.errors import (
     CoordinatorLoading,
     DeadlineExceeded,
     FormatError,
-    InvalidArgument,
     NotLeader,
     Overloaded,
     RaftlogError,
@@ -191,7 +190,7 @@ class Coordinator:
 
     async def join(self, join: Join, *, deadline: Deadline) -> Joined | MemberIdGiven:
         """See `Groups.join`."""
-        await self._allow("groups with members", deadline)
+        await self.ready(deadline)
         try:
             answer: Joined | MemberIdGiven = await self._ask(self.machine.join, join, deadline)
         except TimeoutError:
@@ -203,7 +202,7 @@ class Coordinator:
 
     async def sync(self, sync: Sync, *, deadline: Deadline) -> Synced:
         """See `Groups.sync`."""
-        await self._allow("groups with members", deadline)
+        await self.ready(deadline)
         try:
             answer: Synced = await self._ask(self.machine.sync, sync, deadline)
         except TimeoutError:
@@ -235,13 +234,6 @@ class Coordinator:
             await self._ask(self.machine.delete, group, deadline)
         except TimeoutError:
             raise DeadlineExceeded(f"group {group} is being deleted, and that was not stored in time") from None
-
-    async def _allow(self, what: str, deadline: Deadline) -> None:
-        await self.ready(deadline)
-        if not self._around.is_level_three():
-            raise InvalidArgument(
-                f"{what} needs feature level 3: finish the upgrade first (raftlog cluster upgrade --finish)"
-            )
 
     async def _ask(self, ask: Callable[[Token, _R, float], None], request: _R, deadline: Deadline) -> Any:
         """Let the machine answer. Raises what it answers, and `TimeoutError` at the deadline."""
@@ -357,7 +349,7 @@ class Coordinator:
 
         Raises `InvalidArgument` for one that is too large, `NotLeader`, `Overloaded` and what an append raises.
         """
-        await self._allow("a consumer instance", deadline)
+        await self.ready(deadline)
         await self.written([Entry(InstanceKey(group, name), record)], deadline)
 
     async def written(self, entries: list[Entry], deadline: Deadline) -> None:

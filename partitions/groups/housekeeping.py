@@ -9,7 +9,7 @@ its own clock, and a group that committed by a clock ahead of ours stays. In sli
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -18,10 +18,8 @@ from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.coordinator import Coordinator
 from raftlog.partitions.groups.coordinators import Coordinators
 from raftlog.partitions.groups.folded import Entry
-from raftlog.partitions.groups.level_two import Watermark, restated
 from raftlog.partitions.groups.records import Key, OffsetKey
 from raftlog.partitions.groups.surroundings import GroupSurroundings
-from raftlog.records import NewRecord
 
 _logger = logging.getLogger(__name__)
 _SLICE: Final = 500
@@ -50,8 +48,7 @@ class GroupHousekeeping:
     async def _keep(self) -> None:
         for coordinator in self._coordinators:
             try:
-                if self._around.is_level_three():
-                    await self._expire(coordinator)
+                await self._expire(coordinator)
                 if _size(coordinator) - coordinator.stated_bytes > self._around.growth_bytes_max:
                     await self._shorten(coordinator)
             except (RaftlogError, TimeoutError) as error:
@@ -110,22 +107,9 @@ class GroupHousekeeping:
 
     def _state(self, coordinator: Coordinator, keys: Sequence[Key]) -> "asyncio.Future[None]":
         """Append what the keys say by now, in one turn with looking at it."""
-        if not self._around.is_level_three():
-            return coordinator.writer.write_records(list(self._events(coordinator, keys)))
         wanted = [key for key in keys if not (isinstance(key, OffsetKey) and self._around.is_deleted(key.topic_id))]
         said = [Entry(key, coordinator.folded.latest(key)) for key in wanted]
         return coordinator.writer.write([entry for entry in said if entry.value is not None])
-
-    def _events(self, coordinator: Coordinator, keys: Sequence[Key]) -> Iterator[NewRecord]:
-        """As feature level 2 says it; nothing else is known then."""
-        marks: dict[str, list[Watermark]] = {}
-        for key in keys:
-            if isinstance(key, OffsetKey) and not self._around.is_deleted(key.topic_id):
-                record = coordinator.folded.latest_offset(key)
-                if record is not None:
-                    marks.setdefault(key.group, []).append(Watermark(*key, record.offset))
-        for group, some in marks.items():
-            yield NewRecord(restated(some), group.encode())
 
 
 def _size(coordinator: Coordinator) -> int:

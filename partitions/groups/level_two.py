@@ -1,23 +1,20 @@
-"""Committed offsets as feature level 2 writes them: events in a log whose fold only rises. Pure.
+"""Committed offsets as release 0.1.0 wrote them: events in a log whose fold only rises. Pure; they are only read.
 
 An event is a JSON object: the watermarks of one group are at least these. The fold does not depend on the order of the
-events, nor on how often each is there. Written while brokers of release 0.1.0 may be in the cluster; read always.
+events, nor on how often each is there. Later releases write keyed records (`records`) behind them.
 
     {"kind": "offsets_committed", "group": …, "topic_ids": {topic: uuid}, "offsets": [[topic, partition, offset], …]}
 
 What was committed in a topic that was deleted belongs to its uuid, not to a later topic of the same name.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 import orjson
 
 from raftlog.errors import FormatError
-from raftlog.types import Offset, TopicPartition
-
-_KIND = "offsets_committed"
+from raftlog.types import Offset
 
 
 class Watermark(NamedTuple):
@@ -27,24 +24,6 @@ class Watermark(NamedTuple):
     topic_id: UUID
     partition: int
     offset: Offset
-
-
-def event_of(group: str, offsets: Mapping[TopicPartition, Offset], topic_ids: Mapping[str, str]) -> bytes:
-    """The record of a commit; uuids of the topics by name."""
-    return orjson.dumps(
-        {
-            "kind": _KIND,
-            "group": group,
-            "topic_ids": {topic: topic_ids[topic] for topic in sorted({key.topic for key in offsets})},
-            "offsets": [[topic, partition, offset] for (topic, partition), offset in offsets.items()],
-        }
-    )
-
-
-def restated(marks: Sequence[Watermark]) -> bytes:
-    """The record of watermarks of one group that are said again; topics are called by their uuid there."""
-    named = {TopicPartition(str(mark.topic_id), mark.partition): mark.offset for mark in marks}
-    return event_of(marks[0].group, named, {topic: topic for topic, _ in named})
 
 
 def watermarks_in(value: bytes | None) -> list[Watermark]:

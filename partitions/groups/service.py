@@ -20,7 +20,6 @@ from raftlog.partitions.groups.coordinators import Coordinators, Follower
 from raftlog.partitions.groups.folded import Place
 from raftlog.partitions.groups.lagging import Lagging, members_of, resets
 from raftlog.partitions.groups.measuring import GroupFigures, look_at_groups
-from raftlog.partitions.groups.mixed_release import MixedRelease
 from raftlog.partitions.groups.names import check_group
 from raftlog.partitions.groups.offsets import check_offsets
 from raftlog.partitions.groups.requests import Heartbeat, Join, Joined, Leave, MemberIdGiven, Sync, Synced
@@ -111,7 +110,6 @@ class Groups:
         self._lagging = Lagging(finder, reader)
         self.coordinators = Coordinators(node, around)
         self._asking = Asking(node, router, topics, self.coordinators)
-        self._mixed = MixedRelease(node, router, topics, self.coordinators)
         for name, handler in CoordinatorRequests().handlers.items():
             self._asking.serve(name, handler)
 
@@ -185,15 +183,11 @@ class Groups:
         only while the group has no members. Raises `UnknownTopic`, `UnknownPartition`, `UnknownMember`,
         `StaleGeneration`, `FencedInstance`, `RebalanceInProgress`, `InvalidArgument`: nothing was committed.
         """
-        partition = await self.partition_for(group, deadline)
+        await self.partition_for(group, deadline)
         by_place = await self._around.places.find(offsets, deadline)
         check_offsets(by_place)
         if not by_place:
             return await self.committed(group, deadline=deadline)
-        if not self._around.is_level_three():
-            self._check_level(f"a commit of a member of group {group}", member is None)
-            watermarks = {key: commit.offset for key, commit in offsets.items()}
-            return self._around.places.committed(await self._mixed.commit(partition, group, watermarks, deadline))
         header = {"offsets": offsets_to(by_place), "member": None if member is None else plain(member)}
         answer = await self._ask(COMMIT, group, header, deadline, is_repeatable=member is None)
         return self._around.places.committed(records_of(value_of(answer)))
@@ -203,8 +197,6 @@ class Groups:
         check_group(group)
         if not await self._has_topic(deadline):
             return {}
-        if not self._around.is_level_three():
-            return self._around.places.committed(await self._mixed.committed(self._partition(group), group, deadline))
         return self._around.places.committed(
             records_of(value_of(await self._ask(OFFSETS, group, {}, deadline, only_reads=True)))
         )
@@ -224,22 +216,17 @@ class Groups:
         return sorted(row for part in parts for row in part)
 
     async def _listed(self, partition: Partition, deadline: Deadline) -> list[GroupListing]:
-        if not self._around.is_level_three():
-            rows: list[Any] = [[name, "Empty", "", "", 0, 0] for name in await self._mixed.names(partition, deadline)]
-        else:
-            header = {"group": ""}
-            rows = value_of(
-                await self._asking.ask(NAMES, partition, header, deadline=deadline, is_repeatable=True, only_reads=True)
-            )
+        header = {"group": ""}
+        rows = value_of(
+            await self._asking.ask(NAMES, partition, header, deadline=deadline, is_repeatable=True, only_reads=True)
+        )
         coordinator = self._coordinator_id(partition)
         return [GroupListing(*(*row, coordinator)) for row in rows]
 
     async def describe(self, group: str, *, deadline: Deadline) -> GroupDescription:
         """Raises `UnknownGroup`."""
         check_group(group)
-        if not self._around.is_level_three():
-            described, has_offsets = None, bool(await self.committed(group, deadline=deadline))
-        elif await self._has_topic(deadline):
+        if await self._has_topic(deadline):
             described, has_offsets = value_of(await self._ask(DESCRIBE, group, {}, deadline, only_reads=True))
         else:
             described, has_offsets = None, False
@@ -280,13 +267,13 @@ class Groups:
 
     async def delete(self, group: str, *, deadline: Deadline) -> None:
         """With its offsets. Raises `UnknownGroup` and `GroupNotEmpty`."""
-        self._check_level("deleting a group")
+        self._check_ready()  # a disk that is new or was lost knows no topics before
         await self._ask(DELETE, group, {}, deadline, is_repeatable=False)
 
     async def delete_offsets(self, group: str, topic: str, *, deadline: Deadline) -> list[int]:
         """Forget what is committed in a topic; the partitions, sorted. Raises `UnknownGroup`, `UnknownTopic`, and
         `GroupNotEmpty` while a member subscribes to the topic."""
-        self._check_level("deleting offsets")
+        self._check_ready()
         topic_id = (await self._finder.topic(topic, deadline)).row.topic_id
         header = {"topic": topic, "topic_id": topic_id.bytes}
         return list(value_of(await self._ask(DELETE_OFFSETS, group, header, deadline)))
@@ -306,7 +293,7 @@ class Groups:
         Sorted by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`, `UnknownPartition`, and `InvalidArgument`
         where nothing is committed and nothing is named.
         """
-        self._check_level("a reset of offsets")
+        self._check_ready()
         committed = await self.committed(group, deadline=deadline)
         before = {place: int(offset.offset) for place, offset in committed.items()}
         places = set(partitions) if topics or partitions else set(before)
@@ -331,9 +318,8 @@ class Groups:
     # ---- where the coordinator is
 
     def leader_address(self, group: str) -> str | None:
-        """Where clients reach the group's coordinator, when that is another broker. None below feature level 3: it may
-        run a release that knows only offsets, and calls through this one are answered."""
-        if OFFSETS_TOPIC not in self._topics or not self._around.is_level_three():
+        """Where clients reach the group's coordinator, when that is another broker."""
+        if OFFSETS_TOPIC not in self._topics:
             return None
         return self._finder.address_of_leader(self._partition(group))
 
@@ -388,7 +374,7 @@ class Groups:
         creates: bool = False,
     ) -> Answer:
         check_group(group)
-        self._check_level("a group with members")
+        self._check_ready()
         if creates:
             partition = await self.partition_for(group, deadline)
         elif await self._has_topic(deadline):
@@ -418,13 +404,6 @@ class Groups:
         """Raises what the coordinator would."""
         if await self._has_topic(deadline):
             await self._ask(RESET, group, {"offsets": []}, deadline)
-
-    def _check_level(self, what: str, is_allowed: bool = False) -> None:
-        self._check_ready()  # a disk that is new or was lost does not know the cluster's level before
-        if not is_allowed and not self._around.is_level_three():
-            raise InvalidArgument(
-                f"{what} needs feature level 3: finish the upgrade first (raftlog cluster upgrade --finish)"
-            )
 
 
 def _unknown(group: str) -> UnknownGroup:

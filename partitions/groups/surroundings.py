@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Self
+from typing import Self
 from uuid import UUID
 
 from raftlog.partitions.counters import Counters
@@ -14,9 +14,6 @@ from raftlog.partitions.multiraft.surroundings import Surroundings
 from raftlog.partitions.routing.finding import Finder
 from raftlog.partitions.routing.topics import Topics
 from raftlog.partitions.settings import BrokerSettings
-
-LEVEL: Final = 3
-"""Feature level from which groups have members, and the log has keyed records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +28,6 @@ class GroupSurroundings:
     places: Places
     is_deleted: Callable[[UUID], bool]
     """Whether the topic of this uuid was deleted, as far as known here."""
-    is_level_three: Callable[[], bool]
-    """Whether every broker of the cluster reads what that level writes."""
     offsets_partitions: int
     offsets_retention_ms: int
     growth_bytes_max: int
@@ -57,7 +52,6 @@ class GroupSurroundings:
             lambda name: len(topics.find(name).partitions) if name in topics else None,
             Places(finder, topics),
             lambda topic_id: topic_id in metadata.state.deleted,
-            lambda: metadata.state.feature_level >= LEVEL,
             settings.offsets_partitions,
             settings.offsets_retention_ms,
             settings.metadata_growth_bytes_max,

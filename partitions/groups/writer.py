@@ -64,13 +64,6 @@ class Writer:
         fails as an append does.
         """
         records = [NewRecord(None if value is None else encode_value(value), encode_key(key)) for key, value in entries]
-        return self._add(entries, records)
-
-    def write_records(self, records: Sequence[NewRecord]) -> "asyncio.Future[None]":
-        """The same of records that say only what the log says already."""
-        return self._add((), records)
-
-    def _add(self, entries: Sequence[Entry], records: Sequence[NewRecord]) -> "asyncio.Future[None]":
         size = sum(map(record_size, records))
         if not self.leads():
             raise self._lost()

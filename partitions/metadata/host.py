@@ -21,6 +21,7 @@ from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLea
 from raftlog.partitions.addresses import address_text, canonical
 from raftlog.partitions.control import (
     FEATURE_LEVEL_KNOWN,
+    FEATURE_LEVEL_LEAST,
     Addresses,
     Command,
     ControllerState,
@@ -278,6 +279,8 @@ class Metadata:
             while self.state.bootstrap is None:
                 await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
             await self._register(addresses)
+        while self.state.feature_level < FEATURE_LEVEL_LEAST:  # the controller's leader raises it
+            await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
         self._maybe_restore_record()
         self.is_ready = True
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)

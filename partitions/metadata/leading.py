@@ -1,7 +1,8 @@
 """What the leader of group 0 does besides taking commands, and reads that must be current.
 
-    the bootstrap command, if the log does not have it · who belongs to the group (`members`) ·
-    snapshots (`snapshots`) · the hash of its state to the others, who compare it with theirs
+    the bootstrap command, if the log does not have it · the least feature level of this release ·
+    who belongs to the group (`members`) · snapshots (`snapshots`) ·
+    the hash of its state to the others, who compare it with theirs
 
 One task looks when something changed and every `care_ms`; whatever fails is looked at again. A process that does not
 lead does nothing here but answer hashes. Called by the host.
@@ -13,6 +14,7 @@ import logging
 
 from raftlog.errors import InvalidArgument, NoLeader, RaftlogError
 from raftlog.events import event
+from raftlog.partitions.control import FEATURE_LEVEL_LEAST, SetFeatureLevel
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile
 from raftlog.partitions.metadata.local_copy import LocalCopy
@@ -113,6 +115,9 @@ class Leading:
         if state.bootstrap is None:
             await self._bootstrap()
             return
+        if state.feature_level < FEATURE_LEVEL_LEAST:
+            command = SetFeatureLevel(FEATURE_LEVEL_LEAST)
+            await self._proposals.submit(command, deadline_in(settings.attempt_ms), state.applied_index)
         change = next_change(group, state, settings.caught_up_entries, self._node.is_alive)
         heir = None if change is None else heir_of(group, change, self._node.identity.replica)
         if heir is not None:

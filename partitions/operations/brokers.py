@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from raftlog.errors import InvalidArgument, Unavailable, UnknownBroker
 from raftlog.partitions.balancing.balancer import Balancer
 from raftlog.partitions.control import Broker, ControllerState, GroupName, RemoveBroker, SetMaintenance, UpdateBroker
-from raftlog.partitions.control.cluster import LEVEL_OF_OPERATIONS
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.operations.places import allocation_failures
@@ -65,7 +64,6 @@ class BrokerOrders:
         if row is None:
             await self._remove_absent(NodeId(node_id), deadline)
             return
-        _check_level(state)
         if row.is_draining:
             return
         if not any(not other.is_draining for other in state.all_brokers() if other.node_id != node_id):
@@ -136,14 +134,6 @@ class BrokerOrders:
         """Raises `UnknownBroker`."""
         await self._metadata.barrier(deadline)
         return self._metadata.state.broker(NodeId(node_id))
-
-
-def _check_level(state: ControllerState) -> None:
-    if state.feature_level < LEVEL_OF_OPERATIONS:
-        raise InvalidArgument(
-            f"to empty a broker the cluster has to run at feature level {LEVEL_OF_OPERATIONS}, and it runs at "
-            f"{state.feature_level}: finish the upgrade first (`raftlog cluster upgrade --finish`)"
-        )
 
 
 def _was_removed(state: ControllerState, node_id: NodeId) -> bool:

@@ -3,7 +3,7 @@
 Producers → metadata (a command of the controller)          called by the broker
 """
 
-from raftlog.partitions.producers.ids import LEVEL_OF_PRODUCERS, ProducerId, Producers
+from raftlog.partitions.producers.ids import ProducerId, Producers
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.producers"
-__all__ = ["LEVEL_OF_PRODUCERS", "ProducerId", "Producers"]
+__all__ = ["ProducerId", "Producers"]

@@ -8,14 +8,12 @@ Called by the broker.
 import asyncio
 from typing import Final, NamedTuple
 
-from raftlog.errors import IdentityRefused, InvalidArgument, Overloaded, Unavailable, UnknownBroker
+from raftlog.errors import IdentityRefused, Overloaded, Unavailable, UnknownBroker
 from raftlog.partitions.control import AllocateProducerIds
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.metadata import Metadata
 from raftlog.partitions.multiraft import Node
 
-LEVEL_OF_PRODUCERS: Final = 3
-"""The feature level from which on producers have ids."""
 _BLOCK: Final = 1_000
 _LOOK_S: Final = 0.05
 
@@ -38,18 +36,11 @@ class Producers:
     async def allocate(self, deadline: Deadline) -> ProducerId:
         """A new id, with epoch 0.
 
-        A broker that was just started waits until the controller knows that. Raises `InvalidArgument` below feature
-        level 3, `Unavailable`, and `DeadlineExceeded` when the controller did not answer (then at most a block is
-        lost).
+        A broker that was just started waits until the controller knows that. Raises `Unavailable`, and
+        `DeadlineExceeded` when the controller did not answer (then at most a block is lost).
         """
         while not self._metadata.is_ready and self._node.loop.time() < deadline and self._node.is_working:
             await self._node.pause(Deadline(min(deadline, self._node.loop.time() + _LOOK_S)))
-        level = self._metadata.state.feature_level
-        if level < LEVEL_OF_PRODUCERS:
-            raise InvalidArgument(
-                f"producer ids are not given at feature level {level}; that needs feature level {LEVEL_OF_PRODUCERS}: "
-                "finish the upgrade first (raftlog cluster upgrade --finish)"
-            )
         try:
             async with asyncio.timeout_at(deadline), self._lock:
                 if self._next == self._end:

@@ -11,12 +11,11 @@ Not here: queues, deadlines of appends, other nodes. Called by the routing; the 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from raftlog.config import TopicConfig
 from raftlog.errors import (
     CorruptBatch,
-    InvalidArgument,
     LogClosed,
     LogDamaged,
     NotLeader,
@@ -58,14 +57,12 @@ class Replica:
         config: TopicConfig,
         counters: Counters,
         loading: Loading | None = None,
-        is_upgraded: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`loading` is shared by the replicas of a process. `is_upgraded`: the cluster is at
-        feature level 3, so producers have ids, and marks of compaction can be read everywhere."""
+        """`loading` is shared by the replicas of a process."""
         self.name = name
         self.group = group
         self.config: TopicConfig
-        self._counters, self._is_upgraded = counters, is_upgraded
+        self._counters = counters
         self._appending = Appending(name, group)
         self._producers = ProducerState(name, group, loading or Loading())
         self._sequencing = Sequencing(name, group, self._producers, self._appending)
@@ -107,7 +104,7 @@ class Replica:
         if too_few is not None:
             return self._refused(too_few)
         if any(map(has_producer, batches)):
-            return self._append_sequenced(batches, acks, copies)
+            return self._sequencing.append(batches, acks, copies)
         if acks == ALL and not copies:
             return group.propose_as(batches, self._appending.appended)
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
@@ -126,16 +123,6 @@ class Replica:
         if copies == 1 or copies <= len(self.group.core.configuration.voters) // 2 + 1:
             return 0
         return copies
-
-    def _append_sequenced(self, batches: Sequence[bytearray], acks: Acks, copies: int) -> "asyncio.Future[Appended]":
-        if not self._is_upgraded():
-            return self._refused(
-                InvalidArgument(
-                    f"{self.name}: a batch with a producer id needs feature level 3: finish the upgrade first "
-                    "(raftlog cluster upgrade --finish)"
-                )
-            )
-        return self._sequencing.append(batches, acks, copies)
 
     def _refused(self, error: RaftlogError) -> "asyncio.Future[Appended]":
         future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
@@ -329,8 +316,7 @@ class Replica:
         loop_ms = int(asyncio.get_running_loop().time() * 1000)
         self._expiry.apply(self.config.producer_id_expiration_ms, loop_ms)
         self._retention.apply(self.config, now_ms)
-        if self._is_upgraded():
-            self._cleaning.apply(self.config, now_ms, loop_ms)
+        self._cleaning.apply(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
         return describe(self.group)

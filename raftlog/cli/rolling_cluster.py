@@ -1,21 +1,13 @@
-"""A cluster as a rolling restart sees it: asked over HTTP, whatever release its brokers run.
-
-0.1.0 knows neither maintenance nor feature levels over HTTP: while some broker runs it the level is 2, and nobody is
-put into maintenance. Used by the procedure in `rolling_steps`, and by `upgrade`.
-"""
+"""A cluster as a rolling restart sees it, over HTTP. Used by the procedure in `rolling_steps`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from raftlog.cli.tables import times
 from raftlog.client import BrokerClient, BrokerDescription, ClusterHealth
-from raftlog.errors import RaftlogError, RequestError, Unavailable
-
-LEVEL_BEFORE_FEATURES: Final = 2
-"""What a broker that cannot be asked for feature levels is at."""
-MAINTENANCE_LEVEL: Final = 3
+from raftlog.errors import RaftlogError
 
 
 class Seen(NamedTuple):
@@ -69,16 +61,6 @@ class RollingCluster:
         brokers = tuple(await self._client.brokers())
         return Seen(brokers, await self._client.health(), frozenset(in_maintenance), epochs)
 
-    async def feature_level(self) -> int:
-        """Of the cluster. A broker that cannot be asked for it runs a release before levels could be asked for, and
-        with one of these the level has not been raised."""
-        try:
-            return int((await self._client.admin.features())["feature_level"])
-        except Unavailable:
-            raise
-        except RequestError:
-            return LEVEL_BEFORE_FEATURES
-
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         await self._client.admin.set_maintenance(node, is_on)
 
@@ -103,9 +85,7 @@ class RollingCluster:
 
 
 def _is_on(row: Mapping[str, Any]) -> bool:
-    """Of a broker's row; 0.1.0 does not say."""
-    status = row.get("maintenance_status")
-    return isinstance(status, dict) and bool(status.get("draining"))
+    return bool(row["maintenance_status"]["draining"])
 
 
 def words_of(error: RaftlogError) -> str:

@@ -3,10 +3,10 @@
     until healthy → maintenance → leads nothing → restart → alive, all in sync → maintenance ends → leads again
 
 A unit is what stops together: a broker, or all workers of a node. Brokers that are down or in maintenance come first,
-for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Below
-feature level 3 there is no maintenance, and the orderly stop hands leaderships over. Whether an earlier run or an
-operator put a broker into maintenance nobody knows: that it ends is said first, and can be forbidden. A step that
-takes too long ends the run: nothing is undone then, and another run begins where this one ended. Called by `rolling`.
+for that is where an earlier run ended; the controller's leader comes last, so that the controller moves once. Whether
+an earlier run or an operator put a broker into maintenance is not recorded: that it ends is said first, and can be
+forbidden. A step that takes too long ends the run: nothing is undone then, and another run begins where this one ended.
+Called by `rolling`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.rolling_cluster import MAINTENANCE_LEVEL, Leaders, Seen, words_of
+from raftlog.cli.rolling_cluster import Leaders, Seen, words_of
 from raftlog.cli.rolling_lagging import Lagging, why_not_healthy, why_not_whole
 from raftlog.cli.tables import times
 from raftlog.errors import RaftlogError, RequestError, UnknownTopic
@@ -48,7 +48,6 @@ class Cluster(Protocol):
     """As `rolling_cluster` has it."""
 
     async def look(self) -> Seen: ...
-    async def feature_level(self) -> int: ...
     async def set_maintenance(self, node: int, is_on: bool) -> None: ...
     async def why_leading(self, node: int) -> str | None: ...
     async def leaders(self) -> Leaders: ...
@@ -102,17 +101,13 @@ class RollingRestart:
 
     async def plan(self, units: Sequence[Unit]) -> list[Step]:
         """What `run` would do, as the cluster is now."""
-        seen, leaders, level = (
-            await self._cluster.look(),
-            await self._cluster.leaders(),
-            await self._cluster.feature_level(),
-        )
+        seen, leaders = await self._cluster.look(), await self._cluster.leaders()
         left, steps = list(units), []
         while left:
             unit = next_unit(left, seen)
             left.remove(unit)
             led = sum(leaders.led[node] for node in unit.brokers)
-            drain = "maintenance on and off around it, " if level >= MAINTENANCE_LEVEL else ""
+            drain = "maintenance on and off around it, "
             state = f"leads {times(led, 'partition')}" if all(map(seen.is_alive, unit.brokers)) else "is down"
             if seen.in_maintenance & set(unit.brokers):
                 drain = f"{self._already()}, "
@@ -156,9 +151,8 @@ class RollingRestart:
     async def _drain(self, unit: Unit, leaders: Leaders, *, is_all: bool) -> None:
         """`is_all`: nobody else is there who could lead."""
         led = sum(leaders.led[node] for node in unit.brokers)
-        if is_all or await self._answer(self._cluster.feature_level) < MAINTENANCE_LEVEL:
-            others = "nobody else is there" if is_all else "its stop hands them over"
-            self._say(unit, "begins", f"leads {times(led, 'partition')}; {others}", leaders=led)
+        if is_all:
+            self._say(unit, "begins", f"leads {times(led, 'partition')}; no other broker is there", leaders=led)
             return
         self._say(unit, "begins", f"leads {times(led, 'partition')}; maintenance begins", leaders=led)
         began = time.monotonic()

@@ -10,10 +10,8 @@ from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.rolling_cluster import LEVEL_BEFORE_FEATURES
 from raftlog.cli.tables import or_dash, show
-from raftlog.client import BrokerClient, BrokerDescription
-from raftlog.errors import RequestError, Unavailable
+from raftlog.client import BrokerClient
 
 Levels = dict[str, Any]
 
@@ -34,46 +32,20 @@ def upgrade(finish: bool, as_json: bool, bootstrap: list[str]) -> None:
         return
     table = Table("node", "version", "knows levels", box=None, header_style="bold")
     for broker in levels["brokers"]:
-        known = f"{broker['level_min']} – {broker['level_max']}" if broker["level_max"] is not None else "-"
+        known = f"{broker['level_min']} – {broker['level_max']}"
         table.add_row(str(broker["node_id"]), or_dash(broker["version"]), known)
     show(table)
     click.echo(f"\nfeature level {levels['feature_level']}: {next_step(levels)}")
 
 
 async def _levels(bootstrap: Sequence[str]) -> Levels:
-    """From the first broker that knows of levels. Raises `Unavailable` when one knows of them and cannot say."""
     async with BrokerClient(bootstrap) as client:
-        brokers = await client.brokers()
-    silent: Unavailable | None = None
-    for broker in brokers:
-        if broker.http and broker.is_alive:
-            try:
-                async with BrokerClient([broker.http]) as client:
-                    return await client.admin.features()
-            except Unavailable as error:  # it stops, or the controller has no leader
-                silent = error
-            except RequestError:  # the release before has no such path
-                continue
-    if silent is not None:
-        raise silent
-    return _before(brokers)
-
-
-def _before(brokers: Sequence[BrokerDescription]) -> Levels:
-    """Of a cluster in which nobody can be asked for levels."""
-    rows = [
-        {"node_id": broker.node_id, "level_min": None, "level_max": None, "version": broker.version or None}
-        for broker in brokers
-    ]
-    level = LEVEL_BEFORE_FEATURES
-    return {"feature_level": level, "highest_known_by_all": level, "is_finished": False, "brokers": rows}
+        return await client.admin.features()
 
 
 async def _finished(bootstrap: Sequence[str]) -> Levels:
     """Raise the level. Raises `CommandFailed` with what has to be done before."""
     levels = await _levels(bootstrap)
-    if all(broker["level_max"] is None for broker in levels["brokers"]):
-        raise CommandFailed(next_step(levels))
     if levels["is_finished"] and (behind := _behind(levels)):
         raise CommandFailed(_not_yet(levels, behind))
     if levels["is_finished"]:
@@ -87,8 +59,6 @@ async def _finished(bootstrap: Sequence[str]) -> Levels:
 
 def next_step(levels: Levels) -> str:
     """What is to be done now, in a sentence."""
-    if all(broker["level_max"] is None for broker in levels["brokers"]):
-        return "no broker could be asked for levels; restart each with the new release: raftlog cluster rolling-restart"
     if behind := _behind(levels):
         return _not_yet(levels, behind)
     if levels["feature_level"] < levels["highest_known_by_all"]:
@@ -103,8 +73,8 @@ def next_step(levels: Levels) -> str:
 
 def _behind(levels: Levels) -> list[Any]:
     """Brokers that know less than others."""
-    highest = max(broker["level_max"] or 0 for broker in levels["brokers"])
-    return [broker for broker in levels["brokers"] if (broker["level_max"] or 0) < highest]
+    highest = max(broker["level_max"] for broker in levels["brokers"])
+    return [broker for broker in levels["brokers"] if broker["level_max"] < highest]
 
 
 def _not_yet(levels: Levels, behind: Sequence[Any]) -> str:

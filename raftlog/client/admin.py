@@ -14,24 +14,6 @@ from raftlog.client.calls import ANSWER_MS, Calls, quoted
 Json: TypeAlias = dict[str, Any]
 ORDER_MS = 30_000
 """How long the cluster may take to decide an order, where the caller does not say."""
-_BROKER_OF_0_1: Json = {
-    "rack": None,
-    "maintenance_status": {
-        "draining": False,
-        "finished": False,
-        "errors": False,
-        "partitions": 0,
-        "eligible": 0,
-        "transferring": 0,
-        "failed": 0,
-        "reasons": [],
-    },
-    "boot_epoch": None,
-    "uptime_s": None,
-    "feature_levels": None,
-    "row_version": None,
-}
-"""What a broker of 0.1.0 does not say of brokers; it knows no maintenance."""
 
 
 class AdminClient:
@@ -45,7 +27,7 @@ class AdminClient:
     async def brokers(self) -> list[Json]:
         """All brokers of the cluster, by node id."""
         rows: list[Json] = await self._calls.get("/v1/brokers")
-        return sorted((_BROKER_OF_0_1 | row for row in rows), key=lambda row: row["node_id"])
+        return sorted(rows, key=lambda row: row["node_id"])
 
     async def members(self) -> Json:
         """The brokers as gossip has them at the one that answers."""
@@ -53,7 +35,7 @@ class AdminClient:
 
     async def broker(self, node: int) -> Json:
         """One of them; raises `UnknownBroker`."""
-        return _BROKER_OF_0_1 | await self._got(f"/v1/brokers/{node}")
+        return await self._got(f"/v1/brokers/{node}")
 
     async def maintenance(self, node: int) -> Json:
         """How far a broker's maintenance is."""

@@ -25,7 +25,7 @@ class ProducerIdentity(NamedTuple):
 class Fetched(NamedTuple):
     """Stored batches, one after another. The first may begin below the offset that was asked for.
 
-    `topic_id` is the uuid of the topic that had the name; None where a broker of 0.1.0 answered."""
+    `topic_id` is the uuid of the topic that had the name."""
 
     body: bytes
     high_watermark: Offset
@@ -173,9 +173,9 @@ def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
         int(fields["leaderless_count"]),
         [str(name) for name in fields["under_replicated_partitions"]],
         int(fields["under_replicated_count"]),
-        list(fields.get("nodes_in_maintenance", ())),  # 0.1.0 has none of these three
-        list(fields.get("nodes_draining", ())),
-        int(fields.get("reconfigurations_count", 0)),
+        list(fields["nodes_in_maintenance"]),
+        list(fields["nodes_draining"]),
+        int(fields["reconfigurations_count"]),
     )
 
 

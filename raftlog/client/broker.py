@@ -189,8 +189,8 @@ class BrokerClient:
         return _produced(answer)
 
     async def new_producer(self, *, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
-        """An id of its own for an idempotent producer, which puts it into the headers of its batches. Raises
-        `InvalidArgument` below feature level 3. One that is never used costs nothing."""
+        """An id of its own for an idempotent producer, which puts it into the headers of its batches. One
+        that is never used costs nothing."""
         fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True)
         return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
 

@@ -127,7 +127,7 @@ def left(row: Mapping[str, Any]) -> Left:
 
 
 def committed_offsets(fields: Mapping[str, Any]) -> dict[TopicPartition, CommittedOffset]:
-    """From GET /groups/{group}/offsets; 0.1.0 says nothing but offsets."""
+    """From GET /groups/{group}/offsets."""
     return {
         TopicPartition(row["topic"], row["partition"]): CommittedOffset(
             Offset(row["offset"]), row.get("metadata") or "", row.get("leader_epoch")

@@ -23,7 +23,7 @@ class Identities:
         return self._current
 
     async def have(self) -> None:
-        """Wait until there is one; raises `Unavailable`, and `InvalidArgument` below feature level 3."""
+        """Wait until there is one; raises `Unavailable`."""
         await self._other_than(None)
 
     async def newer_than(self, left: ProducerIdentity) -> ProducerIdentity:

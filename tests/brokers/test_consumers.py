@@ -11,7 +11,6 @@ from raftlog.partitions.consumers.results import Chosen, Consumed
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.groups.records import Protocol
 from raftlog.partitions.groups.requests import Join, Sync
-from raftlog.partitions.metadata import first_start
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import ConnectionLost
 from raftlog.types import TopicPartition
@@ -243,11 +242,3 @@ async def test_a_group_of_instances_and_others_is_assigned_by_one_of_the_others(
 
     await until_told(has_its_share)
     assert len(shares[instance_id]) == 1
-
-
-async def test_below_level_three_there_are_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 2)
-    async with brokers_in(tmp_path, count=1) as brokers:
-        await brokers.start()
-        with pytest.raises(InvalidArgument, match="needs feature level 3: finish the upgrade first"):
-            await brokers[1].consumers.create(G, C, SETTINGS, deadline=soon())

@@ -1,4 +1,4 @@
-"""What coordinators keep and give up: instances, expiry, shorter logs, and offsets below feature level 3."""
+"""What coordinators keep and give up: instances, expiry, shorter logs, and offsets of release 0.1.0."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -8,15 +8,16 @@ import pytest
 
 from raftlog.errors import FormatError, InvalidArgument, UnknownGroup
 from raftlog.partitions.groups.coordinator import Coordinator
-from raftlog.partitions.groups.level_two import watermarks_in
+from raftlog.partitions.groups.records import is_keyed
 from raftlog.partitions.groups.service import OFFSETS_TOPIC
-from raftlog.partitions.metadata import first_start
 from raftlog.partitions.results import ALL
 from raftlog.records import NewRecord, read_records
 from raftlog.runtime.rpc import Answer
+from raftlog.types import Offset, TopicPartition
 from tests.brokers.conftest import Brokers, brokers_in
-from tests.brokers.members import G, Member, commit, committed, coordinator_node, others, soon
-from tests.waiting import until, until_told
+from tests.brokers.members import G, Member, commit, committed, coordinator_node, soon
+from tests.groups.level_two_events import event_of
+from tests.waiting import until_told
 
 
 @pytest.fixture
@@ -179,40 +180,26 @@ async def records(brokers: Brokers) -> list[tuple[bytes | None, bytes | None]]:
     return [(record.key, record.value) for batch in found.batches for record in read_records(batch)]
 
 
-async def test_below_level_three_offsets_are_written_as_the_former_release_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 2)
-    async with brokers_in(tmp_path, offsets_partitions=1, metadata_growth_bytes_max=16 * 1024) as brokers:
-        await brokers.start()
-        await brokers[1].create_topic("t", 4, deadline=soon())
-        for number, offset in ((1, 3), (2, 9), (3, 5)):
-            await commit(brokers[number], {0: offset})
-        assert await committed(brokers[2]) == {("t", 0): 9}
-        assert await brokers[3].groups.names(deadline=soon()) == [G]
-        assert [row.lag for row in await brokers[1].groups.lag(G, deadline=soon())] == [0]
-        written = await records(brokers)
-        assert [key for key, _ in written] == [G.encode()] * 3
-        assert [mark.offset for _, value in written for mark in watermarks_in(value)] == [3, 9, 5]
-        for refused in (
-            Member(brokers[1]).join(),
-            Member(brokers[2]).heartbeat(),
-            brokers[1].groups.delete(G, deadline=soon()),
-        ):
-            with pytest.raises(InvalidArgument, match="finish the upgrade first"):
-                await refused
-        await asyncio.gather(*(commit(brokers[1], {0: offset}) for offset in range(10, 160)))
-        await until_told(lambda: made_shorter(brokers))
-        assert await committed(brokers[3]) == {("t", 0): 159}
-        assert all(key == G.encode() for key, _ in await records(brokers))
-        await brokers[2].operations.finish_upgrade(deadline=soon())
-        for broker in brokers.running.values():
-            await until(lambda broker=broker: broker.metadata.state.feature_level == 3)
-        await commit(brokers[3], {0: 100, 1: 8})
-        assert await committed(brokers[1]) == {("t", 0): 159, ("t", 1): 8}
-        member = Member((await others(brokers))[0])
-        await member.begin()
-        await member.commit(2)
-        await brokers.stop(await coordinator_node(brokers))
-        assert await committed(member.broker) == {("t", 0): 2, ("t", 1): 8}
+async def test_offsets_that_release_0_1_0_wrote_are_read_and_stated_anew(brokers):
+    topic_id = str(brokers[1]._topics.find("t").row.topic_id)
+    await commit(brokers[1], {3: 1}, "other")  # makes the internal topic
+    for offset in (3, 9, 5):
+        event = event_of(G, {TopicPartition("t", 0): Offset(offset)}, {"t": topic_id})
+        partition = brokers[2]._topics.find(OFFSETS_TOPIC).partitions[0]
+        await (await partition.enqueue_records([NewRecord(event, G.encode())], ALL, soon()))
+    assert await committed(brokers[2]) == {("t", 0): 9}
+    assert await brokers[3].groups.names(deadline=soon()) == sorted([G, "other"])
+    for offset in range(1, 121):
+        await commit(brokers[1], {1: offset, 2: offset, 3: offset})
+    await until_told(lambda: made_shorter(brokers))
+    assert all(key is not None and is_keyed(key) for key, _ in await records(brokers))
+    expected = {("t", 0): 9, ("t", 1): 120, ("t", 2): 120, ("t", 3): 120}
+    assert await committed(brokers[3]) == expected
+    await commit(brokers[3], {0: 7})
+    assert await committed(brokers[1]) == expected
+    await brokers.stop(await coordinator_node(brokers))
+    survivor = next(iter(brokers.running.values()))
+    assert await committed(survivor) == expected
 
 
 async def test_figures_of_groups_are_bounded(brokers):

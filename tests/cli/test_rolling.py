@@ -43,8 +43,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class FakeCluster:
     """Three brokers; what is done to them is in `journal`."""
 
-    def __init__(self, *, level: int = 3, controller: int = 1) -> None:
-        self.level, self.controller = level, controller
+    def __init__(self, *, controller: int = 1) -> None:
+        self.controller = controller
         self.journal: list[str] = []
         self.down: set[int] = set()
         self.in_maintenance: set[int] = set()
@@ -68,9 +68,6 @@ class FakeCluster:
             nodes_down=sorted(self.down),
         )
         return Seen(brokers, health, frozenset(self.in_maintenance), dict(self.epochs))
-
-    async def feature_level(self) -> int:
-        return self.level
 
     async def set_maintenance(self, node: int, is_on: bool) -> None:
         (self.in_maintenance.add if is_on else self.in_maintenance.discard)(node)
@@ -123,6 +120,9 @@ def health_of(lacking: list[str]) -> ClusterHealth:
             "leaderless_count": 0,
             "under_replicated_partitions": lacking,
             "under_replicated_count": len(lacking),
+            "nodes_in_maintenance": [],
+            "nodes_draining": [],
+            "reconfigurations_count": 0,
         }
     )
 
@@ -156,12 +156,6 @@ async def test_one_after_another_and_the_controller_last() -> None:
     ]
     assert [step.event for step in steps if step.node_id == 2] == ["begins", "drained", "restarted", "in_sync", "done"]
     assert steps[0].more == {"leaders": 4}
-
-
-async def test_without_maintenance_below_its_level() -> None:
-    cluster = FakeCluster(level=2, controller=3)
-    await roll(cluster)
-    assert cluster.journal == ["restart 1", "restart 2", "restart 3"]
 
 
 async def test_a_broker_alone_is_restarted_without() -> None:

@@ -1,16 +1,14 @@
 """`Consumer` in a group, at a real coordinator."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, Membership, Producer, RebalanceListener
-from raftlog.errors import FencedInstance, InvalidArgument, LogClosed, UnknownMember
+from raftlog.errors import FencedInstance, LogClosed, UnknownMember
 from raftlog.types import TopicPartition
-from tests.client.fake_broker import FakeBroker, problem
 
 BOTH = {TopicPartition("orders", 0), TopicPartition("orders", 1)}
 
@@ -263,22 +261,6 @@ async def test_consumers_of_another_kind_are_refused(live: str, client: BrokerCl
     async with Consumer([live], "orders", group="g") as consumer:
         with pytest.raises(Exception, match="protocol"):
             await consumer.poll(timeout_ms=20_000)
-
-
-async def test_the_level_that_is_too_low_is_said(served: Callable[[FakeBroker], Awaitable[str]]) -> None:
-    broker = FakeBroker(orders=1)
-
-    async def refuse(request: web.BaseRequest, parts: list[str], body: bytes) -> web.StreamResponse | None:
-        return problem("400 40002", "groups need feature level 3") if parts[0] in ("groups", "producers") else None
-
-    broker.extra = refuse
-    address = await served(broker)
-    async with Consumer([address], "orders", group="g") as consumer:
-        with pytest.raises(InvalidArgument, match="feature level 3"):
-            await consumer.poll()
-    async with Producer([address]) as producer:
-        with pytest.raises(InvalidArgument, match="feature level 3"):
-            await producer.send("orders", b"")
 
 
 async def test_who_polls_is_told_when_the_consumer_closes(live: str, client: BrokerClient) -> None:

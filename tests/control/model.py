@@ -7,6 +7,7 @@ import copy
 from typing import Any
 
 from raftlog.partitions.control import (
+    FEATURE_LEVEL_LEAST,
     AllocateProducerIds,
     AlterClusterConfig,
     AlterTopicConfigs,
@@ -153,6 +154,9 @@ class Model:
     def _raise_level(self, level: int) -> None:
         refuse(level < self.data["level"], "InvalidArgument")
         if level == self.data["level"]:
+            return
+        if level <= FEATURE_LEVEL_LEAST:
+            self.data["level"] = level
             return
         brokers = self.data["brokers"]
         refuse(

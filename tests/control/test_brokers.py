@@ -171,6 +171,17 @@ def test_the_feature_level_rises_when_all_know_the_next() -> None:
 
 def test_a_seed_that_never_came_keeps_the_feature_level_where_it_is() -> None:
     scribe = cluster(brokers=2)
-    assert isinstance(scribe.refused(SetFeatureLevel(3)), ChangeRefused)
-    scribe.tell(RemoveBroker(NodeId(3), disk(3)))
+    for node in (1, 2):
+        scribe.tell(register(node, epoch=2, levels=(1, 4)))
+    with patch.object(broker_rules, "FEATURE_LEVEL_KNOWN", 4):
+        assert isinstance(scribe.refused(SetFeatureLevel(4)), ChangeRefused)
+        scribe.tell(RemoveBroker(NodeId(3), disk(3)))
+        scribe.tell(SetFeatureLevel(4))
+
+
+def test_a_level_that_all_brokers_of_this_release_know_waits_for_none() -> None:
+    scribe = cluster(brokers=2)
+    scribe.tell(register(2, epoch=2, levels=(1, 2)))
     scribe.tell(SetFeatureLevel(3))
+    assert scribe.state.feature_level == 3
+    scribe.tell(register(2, epoch=3, levels=(1, 3)))

@@ -1,12 +1,13 @@
-"""Committed offsets as feature level 2 writes them: events that only rise, and that can be said again."""
+"""Committed offsets as release 0.1.0 wrote them: events that only rise."""
 
 from uuid import UUID
 
 import pytest
 
 from raftlog.errors import FormatError
-from raftlog.partitions.groups.level_two import Watermark, event_of, restated, watermarks_in
+from raftlog.partitions.groups.level_two import Watermark, watermarks_in
 from raftlog.types import Offset, TopicPartition
+from tests.groups.level_two_events import event_of
 
 KNOWN, OTHER = UUID(int=1), UUID(int=2)
 
@@ -19,11 +20,6 @@ def test_an_event_says_what_was_committed_by_the_uuids_of_the_topics():
         Watermark("g", OTHER, 7, Offset(5)),
         Watermark("g", KNOWN, 1, Offset(4)),
     ]
-
-
-def test_a_restatement_says_the_same():
-    marks = [Watermark("g", KNOWN, 0, Offset(3)), Watermark("g", OTHER, 7, Offset(5))]
-    assert watermarks_in(restated(marks)) == marks
 
 
 @pytest.mark.parametrize(

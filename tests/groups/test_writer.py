@@ -10,7 +10,6 @@ import pytest
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
 from raftlog.partitions.groups import writer as writing
 from raftlog.partitions.groups.folded import Entry, Folded
-from raftlog.partitions.groups.level_two import event_of
 from raftlog.partitions.groups.records import (
     INSTANCE_BYTES_MAX,
     GroupKey,
@@ -25,6 +24,7 @@ from raftlog.partitions.replica import Appended, Replica
 from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.group import Group
 from raftlog.types import Offset, Term, TopicPartition
+from tests.groups.level_two_events import event_of
 
 TOPIC = UUID(int=7)
 NOW_MS = 1_000

@@ -1,26 +1,15 @@
 """Settings of the cluster and its feature level."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from raftlog.errors import InvalidArgument, VersionConflict
-from raftlog.partitions.control import SetMaintenance
-from raftlog.partitions.metadata import first_start
+from raftlog.partitions.control import SetFeatureLevel, broker_rules
+from raftlog.partitions.metadata import host
+from raftlog.partitions.operations import cluster
 from raftlog.partitions.operations.cluster_settings import SETTINGS, current
-from tests.brokers.conftest import Brokers, brokers_in
+from tests.brokers.conftest import Brokers
 from tests.operations.conftest import soon
 from tests.waiting import until, until_told
-
-
-@pytest.fixture
-async def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
-    """A cluster that the release before this one founded."""
-    monkeypatch.setattr(first_start, "FEATURE_LEVEL_KNOWN", 2)
-    async with brokers_in(tmp_path) as brokers:
-        await brokers.start()
-        yield brokers
 
 
 async def test_settings_hold_everywhere_and_defaults_come_back(three: Brokers) -> None:
@@ -62,21 +51,20 @@ async def test_a_dry_run_changes_nothing(three: Brokers) -> None:
     assert (await three[1].operations.cluster_config(deadline=soon())).version == 0
 
 
-async def test_an_upgrade_is_finished_when_all_know_the_level(older: Brokers) -> None:
-    operations = older[1].operations
-    refused = (
-        operations.set_maintenance(2, True, deadline=soon()),
-        operations.alter_cluster_config({"balancer.mode": "off"}, deadline=soon()),
-        operations.decommission(3, deadline=soon()),
-    )
-    for order in refused:
-        with pytest.raises(InvalidArgument, match="finish the upgrade first"):
-            await order
-    row = older[1].metadata.state.broker(older[2].node_id)
-    with pytest.raises(InvalidArgument, match="finish the upgrade first"):
-        await older[1].metadata.submit(SetMaintenance(row.node_id, row.disk_uuid, True), soon())
-    levels = await older[3].operations.levels(deadline=soon())
-    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (2, 3, 3)
-    assert await older[2].operations.finish_upgrade(deadline=soon()) == 3
-    assert await older[3].operations.finish_upgrade(deadline=soon()) == 3
-    await operations.set_maintenance(2, True, deadline=soon())
+async def test_an_upgrade_is_finished_when_all_know_the_level(three: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a release that knows one level more; brokers that do not know it keep the level where it is."""
+    levels = await three[3].operations.levels(deadline=soon())
+    assert (levels.feature_level, levels.highest_known_by_all, len(levels.brokers)) == (3, 3, 3)
+    for module in (broker_rules, cluster, host):
+        monkeypatch.setattr(module, "FEATURE_LEVEL_KNOWN", 4)
+    with pytest.raises(InvalidArgument, match=r"the brokers \[1, 2, 3\] do not know feature level 4"):
+        await three[2].operations.finish_upgrade(deadline=soon())
+    with pytest.raises(InvalidArgument, match=r"not known to the brokers \[1, 2, 3\]"):
+        await three[2].metadata.submit(SetFeatureLevel(4), soon())
+    for number in (1, 2, 3):
+        await three.stop(number)
+        await three.start(number)
+    levels = await three[3].operations.levels(deadline=soon())
+    assert (levels.feature_level, levels.highest_known_by_all) == (3, 4)
+    assert await three[2].operations.finish_upgrade(deadline=soon()) == 4
+    assert await three[3].operations.finish_upgrade(deadline=soon()) == 4

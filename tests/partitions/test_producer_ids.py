@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from raftlog.errors import IdentityRefused, InvalidArgument, Unavailable
+from raftlog.errors import IdentityRefused, Unavailable
 from raftlog.partitions.deadline import deadline_in
 
 
@@ -23,7 +23,4 @@ async def test_a_broker_whose_start_the_controller_does_not_know_yet_waits_or_ca
     broker.metadata.submit = refuse
     broker.producers._next = broker.producers._end
     with pytest.raises(Unavailable, match="ask again"):
-        await broker.producers.allocate(deadline_in(5_000))
-    broker.metadata.state.feature_level = 2
-    with pytest.raises(InvalidArgument):
         await broker.producers.allocate(deadline_in(5_000))

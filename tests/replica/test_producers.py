@@ -2,12 +2,9 @@
 
 from functools import partial
 
-import pytest
-
 from raftlog.config import TopicConfig
 from raftlog.errors import (
     DuplicateSequence,
-    InvalidArgument,
     InvalidBatch,
     NotLeader,
     OutcomeUnknown,
@@ -16,8 +13,6 @@ from raftlog.errors import (
     Unavailable,
     UnknownProducer,
 )
-from raftlog.partitions.counters import Counters
-from raftlog.partitions.replica import Replica
 from raftlog.records import ControlKind
 from tests.replica.producing import Producing, batch_of
 from tests.replica.worlds import all_values, ask, base_offsets, others, result
@@ -173,15 +168,10 @@ def test_all_copies_are_waited_for_by_duplicates_too() -> None:
         assert again.result()[:2] == original.result()[:2] == (1, 2)
 
 
-def test_a_follower_does_not_judge_and_below_level_3_nobody_does() -> None:
+def test_a_follower_does_not_judge() -> None:
     with Producing() as world:
         leader = world.lead()
         assert world.refused(others(leader)[0], 0) is NotLeader
-        driver = world.drivers[leader]
-        old = Replica("t/0", world.group(leader), TopicConfig(), Counters(), is_upgraded=lambda: driver.loop is None)
-        [future] = world.do(leader, lambda: old.append([batch_of(0, b"a")], -1))
-        with pytest.raises(InvalidArgument, match="finish the upgrade first"):
-            future.result()  # type: ignore[attr-defined]
 
 
 def test_a_leader_that_was_deposed_refuses_nobody_for_what_it_does_not_know() -> None:

@@ -59,7 +59,7 @@ def them(*, life: bytes = LIFE, **changes: Any) -> Hello:
 @pytest.mark.parametrize(
     ("theirs", "known", "reason", "words"),
     [
-        (them(feature_level_min=3, feature_level_max=4), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
+        (them(feature_level_min=4, feature_level_max=5), KnownPeer(), Reason.FEATURE_LEVEL, "upgrade"),
         (THEM._replace(channel=Channel.BULK), KnownPeer(), Reason.WRONG_CHANNEL, "BULK"),
         (them(cluster_id="green"), KnownPeer(), Reason.CLUSTER_ID, "cluster blue and node 2 to cluster green"),
         (them(node_id=NodeId(1)), KnownPeer(), Reason.OWN_NODE_ID, "host-a and at host-b: give one of them another"),

@@ -85,7 +85,7 @@ def answer_of(found: object) -> Answer:
     """What `Driver.serve` gave, to be sent."""
     if isinstance(found, LogFound):
         boundary, base_offset, first, files = found
-        # Only a compacted log has files there, and before feature level 3, whose programs know four numbers, none is.
+        # Only a compacted log has files there; without any the answer has four numbers.
         return Answer([*boundary, base_offset, first.term, *([files] if files else [])], (first.batch,))
     if isinstance(found, FilesFound):
         return Answer(

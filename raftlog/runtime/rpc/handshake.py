@@ -65,7 +65,7 @@ class Identity(NamedTuple):
     journal_sequence: int
     host_label: str
     feature_level_min: int = 1
-    feature_level_max: int = 2
+    feature_level_max: int = 3
     rpc_address: str = ""
     """HOST:PORT at which others reach the process; empty while it is not known, or when it does not listen."""
 
