@@ -1,6 +1,7 @@
 """The one table from errors to what a client sees: HTTP status and error code.
 
-Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40406 (no
+Codes are Confluent REST Proxy's where it has one: its first three digits are the status. raftlog's own are 40302 (of
+another origin), 40303 (no host of this broker), 40406 (no
 such broker), 40407 (no such member of a group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and
 sequences of producers), 50303 (the partition takes no records), 50304 (a group rebalances), 50401 (unknown outcome),
 50402 (appended long ago) and 50701 (no space left). An error without a row of its own
@@ -13,6 +14,10 @@ from raftlog import errors
 from raftlog.errors import RaftlogError
 
 BAD_REQUEST = (400, 40002)
+CROSS_ORIGIN = (403, 40302)
+"""A request that a web page of another origin made."""
+UNKNOWN_HOST = (403, 40303)
+"""A name in `Host` that is not one of this broker."""
 NOT_FOUND = (404, 404)
 METHOD_NOT_ALLOWED = (405, 405)
 BODY_TOO_SLOW = (408, 40801)

@@ -20,6 +20,7 @@ from raftlog.api.http.groups_membership import GroupMembershipHandlers
 from raftlog.api.http.groups_v3 import GroupV3Handlers
 from raftlog.api.http.measured import UNKNOWN, HttpMeasured
 from raftlog.api.http.members import MemberHandlers
+from raftlog.api.http.origins import OriginPolicy
 from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
 from raftlog.api.http.producers import ProducerHandlers
 from raftlog.api.http.records_fetch import FetchHandlers
@@ -61,6 +62,8 @@ class HttpApp:
 
     def __init__(self, broker: Broker, bodies: BodyReader, ends: Ends, metrics_partitions_max: int) -> None:
         self.measured = HttpMeasured()
+        self.origins = OriginPolicy()
+        """Which origins and hosts are served; the server replaces it by that of its address."""
         self._ends = ends
         self.router = Router()
         for handlers in (
@@ -93,6 +96,7 @@ class HttpApp:
         """Answer one request, whatever happens."""
         began, kind = stopwatch(), UNKNOWN
         try:
+            self.origins.check(request)
             target = self.router.find(request.raw_path)
             handler = target.handler(request.method)
             kind = class_of(handler)

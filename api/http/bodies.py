@@ -99,7 +99,9 @@ class BodyReader:
         return await self._parsed(request, json_list)
 
     async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
-        require_json(request.headers.get("Content-Type"))
+        content_type = request.headers.get("Content-Type")
+        if request.body_exists or content_type is not None:
+            require_json(content_type)
         body: bytes | bytearray | None = self.whole(request)
         if body is not None:
             return parse(body)

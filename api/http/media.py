@@ -43,20 +43,21 @@ def content_format(header: str | None) -> Format:
     if found is None and header:
         found = _BY_CONTENT_TYPE.get(media_type(header))
     if found is None:
-        raise HttpProblem(
-            WRONG_CONTENT_TYPE,
-            f"Content-Type {header!r} is not possible here; it can be " + ", ".join(_BY_CONTENT_TYPE),
-        )
+        raise _wrong_type(header, ", ".join(_BY_CONTENT_TYPE))
     return found
 
 
 def require_json(header: str | None) -> None:
-    """For bodies that are plain JSON; a missing header is taken as JSON. Raises `HttpProblem` 415."""
-    if header is None:
-        return
+    """For bodies that are plain JSON. A browser sends a body without a type, or as text, for any page, and asks first
+    before it sends JSON. Raises `HttpProblem` 415."""
     kind = media_type(header)
     if kind != JSON_TYPE and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise HttpProblem(WRONG_CONTENT_TYPE, f"Content-Type {header!r} is not possible here; send {JSON_TYPE}")
+        raise _wrong_type(header, f"{JSON_TYPE}, or application/…+json")
+
+
+def _wrong_type(header: str | None, possible: str) -> HttpProblem:
+    what = f"Content-Type {header!r} is not possible here" if header else "the body has no Content-Type"
+    return HttpProblem(WRONG_CONTENT_TYPE, f"{what}; it can be {possible}")
 
 
 def accepted_format(header: str | None) -> tuple[Format, str]:

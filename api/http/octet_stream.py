@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import orjson
 from aiohttp import web
@@ -109,7 +109,10 @@ def _check(size: int, limit: int) -> None:
 def _without_value(request: web.BaseRequest, target: Target) -> NewRecord:
     """Key, timestamp and headers."""
     # A key is any bytes, percent-encoded; only the raw path still has them.
-    query = dict(parse_qsl(urlsplit(request.raw_path).query, keep_blank_values=True, encoding="latin-1"))
+    text = request.raw_path.partition("?")[2].partition("#")[0]
+    if not text.isascii():
+        raise HttpProblem(BAD_REQUEST, "the query is not ASCII; write the bytes of a key as %XX")
+    query = dict(parse_qsl(text, keep_blank_values=True, encoding="latin-1"))
     key, timestamp = query.get("key"), target.query.get("timestamp")
     headers = request.headers.get(HEADERS_HEADER)
     try:

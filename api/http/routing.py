@@ -6,7 +6,7 @@ arguments and parsed query at once. A pattern's segment in braces matches any on
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 
@@ -95,21 +95,41 @@ class Router:
         return target
 
     def _resolve(self, raw_path: str) -> Target:
-        parts = urlsplit(raw_path if raw_path.startswith("http") else f"http://-{raw_path}")
+        path, _, query = _path_of(raw_path).partition("?")
         node = self._root
         args: list[str] = []
-        for raw_segment in parts.path.strip("/").split("/"):
+        for raw_segment in path.strip("/").split("/"):
             segment = unquote(raw_segment)
             child = node.children.get(segment) if segment != _ANY else None
             if child is None:
                 child = node.children.get(_ANY)
                 args.append(segment)
             if child is None:
-                raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
+                raise _not_found(path)
             node = child
         if not node.handlers:
-            raise HttpProblem(NOT_FOUND, f"there is nothing at {parts.path}")
-        return Target(node, tuple(args), _query(parts.query))
+            raise _not_found(path)
+        return Target(node, tuple(args), _query(query))
+
+
+def _path_of(target: str) -> str:
+    """Path and query of a request target in origin form or in absolute form. Raises `HttpProblem` 400 for others: there
+    are no tunnels (CONNECT), and no options of the server as a whole (`*`)."""
+    if not target.startswith("/"):
+        scheme, separator, rest = target.partition("://")
+        authority, slash, path = rest.partition("/")
+        if not separator or scheme.lower() not in ("http", "https") or "?" in authority:
+            raise HttpProblem(BAD_REQUEST, f"the request target {target[:80]!a} is no path, such as /topics")
+        target = slash + path
+    try:
+        target.encode()
+    except UnicodeEncodeError:
+        raise HttpProblem(BAD_REQUEST, "the request target is not UTF-8; write other bytes as %XX") from None
+    return target.partition("#")[0]
+
+
+def _not_found(path: str) -> HttpProblem:
+    return HttpProblem(NOT_FOUND, f"there is nothing at {path}")
 
 
 def _only(query: Mapping[str, str], names: Sequence[str]) -> None:

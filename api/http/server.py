@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import os
+from collections.abc import Sequence
 
 from raftlog.api.http.app import HttpApp
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.ends import Connections, Ends
+from raftlog.api.http.origins import OriginPolicy, allowed_host, is_loopback, split_host
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
@@ -21,6 +23,7 @@ KEEPALIVE_TIMEOUT_S = 75.0
 """An idle connection is closed after this."""
 METRICS_PARTITIONS_MAX = 1_000
 """So many partitions have series of their own in `/metrics`."""
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
@@ -39,8 +42,14 @@ class HttpServer:
         body_timeout_ms: int = BODY_TIMEOUT_MS,
         keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
         metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
+        advertised: str = "",
+        allowed_hosts: Sequence[str] = (),
     ) -> None:
+        """`advertised`: HOST:PORT by which clients reach it, where that is another address than it listens on;
+        `allowed_hosts`: more hosts that they may name. Raises `InvalidArgument`."""
         self._broker = broker
+        self._advertised = [split_host(advertised)[0]] if advertised else []
+        self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
         self._ends = Ends()
         self.bodies = BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms)
         self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
@@ -60,11 +69,22 @@ class HttpServer:
             tcp_keepalive=True,
         )
         try:
-            self._sockets = await loop.create_server(self._connections, host, port, backlog=_BACKLOG)
+            self._sockets = await loop.create_server(
+                self._connections, host, port, backlog=_BACKLOG, start_serving=False
+            )
+            addresses = [socket.getsockname() for socket in self._sockets.sockets]
+            self._app.origins = self._origins(host, [address[0] for address in addresses])
+            await self._sockets.start_serving()
         except OSError as error:
             raise _cannot_listen(host, port, error) from error
-        address = self._sockets.sockets[0].getsockname()
-        return address[0], address[1]
+        return addresses[0][0], addresses[0][1]
+
+    def _origins(self, host: str, listening: Sequence[str]) -> OriginPolicy:
+        """On addresses that other machines reach any host is accepted, unless some are allowed: clients have names for
+        it that it does not know."""
+        own = [name for name in (host, *listening) if name and name not in _WILDCARDS]
+        is_host_checked = bool(self._allowed_hosts) or all(map(is_loopback, listening))
+        return OriginPolicy((*self._allowed_hosts, *self._advertised, *own), is_host_checked=is_host_checked)
 
     async def stop(self, grace_s: float = 3.0, last_s: float = 0.0) -> None:
         """Accept nothing more, answer waiting fetches now, and give the rest of the requests `grace_s` to end.

@@ -19,6 +19,7 @@ import uvloop
 
 import raftlog
 from raftlog.api.http import server as http_server
+from raftlog.api.http.origins import allowed_host
 from raftlog.api.http.server import HttpServer
 from raftlog.cli import logs
 from raftlog.cli.cluster_options import cluster_options, cluster_settings_from, is_loopback
@@ -27,7 +28,7 @@ from raftlog.cli.options import option, settings_option, split_address
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.workers import supervise, workers_option
 from raftlog.config import TopicConfig
-from raftlog.errors import DiskRefused, StorageError
+from raftlog.errors import DiskRefused, InvalidArgument, StorageError
 from raftlog.events import event
 from raftlog.partitions.broker import Broker, joined
 from raftlog.partitions.settings import BrokerSettings
@@ -89,6 +90,13 @@ _HTTP_TUNING = {
 }
 
 
+def _allowed_host(text: str) -> str:
+    try:
+        return allowed_host(text)
+    except InvalidArgument as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _tuning_options(function: Any) -> Any:
     """An option for each bound of the broker and of its HTTP server, with the default that they have there."""
     defaults = {field.name: field.default for field in fields(BrokerSettings)}
@@ -125,6 +133,16 @@ def _tuning_options(function: Any) -> Any:
     envvar="RAFTLOG_ADVERTISE_HTTP",
     metavar="HOST:PORT",
     help="The address that the ready line names, where clients reach this broker by another one than it listens on.",
+)
+@option(
+    "--allowed-host",
+    "allowed_hosts",
+    envvar="RAFTLOG_ALLOWED_HOST",
+    metavar="HOST",
+    multiple=True,
+    callback=lambda _context, _parameter, names: [_allowed_host(name) for name in names],
+    help="A host that clients may name beside loopback and advertised addresses; may be repeated. With one, others are "
+    "refused on every address; without, only where --http is a loopback address.",
 )
 @option(
     "--node-id",
@@ -173,6 +191,7 @@ def serve(
     data_dir: str,
     http: str,
     advertise_http: str | None,
+    allowed_hosts: list[str],
     insecure: bool,
     topic_config: dict[str, str],
     log_level: str,
@@ -195,7 +214,7 @@ def serve(
     if advertise_http is not None:
         split_address(advertise_http, "--advertise-http")
     logs.configure(log_level, log_format)
-    http_settings = {name: settings.pop(name) for name in _HTTP_TUNING}
+    http_settings = {name: settings.pop(name) for name in _HTTP_TUNING} | {"allowed_hosts": allowed_hosts}
     cluster_settings = cluster_settings_from(settings, insecure)
     rpc, advertised, seeds = (cluster_settings[name] for name in ("rpc", "advertise_rpc", "seeds"))
     gossip_settings = gossip_settings_from(settings, rpc, advertised, seeds, cluster_settings["secret"])
@@ -247,7 +266,7 @@ async def _run(
     event(logger, "process_started", **start, pid=os.getpid())
     broker = await Broker.open(settings)
     loop.set_exception_handler(lambda loop, context: _unforeseen(broker, loop, context))
-    server = HttpServer(broker, **http_settings)
+    server = HttpServer(broker, advertised=settings.advertise_http, **http_settings)
     try:
         where = joined(*await server.start(host, port))
         if await _begin(broker, where, stop):

@@ -231,7 +231,7 @@ async def exchange(api, request, *, is_cut=False):
 
 def head(length, extra="", path="/topics/t/partitions/0", kind="application/vnd.raftlog.batches"):
     return (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n{length}{extra}Connection: close\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{length}{extra}Connection: close\r\n\r\n"
     ).encode()
 
 

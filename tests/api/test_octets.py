@@ -12,7 +12,10 @@ import pytest
 from raftlog.api.http import octet_stream
 
 OCTETS = {"Content-Type": "application/octet-stream"}
-HEAD = b"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
+HEAD = (
+    b"POST /topics/t HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
+)
 BINARY = {"Accept": "application/vnd.kafka.binary.v2+json"}
 RECORDS = "/topics/t/partitions/0/records?max_bytes=16000000&offset="
 

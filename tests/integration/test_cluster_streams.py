@@ -34,7 +34,7 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         self._socket.sendall(
-            f"POST {self._path} HTTP/1.1\r\nHost: a\r\nContent-Type: {NDJSON}\r\n"
+            f"POST {self._path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {NDJSON}\r\n"
             "Transfer-Encoding: chunked\r\n\r\n".encode()
         )
         try:

@@ -1,0 +1,97 @@
+"""Requests to real brokers that no sound client sends: each is refused with a named error and changes nothing."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from raftlog.testing import BrokerProcess, Cluster
+from raftlog.testing.ports import hold_port
+from tests.integration.cluster_load import create_topic
+
+ANSWER_SECONDS_MAX = 10.0
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Cluster]:
+    with Cluster(3) as cluster:
+        create_topic(cluster.addresses[0], "t")
+        yield cluster
+
+
+def send(address: str, request: bytes) -> tuple[int, Any]:
+    """Status and JSON of the one answer; the server closes the connection behind it."""
+    host, _, port = address.rpartition(":")
+    answer = bytearray()
+    with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX) as connection:
+        connection.sendall(request)
+        while piece := connection.recv(65_536):
+            answer += piece
+    top, _, body = bytes(answer).partition(b"\r\n\r\n")
+    return int(top.split(b" ", 2)[1]), orjson.loads(body)
+
+
+def request(method: str, path: str, body: bytes = b"", *headers: bytes, host: bytes = b"127.0.0.1") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1".encode(), b"Host: " + host, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join((*lines, b"Connection: close", b"", body))
+
+
+def picture(cluster: Cluster) -> list[Any]:
+    """What must not change."""
+    one = cluster.nodes[1]
+    paths = ("/topics", "/topics/t", "/groups", "/v1/cluster_config", "/topics/t/partitions/0/offsets")
+    return [one.get(path) for path in paths]
+
+
+JSON = b"Content-Type: application/json"
+CHANGES = [
+    ("POST", "/v3/clusters/-/topics", b'{"topic_name": "written"}'),
+    ("POST", "/v3/clusters/-/topics/t/configs:alter", b'{"data": [{"name": "retention.ms", "value": "1000"}]}'),
+    ("POST", "/groups/g/offsets", b'{"offsets": [{"topic": "t", "partition": 0, "offset": 0}]}'),
+    ("POST", "/topics/t", b'{"records": [{"value": 1}]}'),
+    ("PUT", "/v1/cluster_config", b'{"upsert": {"balancer.mode": "off"}}'),
+]
+FROM_A_PAGE = [
+    ((b"Content-Type: text/plain", b"Origin: http://evil.example"), b"127.0.0.1", 403, 40302),
+    ((JSON, b"Origin: http://localhost:3000", b"Sec-Fetch-Site: same-site"), b"127.0.0.1", 403, 40302),
+    ((JSON, b"Sec-Fetch-Site: cross-site"), b"127.0.0.1", 403, 40302),
+    (
+        (JSON, b"Origin: http://evil.example:{port}"),
+        b"evil.example:{port}",
+        403,
+        40303,
+    ),  # its name resolves to 127.0.0.1
+    ((JSON,), b"evil.example", 403, 40303),
+    ((), b"127.0.0.1", 415, 415),
+    ((b"Content-Type: text/plain",), b"127.0.0.1", 415, 415),
+    ((b"Content-Type: application/x-www-form-urlencoded",), b"localhost", 415, 415),
+]
+
+
+@pytest.mark.parametrize(("headers", "host", "status", "code"), FROM_A_PAGE)
+def test_web_pages_change_nothing(
+    brokers: Cluster, headers: tuple[bytes, ...], host: bytes, status: int, code: int
+) -> None:
+    before = picture(brokers)
+    for address in brokers.addresses:
+        port = address.rpartition(":")[2].encode()
+        lines = [line.replace(b"{port}", port) for line in headers]
+        for method, path, body in CHANGES:
+            asked = request(method, path, body, *lines, host=host.replace(b"{port}", port))
+            found, answer = send(address, asked)
+            assert (found, answer["error_code"], answer["outcome"]) == (status, code, "failed"), (method, path)
+    assert picture(brokers) == before
+
+
+def test_a_host_can_be_allowed(tmp_path: Path) -> None:
+    flags = ("--allowed-host", "log.example", "--advertise-http", "broker.example:80")
+    with hold_port() as port:
+        address = f"127.0.0.1:{port.getsockname()[1]}"
+        with BrokerProcess(str(tmp_path / "data"), *flags, http=address) as broker:
+            broker.start()
+            for host in (b"127.0.0.1", b"log.example", b"LOG.example.:8082", b"broker.example"):
+                assert send(address, request("GET", "/topics", host=host)) == (200, [])
+            assert send(address, request("GET", "/topics", host=b"other.example"))[0] == 403
