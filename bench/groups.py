@@ -195,12 +195,12 @@ def remember(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
 
 
 async def _remember(ports: list[int], groups: int, producers: int) -> dict[str, Any]:
-    async def post(session: aiohttp.ClientSession, number: int, path: str, body: bytes, kind: str) -> None:
+    async def post(session: aiohttp.ClientSession, number: int, path: str, body: bytes, kind: str) -> Any:
         url = f"http://{HOST}:{ports[number % len(ports)]}{path}"
         async with session.post(url, data=body, headers={"Content-Type": kind}) as response:
             if response.status != 200:
                 raise MeasureFailed(f"POST {url}: {response.status} {(await response.text())[:300]}")
-            await response.read()
+            return await response.json()
 
     async def work(session: aiohttp.ClientSession) -> None:
         for number in turns:
@@ -212,7 +212,8 @@ async def _remember(ports: list[int], groups: int, producers: int) -> dict[str, 
                 await post(session, number, f"/groups/group-{number}/offsets", body, _JSON["Content-Type"])
             else:
                 path = f"/topics/{TOPIC}/partitions/{number % PARTITIONS}"
-                await post(session, number, path, _batch_of(number), BATCHES_TYPE)
+                given = await post(session, number, "/producers", b"{}", _JSON["Content-Type"])
+                await post(session, number, path, _batch_of(given["producer_id"]), BATCHES_TYPE)
 
     turns = iter(range(groups + producers))
     connector = aiohttp.TCPConnector(limit=IN_FLIGHT)

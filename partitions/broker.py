@@ -35,7 +35,7 @@ from raftlog.partitions.multiraft import Node
 from raftlog.partitions.multiraft.surroundings import Surroundings, real_surroundings
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.operations.applying import apply_throttle, balancer_settings
-from raftlog.partitions.producers import Producers
+from raftlog.partitions.producers import GivenIds, Producers
 from raftlog.partitions.recovering import Recovered, Recovering
 from raftlog.partitions.results import (
     ALL,
@@ -79,7 +79,8 @@ class Broker:
         self.is_ready = False
         self._router = Router(node)
         self._reader = Reader(node, self._router)
-        self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms)
+        check_ids = GivenIds(metadata).check
+        self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
         self._topics = Topics(self._shared)
         self._finder = Finder(node.identity.node_id, self._topics, metadata, self._router)
         self._assignments = Assignments(node, metadata, self._topics, self.counters)

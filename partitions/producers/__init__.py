@@ -3,7 +3,8 @@
 Producers → metadata (a command of the controller)          called by the broker
 """
 
+from raftlog.partitions.producers.given import GivenIds
 from raftlog.partitions.producers.ids import ProducerId, Producers
 
 assert __name__.startswith("raftlog."), "import this room as raftlog.partitions.producers"
-__all__ = ["ProducerId", "Producers"]
+__all__ = ["GivenIds", "ProducerId", "Producers"]

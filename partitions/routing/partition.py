@@ -5,7 +5,7 @@ partition of every topic; the queue comes with the first record. Called by the b
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 from raftlog.config import TopicConfig
@@ -32,9 +32,16 @@ class Shared:
     """What all partitions of a broker have in common."""
 
     def __init__(
-        self, settings: BrokerSettings, router: Router, counters: Counters, wall_ms: Callable[[], int]
+        self,
+        settings: BrokerSettings,
+        router: Router,
+        counters: Counters,
+        wall_ms: Callable[[], int],
+        check_ids: Callable[[str, Collection[int], Deadline], Awaitable[None]],
     ) -> None:
+        """`check_ids` raises for a producer id that the controller never gave out."""
         self.settings, self.router, self.counters, self.wall_ms = settings, router, counters, wall_ms
+        self.check_ids = check_ids
         self.budget = Budget(settings.broker_pending_bytes_max, "this broker")
 
 
@@ -108,6 +115,8 @@ class Partition:
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
         count = sum(header.record_count for header, _ in checked)
         producers = frozenset(header.producer_id for header, _ in checked if header.producer_id >= 0)
+        if producers:
+            await self._shared.check_ids(self.name, producers, deadline)
         return await self._produced(await self._enqueue((), batches, count, len(body), acks, deadline, producers))
 
     async def produce_sequenced(
@@ -122,6 +131,7 @@ class Partition:
                 f"max.message.bytes is {self.config.max_message_bytes}: send fewer at once"
             )
         producers = frozenset((producer.producer_id,))
+        await self._shared.check_ids(self.name, producers, deadline)
         return await self._produced(
             await self._enqueue((), [batch], len(records), len(batch), acks, deadline, producers)
         )

@@ -9,10 +9,11 @@ from raftlog.records.build import BatchBuilder, NewRecord, build_batch, build_co
 from raftlog.records.check import split_batches, validate_client_batches
 from raftlog.records.compression import Compression
 from raftlog.records.control import ControlKind, build_control_batch, control_kind, read_control
-from raftlog.records.header import HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
+from raftlog.records.header import COMPUTED_PRODUCER_IDS, HEADER_SIZE, BatchHeader, crc_matches, read_header, stamp
 from raftlog.records.read import Record, read_records
 
 __all__ = [
+    "COMPUTED_PRODUCER_IDS",
     "HEADER_SIZE",
     "BatchBuilder",
     "BatchHeader",

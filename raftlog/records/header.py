@@ -25,6 +25,8 @@ LENGTH_END = 12
 MAGIC = 2
 CRC_START = 21
 TERM_MAX = (1 << 31) - 1
+COMPUTED_PRODUCER_IDS = 1 << 62
+"""Producer ids from here up are computed by the sink on Spark; the controller gives out those below."""
 
 COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08

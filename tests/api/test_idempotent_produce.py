@@ -7,6 +7,12 @@ from raftlog.records import BatchBuilder, NewRecord, build_batch
 BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
 
 
+@pytest.fixture(autouse=True)
+async def given_ids(api):
+    """The controller gives out ids 0 to 999 with the first one that a client asks for."""
+    assert (await api.post("/producers", {}))[0] == 200
+
+
 def body(sequence, *values, producer=0, epoch=0):
     return {
         "records": [{"value": value} for value in values],
@@ -56,6 +62,7 @@ async def test_stored_batches_say_it_in_their_headers(api):
     ("sent", "status", "code", "outcome"),
     [
         (body(3, "a"), 409, 40911, "failed"),
+        (body(0, "a", producer=1_000), 409, 40911, "failed"),
         (body(7, "a", producer=1), 409, 40909, "failed"),
         (body(0, "a", producer=1), 504, 50402, "unknown"),
         (body(6, "a", producer=1, epoch=1), 409, 40909, "failed"),

@@ -11,6 +11,7 @@ from raftlog.errors import (
     OffsetOutOfRange,
     OutcomeUnknown,
     OutOfOrderSequence,
+    Unavailable,
     UnknownProducer,
 )
 from raftlog.partitions.deadline import deadline_in
@@ -78,6 +79,7 @@ async def test_a_retry_through_any_broker_after_any_leader_has_one_copy_and_its_
 
 async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
     leader = await brokers.leader("t")
 
     async def run(number, producer):
@@ -97,6 +99,7 @@ async def test_many_calls_of_many_producers_are_in_order_and_once_each(brokers):
 
 async def test_records_and_their_producer_in_one_call(brokers):
     await brokers[1].create_topic("t", 2, deadline=deadline_in(SOON))
+    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
     records = [NewRecord(b"a"), NewRecord(b"b")]
     for is_again in (False, True):
         results = await brokers[2].produce_records(
@@ -109,8 +112,46 @@ async def test_records_and_their_producer_in_one_call(brokers):
         )
 
 
+async def test_ids_that_were_never_given_out_are_refused(brokers):
+    """Also by a broker whose copy of the controller's state lags behind the id, which it never refuses for good."""
+    await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    for number in (1, 2, 3):
+        with pytest.raises(UnknownProducer, match="never given out"):
+            await produce(brokers[number], 5_000, 0, b"invented")
+        [result] = await brokers[number].produce_records(
+            "t", 0, [NewRecord(b"a")], deadline=deadline_in(SOON), producer=ProducerSequence(5_000, 0, 0)
+        )
+        assert isinstance(result.error, UnknownProducer)
+    [producer] = await ids_of(brokers[1], 1)
+    lagging = brokers[3].metadata
+    await lagging.barrier(deadline_in(SOON))
+    known = lagging._copy.state.next_producer_id
+    lagging._copy.state.next_producer_id = 0
+    reads = []
+    barrier = lagging.barrier
+
+    async def catch_up(deadline):
+        reads.append(deadline)
+        await barrier(deadline)
+        lagging._copy.state.next_producer_id = known
+
+    lagging.barrier = catch_up
+    done = await asyncio.gather(*(produce(brokers[3], producer + each, 0, b"%d" % each) for each in range(20)))
+    assert len(done) == 20
+    assert len(reads) == 1
+
+    async def fail(deadline):
+        raise NoLeader("no majority")
+
+    lagging.barrier = fail
+    with pytest.raises(Unavailable, match="ask again"):
+        await produce(brokers[3], 5_000, 0, b"invented")
+    assert len(await values_of(brokers[1])) == 20
+
+
 async def test_a_deletion_whose_answer_was_lost_is_unknown_when_nobody_else_answers(brokers, monkeypatch):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
     for sequence in range(3):
         await produce(brokers[1], 1, sequence, b"%d" % sequence)
     leader = await brokers.leader("t")
@@ -137,6 +178,7 @@ async def test_a_deletion_whose_answer_was_lost_is_unknown_when_nobody_else_answ
 
 async def test_records_are_deleted_through_any_broker(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
+    await ids_of(brokers[1], 1)  # ids 0 to 999 are given out with it
     for sequence in range(5):
         await produce(brokers[1], 1, sequence, b"%d" % sequence)
     for number in (1, 2, 3):
