@@ -34,6 +34,7 @@ from raftlog.client.group_answers import (
     Synced,
 )
 from raftlog.client.groups import GroupClient
+from raftlog.client.handler_loop import HandlerFailed, HandlerLoop, RejectRecord
 from raftlog.client.producer import Producer
 from raftlog.client.serializers import (
     DeserializationFailed,
@@ -65,6 +66,8 @@ __all__ = [
     "GroupClient",
     "GroupDescription",
     "GroupMember",
+    "HandlerFailed",
+    "HandlerLoop",
     "Joined",
     "Left",
     "Membership",
@@ -77,6 +80,7 @@ __all__ = [
     "Producer",
     "ProducerIdentity",
     "RebalanceListener",
+    "RejectRecord",
     "Serializer",
     "Synced",
     "TopicDescription",

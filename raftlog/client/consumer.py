@@ -17,7 +17,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Generic, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias
 
 from raftlog.client.assigning import Assigning
 from raftlog.client.broker import BrokerClient
@@ -35,6 +35,9 @@ from raftlog.types import Offset, TopicPartition
 
 Place: TypeAlias = TopicPartition | tuple[str, int]
 """A partition; a plain pair of topic and number is accepted as well."""
+Offsets: TypeAlias = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
+Starts: TypeAlias = Mapping[TopicPartition, int | None] | Mapping[tuple[str, int], int | None]
+"""None: where the group has committed, or as `auto_offset_reset` says."""
 
 POLL_MS = 1_000
 GIVE_UP_AFTER_S = 120.0
@@ -128,10 +131,10 @@ class Consumer(Generic[K, V]):
         every partition. Raises `InvalidArgument`."""
         self._assigning.subscribe(tuple(dict.fromkeys(topics)), pattern, listener)
 
-    async def assign(self, partitions: Iterable[Place] | Mapping[Place, int | None]) -> None:
+    async def assign(self, partitions: Iterable[Place] | Starts) -> None:
         """Read exactly these, from the offsets given or where the group, of which this is no member, has committed.
         Those that are read already go on. Raises `InvalidArgument`."""
-        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        given: Mapping[Any, int | None] = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
         await self._assigning.assign(
             {as_partition(place): None if at is None else Offset(at) for place, at in given.items()}
         )
@@ -278,12 +281,12 @@ class Consumer(Generic[K, V]):
 
     # offsets
 
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit what was handed out, or these offsets. Raises `UnknownMember`, `StaleGeneration` and
         `RebalanceInProgress` when the group went on without; a lost answer is `OutcomeUnknown`."""
         commits = self._require_commits()
-        given = self._handing.handed_out() if offsets is None else offsets
-        await commits.commit({place: Offset(offset) for place, offset in given.items()})
+        given: Mapping[Any, int] = self._handing.handed_out() if offsets is None else offsets
+        await commits.commit({as_partition(place): Offset(offset) for place, offset in given.items()})
 
     async def committed(self) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed, by all its members."""

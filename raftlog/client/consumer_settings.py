@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, TypedDict
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.client.serializers import K, V
@@ -38,6 +38,33 @@ class RebalanceListener:
 
     async def on_reset(self, partition: TopicPartition, error: OffsetOutOfRange, offset: Offset) -> None:
         """The position was outside the log; reading goes on at `offset`, as `auto_offset_reset` wants it."""
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """Keyword arguments of `Consumer` that do not concern its group's commits, for its wrappers."""
+
+    instance_id: str | None
+    client_id: str
+    auto_offset_reset: Reset
+    max_poll_records: int
+    max_poll_interval_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: Sequence[str]
+    fetch_bytes: int
+    fetch_wait_ms: int
+    prefetch_bytes: int
+    metadata_refresh_s: float
+    give_up_after_s: float | None
+
+
+class GroupConsumerOptions(ConsumerOptions, total=False):
+    """All keyword arguments of `Consumer` but for those that depend on the types of keys and values."""
+
+    group: str | None
+    auto_commit: bool
+    auto_commit_records: int
+    auto_commit_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What a `Producer` can be told, checked."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from raftlog.errors import InvalidArgument
 from raftlog.records import Compression
@@ -12,6 +12,25 @@ ROUND_ROBIN = "round-robin"
 SEQUENCE_WINDOW = 5
 """Batches of one producer and partition that a broker can tell from repetitions (Kafka's window)."""
 BATCH_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ProducerOptions(TypedDict, total=False):
+    """Keyword arguments of `Producer` but for those that depend on the types of keys and values, for its wrappers."""
+
+    acks: Acks
+    idempotent: bool
+    compression: str
+    partitioner: str
+    linger_ms: float
+    batch_records: int
+    batch_bytes: int
+    buffer_records: int
+    buffer_bytes: int
+    max_in_flight: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    stops_at_failure: bool
+    metadata_refresh_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A broker that answers what a test tells it, over a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from aiohttp import web
 from raftlog.api.http.server import HttpServer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.settings import BrokerSettings
+from raftlog.testing import Cluster
 from tests.client.fake_broker import FakeBroker
 from tests.small_journal import SMALL_JOURNAL
 
@@ -76,6 +77,13 @@ async def served(scripted: Scripted) -> Callable[[FakeBroker], Awaitable[str]]:
         return broker.address
 
     return start
+
+
+@pytest.fixture(scope="module")
+def broker_process() -> Iterator[str]:
+    """The address of a broker in a process of its own, shared by a module."""
+    with Cluster(1) as cluster:
+        yield cluster.bootstrap
 
 
 @pytest.fixture

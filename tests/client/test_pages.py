@@ -3,12 +3,9 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from raftlog.testing import Cluster
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "client").glob("*.md"))
 EXAMPLES = [
@@ -18,16 +15,10 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with Cluster(1) as cluster:
-        yield cluster.bootstrap
-
-
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_example(example: str, address: str, tmp_path: Path) -> None:
+def test_example(example: str, broker_process: str, tmp_path: Path) -> None:
     own_topics = example.replace('"orders', f'"{tmp_path.name}-orders')  # the examples share one broker
     program = tmp_path / "example.py"
-    program.write_text(own_topics.replace("127.0.0.1:8082", address))
+    program.write_text(own_topics.replace("127.0.0.1:8082", broker_process))
     ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr

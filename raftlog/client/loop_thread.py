@@ -1,0 +1,65 @@
+"""An event loop in a thread of its own, for callers that have none."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from raftlog.errors import InvalidArgument, LogClosed
+
+R = TypeVar("R")
+
+
+class LoopThread:
+    """A running event loop; `call` runs coroutines there. The thread ends with `stop`, or with the program."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, R], timeout_s: float | None = None) -> R:
+        """Wait for the coroutine's result in the calling thread. The coroutine is cancelled when the wait is
+        interrupted, or takes longer than `timeout_s` (`TimeoutError`). Raises `LogClosed` after `stop`, and
+        `InvalidArgument` in a running event loop, which a wait would block."""
+        problem = self._problem()
+        if problem is not None:
+            coroutine.close()
+            raise problem
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def create(self, make: Callable[[], R]) -> R:
+        """Return what `make` returns inside the loop."""
+
+        async def made() -> R:
+            return make()
+
+        return self.call(made())
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _problem(self) -> Exception | None:
+        if self._loop.is_closed():
+            return LogClosed("the client is closed")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        return InvalidArgument("a synchronous client was called in an event loop; use raftlog.client there")
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
