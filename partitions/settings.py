@@ -13,6 +13,7 @@ from raftlog.partitions.multiraft import NodeSettings
 from raftlog.partitions.multiraft.settings import node_driver_config
 from raftlog.records.partitioner import hash_by_name
 from raftlog.runtime.config import DriverConfig
+from raftlog.runtime.memory_budget import MEMORY_BUDGET_BYTES, MemoryShares
 from raftlog.runtime.rpc import RpcConfig, TlsContexts
 
 
@@ -71,6 +72,8 @@ class BrokerSettings:
     """Consumer instances of the REST face that may live on this broker; more are refused (429)."""
     consumer_instance_timeout_ms: int = 300_000
     """An instance that nobody used for so long is deleted."""
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES
+    """Held for all connections together: frames from other brokers, bodies of requests, answers (`MemoryShares`)."""
     open_files_max: int = 512
     """Descriptors of segments kept open; more files than these are reopened when they are used."""
     sync_threads: int = 4
@@ -124,7 +127,10 @@ class BrokerSettings:
             rpc_port=port,
             cluster_id=self.cluster_id,
             driver=replace(self.driver, scrub_interval_ms=scrub_ms, storage_min_free_bytes=self.storage_min_free_bytes),
-            rpc=RpcConfig(bulk_bytes_per_s=self.catch_up_bytes_per_s),
+            rpc=RpcConfig(
+                bulk_bytes_per_s=self.catch_up_bytes_per_s,
+                receive_bytes_max=MemoryShares.of(self.memory_budget_bytes).frames,
+            ),
             advertise_rpc=self.advertise_rpc,
             secret=self.secret,
             tls=self.tls,
@@ -154,6 +160,7 @@ _NO_SCRUB_MS = 10_000 * 365 * DAY_MS
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("node_id", 0, (1 << 31) - 1),
     ("partitions_per_topic_max", 1, 10_000),
+    ("memory_budget_bytes", MIB, 1 << 40),
     ("open_files_max", 16, 1 << 20),
     ("sync_threads", 1, 64),
     ("partition_pending_bytes_max", 64 * KIB, 4 * GIB),

@@ -28,6 +28,7 @@
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
     ├── Unavailable             not now; the same call may succeed later
     │   ├── Overloaded          a bounded queue is full
+    │   │   └── MemoryBudgetExceeded   requests or answers hold all the memory that is meant for them
     │   ├── StorageFull         the disk has no room; reads and deletes go on
     │   ├── NotLeader           another replica leads, or none; carries the leader as far as known
     │   ├── NoLeader            nobody leads the partition until the deadline
@@ -201,6 +202,10 @@ class Unavailable(RaftlogError):
 
 class Overloaded(Unavailable):
     """A bounded queue is full: slow down and try again."""
+
+
+class MemoryBudgetExceeded(Overloaded):
+    """Requests, or answers, hold all the memory that is meant for them: try again, or ask for less at once."""
 
 
 class StorageFull(Unavailable):

@@ -30,12 +30,14 @@ from raftlog.api.http.routing import Handler, Router
 from raftlog.api.http.scraping import MetricsHandlers
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
-from raftlog.errors import RaftlogError
+from raftlog.errors import MemoryBudgetExceeded, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.histogram import stopwatch
 
 logger = logging.getLogger(__name__)
 
+_RETRY_AFTER_S = "1"
+"""When no memory was left: it comes free as fast as other clients send and read."""
 
 _CLASSES: Final[dict[type, str]] = {
     ProduceHandlers: "produce",
@@ -116,6 +118,8 @@ class HttpApp:
         response = answer(body, status=status)
         if isinstance(error, HttpProblem):
             response.headers.update(error.headers)
+        elif isinstance(error, MemoryBudgetExceeded):
+            response.headers["Retry-After"] = _RETRY_AFTER_S
         if not request.content.is_eof():
             # The rest of a refused body is not worth receiving.
             response.force_close()

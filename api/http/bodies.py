@@ -1,39 +1,50 @@
 """Reading request bodies within bounds: of one body, of all bodies that are in memory, and of time.
 
-A body that stops half way is never handed on, so nothing of it is done.
+Memory is taken as bytes arrive, never for a length that is announced. A body that comes slower than the least rate, or
+stops half way, is never handed on, so nothing of it is done.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, INVALID_JSON, TOO_LARGE
+from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.media import require_json
 from raftlog.api.http.problems import HttpProblem
-from raftlog.errors import Overloaded
-from raftlog.partitions.budget import Budget
-from raftlog.partitions.deadline import deadline_in
+from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.runtime.memory_budget import MemoryBudget
 
 T = TypeVar("T")
 
-_STALL_S = 5.0
-"""A body that stands still for so long is given up: it holds memory that others wait for."""
-_STEP_BYTES = 64 * 1024
+JSON_BODY_BYTES_MAX = 1024 * 1024
+"""The largest JSON body of a request that produces no records. It is parsed at once, into up to 35 times its size."""
+UNCHARGED_BYTES_MAX = 4 * 1024
+"""Whole bodies up to this count as part of their connection."""
+_WINDOW_S = 5.0
+"""The rate of a body is looked at so often."""
+
+
+class ReceivedBody(NamedTuple):
+    """A body, and the memory that is held for it and for what is made of it."""
+
+    data: bytes | bytearray
+    held: HeldMemory
 
 
 class BodyReader:
-    """Shared by all connections of a server."""
+    """Shared by all connections of a server. `memory` is for all bodies and what is made of them."""
 
-    def __init__(self, body_bytes_max: int, all_bodies_bytes_max: int, body_timeout_ms: int) -> None:
+    def __init__(self, body_bytes_max: int, memory: MemoryBudget, body_timeout_ms: int, bytes_per_s_min: int) -> None:
         self.body_bytes_max = body_bytes_max
-        self.room = Budget(max(all_bodies_bytes_max, body_bytes_max), "the HTTP server")
-        """For the bytes of all bodies that are in memory."""
+        self.memory = memory
         self.timeout_ms = body_timeout_ms
         """A body must have arrived within this; a streamed one may be silent for so long."""
+        self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
         """The body, if all of it has arrived together with the head of the request. Raises `HttpProblem` 413."""
@@ -42,49 +53,47 @@ class BodyReader:
             return None
         body = content.read_nowait(-1)
         if len(body) > self.body_bytes_max:
-            raise self._too_large()
+            raise _too_large(self.body_bytes_max)
         return body
 
     @asynccontextmanager
-    async def receive(self, request: web.BaseRequest) -> AsyncIterator[bytearray]:
-        """The body when all of it arrived; while the block runs it counts as being in memory. Raises `HttpProblem`."""
-        length = self._stated_length(request)
+    async def receive(self, request: web.BaseRequest, bytes_max: int | None = None) -> AsyncIterator[ReceivedBody]:
+        """The body when all of it arrived, and its memory until the block ends. Raises `HttpProblem`, and
+        `MemoryBudgetExceeded` when no memory came free in time."""
+        bytes_max = self.body_bytes_max if bytes_max is None else min(bytes_max, self.body_bytes_max)
+        if (request.content_length or 0) > bytes_max:
+            raise _too_large(bytes_max)
         deadline = deadline_in(self.timeout_ms)
-        await self.room.take(length, deadline)
-        body = bytearray()
-        taken = _Taken(self.room, length)
+        with HeldMemory(self.memory) as held:
+            content = request.content
+            body: bytes | bytearray
+            if content.is_eof():
+                body = content.read_nowait(-1)
+                if len(body) > bytes_max:
+                    raise _too_large(bytes_max)
+                await held.cover(len(body), deadline)
+            else:
+                body = await self._read(request, bytes_max, held, deadline)
+            yield ReceivedBody(body, held)
+
+    async def _read(self, request: web.BaseRequest, bytes_max: int, held: HeldMemory, deadline: Deadline) -> bytearray:
         try:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._read(request, body, taken)
-            except TimeoutError:
-                raise HttpProblem(BODY_TOO_SLOW, "the body did not arrive in time; nothing of it was done") from None
-            except (ConnectionError, web.RequestPayloadError) as error:
-                raise HttpProblem(BAD_REQUEST, f"the body ended early ({error}); nothing of it was done") from None
-            yield body
-        finally:
-            taken.release()
-
-    async def _read(self, request: web.BaseRequest, body: bytearray, taken: "_Taken") -> None:
-        if request.headers.get("Expect", "").lower() == "100-continue":
-            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0
-        content = request.content
-        while not content.at_eof():
-            async with asyncio.timeout(_STALL_S):
-                body += await content.readany()
-            if len(body) > self.body_bytes_max:
-                raise self._too_large()
-            taken.cover(len(body))
-
-    def _stated_length(self, request: web.BaseRequest) -> int:
-        length = request.content_length or 0
-        if length > self.body_bytes_max:
-            raise self._too_large()
-        return length
-
-    def _too_large(self) -> HttpProblem:
-        return HttpProblem(TOO_LARGE, f"the body is larger than {self.body_bytes_max} bytes; send it in parts")
+            if request.headers.get("Expect", "").lower() == "100-continue":
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0
+            body, pace = bytearray(), _Pace(self._window_bytes_min, deadline)
+            content = request.content
+            while not content.at_eof():
+                piece = await pace.next_piece(content)
+                if len(body) + len(piece) > bytes_max:
+                    raise _too_large(bytes_max)
+                if not held.maybe_cover(len(body) + len(piece)):
+                    await held.cover(len(body) + len(piece), deadline)
+                    pace.restart()
+                body += piece
+        except (ConnectionError, web.RequestPayloadError) as error:
+            raise HttpProblem(BAD_REQUEST, f"the body ended early ({error}); nothing of it was done") from None
+        return body
 
     async def json_object(self, request: web.BaseRequest) -> dict[str, Any]:
         """A body that is one JSON object; raises `HttpProblem` 415 or 422."""
@@ -102,31 +111,41 @@ class BodyReader:
         content_type = request.headers.get("Content-Type")
         if request.body_exists or content_type is not None:
             require_json(content_type)
-        body: bytes | bytearray | None = self.whole(request)
-        if body is not None:
-            return parse(body)
-        async with self.receive(request) as body:
-            return parse(body)
+        async with self.receive(request, JSON_BODY_BYTES_MAX) as body:
+            return parse(body.data)
 
 
-class _Taken:
-    """What one body took of the budget; a body of unstated length takes more in steps as it grows."""
+class _Pace:
+    """The least rate at which a body has to arrive: it holds memory that others wait for."""
 
-    __slots__ = ("_budget", "_size")
+    def __init__(self, window_bytes_min: int, deadline: Deadline) -> None:
+        self._window_bytes_min, self._deadline = window_bytes_min, deadline
+        self._loop = asyncio.get_running_loop()
+        self.restart()
 
-    def __init__(self, budget: Budget, size: int) -> None:
-        self._budget, self._size = budget, size
+    def restart(self) -> None:
+        """Time in which the broker itself did not read does not count."""
+        self._arrived, self._window_ends = 0, self._loop.time() + _WINDOW_S
 
-    def cover(self, size: int) -> None:
-        """Raises `Overloaded` when there is no room for so much."""
-        if size > self._size:
-            step = max(size - self._size, _STEP_BYTES)
-            if not self._budget.maybe_take(step):
-                raise Overloaded("too many bodies are being received at once; try again")
-            self._size += step
+    async def next_piece(self, content: StreamReader) -> bytes:
+        """Raises `HttpProblem` 408 when too little came in a window, or all time is over."""
+        while True:
+            try:
+                async with asyncio.timeout_at(min(self._window_ends, self._deadline)):
+                    piece = await content.readany()
+            except TimeoutError:
+                if self._arrived < self._window_bytes_min or self._loop.time() >= self._deadline:
+                    raise HttpProblem(
+                        BODY_TOO_SLOW, "the body did not arrive in time; nothing of it was done"
+                    ) from None
+                self.restart()
+            else:
+                self._arrived += len(piece)
+                return piece
 
-    def release(self) -> None:
-        self._budget.give(self._size)
+
+def _too_large(bytes_max: int) -> HttpProblem:
+    return HttpProblem(TOO_LARGE, f"the body is larger than {bytes_max} bytes; send it in parts")
 
 
 def json_object(body: bytes | bytearray) -> dict[str, Any]:

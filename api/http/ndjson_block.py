@@ -13,6 +13,7 @@ from typing import TypeAlias
 import orjson
 
 from raftlog.api.codes import INVALID_JSON
+from raftlog.api.http.held_memory import RECORD_MEMORY_BYTES
 from raftlog.api.http.line_splitter import LineSplitter
 from raftlog.api.http.problems import HttpProblem
 from raftlog.partitions.routing.streams import Streamed
@@ -75,6 +76,11 @@ class Block:
     @property
     def is_full(self) -> bool:
         return self.size_bytes >= self._bytes_max or len(self.records) >= BLOCK_RECORDS_MAX
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that its records take as objects."""
+        return self.size_bytes + RECORD_MEMORY_BYTES * len(self.records)
 
     def line_of(self, place: int) -> int:
         """The number of the line that the record at a place of the block came from."""

@@ -13,46 +13,44 @@ from typing import Any
 
 from aiohttp import web
 
+from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.line_splitter import LineSplitter
 from raftlog.api.http.ndjson_block import BLOCK_BYTES_MAX, BadLine, Block
 from raftlog.api.http.ndjson_report import StreamAnswer, StreamReport
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.produce_options import ProduceOptions
 from raftlog.api.http.streamed_body import StreamedBody
-from raftlog.errors import Overloaded, RaftlogError, Unavailable
-from raftlog.partitions.budget import Budget
+from raftlog.errors import RaftlogError, Unavailable
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.routing.streams import ProduceStream, Share
+from raftlog.runtime.memory_budget import MemoryBudget
 
 _STILL_S = 0.002
 """A body that gave nothing for so long has no more for the moment: what there is can leave."""
-_STEP_BYTES = 1024 * 1024
-_ROOM_BYTES = BLOCK_BYTES_MAX + _STEP_BYTES
-"""What a block counts for: it overshoots its bound by its last line, which is hardly ever longer than this."""
 _LINGER_S = 0.02
 """A record waits no longer than this for others, while nothing is in flight."""
 
 
 class NdjsonIngest:
-    """One request. `room` is for the bytes of all bodies in memory; `stopping` is done when the server stops."""
+    """One request. `memory` is for the bytes of all bodies; `stopping` is done when the server stops."""
 
     def __init__(
         self,
         stream: ProduceStream,
         into: ProduceOptions,
         answer: StreamAnswer,
-        room: Budget,
+        memory: MemoryBudget,
         stopping: "asyncio.Future[None]",
     ) -> None:
-        self._stream, self._into, self._answer, self._room = stream, into, answer, room
+        self._stream, self._into, self._answer, self._memory = stream, into, answer, memory
         self._stopping = stopping
         self._block_bytes_max = min(BLOCK_BYTES_MAX, stream.bounds.block_bytes_max)
         self._splitter = LineSplitter(stream.bounds.record_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._block = Block(self._block_bytes_max)
-        self._held = 0
-        """Bytes of `room` for the block that fills and the line that has begun; `_held_in_flight` for the other."""
-        self._held_in_flight = 0
+        self._held = HeldMemory(memory)
+        """For the block that fills and the line that has begun; `_held_in_flight` for the other block."""
+        self._held_in_flight = HeldMemory(memory)
         self._lines = 0
         self._report = StreamReport()
         self._coming: asyncio.Task[bytes] | None = None
@@ -72,14 +70,14 @@ class NdjsonIngest:
             if self._block.records and not self._report.has_failed:
                 await self._depart()
             await self._land()
-            self._room.give(self._held)
-            self._held = 0
+            self._held.release()
             return await self._answer.end(self._report)
         finally:
             self._answer.give_up()
             _give_up(self._coming)
             _give_up(self._flight)
-            self._room.give(self._held + self._held_in_flight)
+            self._held.release()
+            self._held_in_flight.release()
 
     # receiving
 
@@ -109,7 +107,7 @@ class NdjsonIngest:
             lines = self._splitter.feed(coming.result())
             self._take(lines)
             self._splitter.check(self._splitter.rest_bytes)
-            await self._cover(self._block.size_bytes + self._splitter.rest_bytes)
+            await self._cover(self._block.memory_bytes + self._splitter.rest_bytes)
         except (HttpProblem, RaftlogError) as error:
             self._report.stop(error, self._lines + 1)
 
@@ -125,20 +123,10 @@ class NdjsonIngest:
             self._report.stop(bad.problem, bad.number)
 
     async def _cover(self, size: int) -> None:
-        """Hold room for so many bytes. Raises `Overloaded` when there is none.
-
-        Room for a block is waited for, while nothing is held that others could wait for. A line longer than a block
-        gets more when it is free, or none.
-        """
-        if not self._held and size:
-            if not self._room.maybe_take(_ROOM_BYTES):
-                await self._land()
-                await self._room.take(_ROOM_BYTES, deadline_in(self._into.timeout_ms))
-            self._held = _ROOM_BYTES
-        while self._held < size:
-            if not self._room.maybe_take(_STEP_BYTES):
-                raise Overloaded("too many bodies are being received at once for a line of this length; try again")
-            self._held += _STEP_BYTES
+        """Hold memory for so many bytes. Raises `MemoryBudgetExceeded` when none comes free in time."""
+        if not self._held.maybe_cover(size):
+            await self._land()  # its memory is what others may wait for
+            await self._held.cover(size, deadline_in(self._into.timeout_ms))
 
     # appending
 
@@ -148,7 +136,7 @@ class NdjsonIngest:
         if self._report.has_failed:
             return
         block, self._block = self._block, Block(self._block_bytes_max)
-        self._held_in_flight, self._held = self._held, 0
+        self._held_in_flight, self._held = self._held, HeldMemory(self._memory)
         self._in_flight = block
         deadline = deadline_in(self._into.timeout_ms)
         self._flight = self._loop.create_task(
@@ -166,8 +154,7 @@ class NdjsonIngest:
             self._report.append_failed(error, block.line_of(0))
             shares = []
         self._flight = self._in_flight = None
-        self._room.give(self._held_in_flight)
-        self._held_in_flight = 0
+        self._held_in_flight.release()
         for share in shares:
             self._report.note(share, block)
         self._answer.tell(self._report)

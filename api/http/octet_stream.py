@@ -18,16 +18,17 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, TOO_LARGE
 from raftlog.api.http.answers import json_answer
+from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.produce_options import ProduceOptions
 from raftlog.api.http.routing import Target
 from raftlog.api.http.streamed_body import StreamedBody
 from raftlog.errors import StorageFull, Unavailable
 from raftlog.partitions.broker import Broker
-from raftlog.partitions.budget import Budget
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
+from raftlog.runtime.memory_budget import MemoryBudget
 
 SPOOLED_FROM_BYTES = 256 * 1024
 HEADERS_HEADER = "X-Raftlog-Headers"
@@ -35,10 +36,10 @@ HEADERS_HEADER = "X-Raftlog-Headers"
 
 
 class OctetStream:
-    """`room` is for the bytes of all bodies in memory."""
+    """`memory` is for the bytes of all bodies."""
 
-    def __init__(self, broker: Broker, room: Budget) -> None:
-        self._broker, self._room = broker, room
+    def __init__(self, broker: Broker, memory: MemoryBudget) -> None:
+        self._broker, self._memory = broker, memory
 
     async def produce(
         self, request: web.BaseRequest, target: Target, options: ProduceOptions, body: StreamedBody
@@ -54,15 +55,13 @@ class OctetStream:
             with _spool_errors():
                 size = await _receive(body, spool, limit)
             deadline = deadline_in(options.timeout_ms)
-            await self._room.take(size, deadline)
-            try:
+            with HeldMemory(self._memory) as held:
+                await held.cover(size, deadline)
                 with _spool_errors():
                     record = bare._replace(value=await asyncio.to_thread(_content, spool))
                 (stored,) = await self._broker.produce_records(
                     options.topic, options.partition, [record], acks=options.acks, deadline=deadline
                 )
-            finally:
-                self._room.give(size)
         if stored.error is not None:
             raise stored.error
         done = {"partition": stored.partition, "offset": stored.offset, "error_code": None, "error": None}

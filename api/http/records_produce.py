@@ -5,8 +5,9 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE, status_and_code
 from raftlog.api.http.answers import answer, json_answer
-from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.bodies import UNCHARGED_BYTES_MAX, BodyReader
 from raftlog.api.http.ends import Ends
+from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.media import Format, content_format
 from raftlog.api.http.ndjson_block import LINE_READERS
 from raftlog.api.http.new_records import parse_records
@@ -71,15 +72,23 @@ class ProduceHandlers:
         if format_ in STREAMED:
             response = await self._streamed.produce(request, target, options, format_)
         elif (whole := self._bodies.whole(request)) is not None:
-            response = await self._produce_body(options, format_, whole)
+            response = await self._produce_whole(options, format_, whole)
         else:
             async with self._bodies.receive(request) as body:
-                response = await self._produce_body(options, format_, body)
+                response = await self._produce_body(options, format_, body.data)
         if options.partition is not None:
             leader = self._broker.leader_address(options.topic, options.partition)
             if leader is not None and not response.prepared:
                 response.headers[LEADER_HEADER] = leader
         return response
+
+    async def _produce_whole(self, options: ProduceOptions, format_: Format, body: bytes) -> web.Response:
+        if len(body) <= UNCHARGED_BYTES_MAX:
+            return await self._produce_body(options, format_, body)
+        with HeldMemory(self._bodies.memory) as held:
+            if not held.maybe_cover(len(body)):
+                await held.cover(len(body), deadline_in(options.timeout_ms))
+            return await self._produce_body(options, format_, body)
 
     async def _produce_body(self, options: ProduceOptions, format_: Format, body: bytes | bytearray) -> web.Response:
         if format_ is Format.BATCHES:

@@ -30,7 +30,7 @@ class StreamedProduce:
         body = StreamedBody(request, self._bodies.timeout_ms)
         deadline = deadline_in(options.timeout_ms)
         if format_ is Format.OCTETS:
-            return await OctetStream(self._broker, self._bodies.room).produce(request, target, options, body)
+            return await OctetStream(self._broker, self._bodies.memory).produce(request, target, options, body)
         stream = await self._broker.open_stream(options.topic, options.partition, deadline=deadline)
-        ingest = NdjsonIngest(stream, options, StreamAnswer(request), self._bodies.room, self._ends.stopping)
+        ingest = NdjsonIngest(stream, options, StreamAnswer(request), self._bodies.memory, self._ends.stopping)
         return await ingest.run(body)

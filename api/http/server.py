@@ -9,16 +9,17 @@ from raftlog.api.http.app import HttpApp
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.ends import Connections, Ends
 from raftlog.api.http.origins import OriginPolicy, allowed_host, is_loopback, split_host
-from raftlog.config import MIB
+from raftlog.config import KIB, MIB
 from raftlog.errors import InvalidArgument
 from raftlog.partitions.broker import Broker
+from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 BODY_BYTES_MAX = 64 * MIB
 """The largest request body that is accepted."""
-ALL_BODIES_BYTES_MAX = 128 * MIB
-"""Bytes of all bodies that may be in memory at once; past them a request waits, then gets 429."""
 BODY_TIMEOUT_MS = 60_000
 """A body must have arrived within this."""
+BODY_BYTES_PER_S_MIN = 16 * KIB
+"""A body that arrives slower than this for five seconds is given up."""
 KEEPALIVE_TIMEOUT_S = 75.0
 """An idle connection is closed after this."""
 METRICS_PARTITIONS_MAX = 1_000
@@ -38,8 +39,8 @@ class HttpServer:
         broker: Broker,
         *,
         body_bytes_max: int = BODY_BYTES_MAX,
-        all_bodies_bytes_max: int = ALL_BODIES_BYTES_MAX,
         body_timeout_ms: int = BODY_TIMEOUT_MS,
+        body_bytes_per_s_min: int = BODY_BYTES_PER_S_MIN,
         keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
         metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
         advertised: str = "",
@@ -51,7 +52,8 @@ class HttpServer:
         self._advertised = [split_host(advertised)[0]] if advertised else []
         self._allowed_hosts = [allowed_host(text) for text in allowed_hosts]
         self._ends = Ends()
-        self.bodies = BodyReader(body_bytes_max, all_bodies_bytes_max, body_timeout_ms)
+        requests = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
+        self.bodies = BodyReader(body_bytes_max, requests, body_timeout_ms, body_bytes_per_s_min)
         self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
         self._keepalive_timeout_s = keepalive_timeout_s
         self._sockets: asyncio.Server | None = None

@@ -49,6 +49,8 @@ STOP_SECONDS_MAX = 4.5
 """The whole stop takes at most this."""
 
 _TUNING = {
+    "memory_budget_bytes": "Bytes held for all connections: a quarter for frames of brokers, three eighths each for "
+    "request bodies and for answers.",
     "partitions_per_topic_max": "Most partitions of one topic.",
     "open_files_max": "Segment files kept open.",
     "sync_threads": "Syncs that run at once.",
@@ -77,10 +79,13 @@ _TUNING = {
 
 _HTTP_TUNING = {
     "body_bytes_max": (http_server.BODY_BYTES_MAX, "Largest request body."),
-    "all_bodies_bytes_max": (http_server.ALL_BODIES_BYTES_MAX, "Bytes of request bodies in memory at once."),
     "body_timeout_ms": (
         http_server.BODY_TIMEOUT_MS,
         "Longest time that a body may take to arrive, or a streamed one be silent.",
+    ),
+    "body_bytes_per_s_min": (
+        http_server.BODY_BYTES_PER_S_MIN,
+        "Slowest rate at which a body may arrive, in bytes a second.",
     ),
     "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
     "metrics_partitions_max": (

@@ -20,6 +20,7 @@ from raftlog.errors import (
     InvalidArgument,
     InvalidConsumer,
     LogClosed,
+    MemoryBudgetExceeded,
     OffsetOutOfRange,
     OutcomeUnknown,
     OutOfOrderSequence,
@@ -72,6 +73,7 @@ _BY_CODE: Mapping[int, type[RaftlogError]] = {
     42901: Overloaded,
     50303: LogClosed,
     50304: RebalanceInProgress,
+    50305: MemoryBudgetExceeded,
     50401: DeadlineExceeded,
     50701: StorageFull,
 }

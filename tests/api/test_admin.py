@@ -16,6 +16,7 @@ from raftlog.errors import (
 )
 from raftlog.partitions.operations import Operations
 from raftlog.partitions.results import BrokerDescription
+from raftlog.partitions.settings import BrokerSettings
 from tests.api.conftest import Api
 from tests.api.told_operations import ANSWERS, LEVELS, UNKNOWN, ToldOperations
 
@@ -28,6 +29,7 @@ class ToldBroker:
 
     node_id = 1
     is_ready = True
+    settings = BrokerSettings(data_dir="not there")
 
     def __init__(self):
         self.operations = ToldOperations()

@@ -356,12 +356,12 @@ async def test_the_stop_of_the_server_ends_it_in_order(start_api):
 
 
 async def test_room_is_given_back(start_api):
-    api = await start_api(all_bodies_bytes_max=1 << 20, body_bytes_max=1 << 20)
+    api = await start_api({"memory_budget_bytes": 1 << 20}, body_bytes_max=1 << 20)
     await api.topic()
     big = b'{"value":"' + b"x" * 100_000 + b'"}\n'
     results = await asyncio.gather(*(send(api, big * 30) for _ in range(8)), send(api, b"{bad"))
     assert [status for status, _ in results] == [200] * 8 + [422]
-    assert api.server.bodies.room.used == 0
+    assert api.server.bodies.memory.used == 0
 
 
 async def test_progress_is_told_line_by_line(api):

@@ -103,7 +103,7 @@ async def test_a_body_that_stops_leaves_nothing(start_api, monkeypatch):
     assert opened[0]._rolled
     while not all(spool.closed for spool in opened):
         await asyncio.sleep(0.01)
-    assert api.server.bodies.room.used == 0
+    assert api.server.bodies.memory.used == 0
 
 
 async def test_what_cannot_be_a_record(api):

@@ -31,6 +31,7 @@ DISTINGUISHABLE = {
     errors.UnknownConsumer: errors.UnknownTopic,  # 40403 is v3's word for a topic
     errors.Unavailable: errors.Unavailable,
     errors.Overloaded: errors.Overloaded,
+    errors.MemoryBudgetExceeded: errors.MemoryBudgetExceeded,
     errors.StorageFull: errors.StorageFull,
     errors.LogDamaged: errors.LogClosed,
     errors.LogClosed: errors.LogClosed,

@@ -9,11 +9,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, cast
 
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import certified_nodes
 from raftlog.runtime.rpc.config import RpcConfig
 from raftlog.runtime.rpc.errors import BadFrame
 from raftlog.runtime.rpc.frame import Frame, FrameBound, FrameReader, joined
-from raftlog.runtime.rpc.receive_budget import ReceiveBudget
 from raftlog.types import Buffer
 
 _KEEPALIVE: Final = (
@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         config: RpcConfig,
         bounds: Mapping[int, FrameBound],
-        budget: ReceiveBudget,
+        budget: MemoryBudget,
     ) -> None:
         self._loop = loop
         self._config = config

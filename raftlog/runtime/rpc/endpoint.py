@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 
 from raftlog.errors import Unavailable
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc.authentication import Credentials
 from raftlog.runtime.rpc.complaints import Complaints
 from raftlog.runtime.rpc.config import RpcConfig
@@ -22,7 +23,6 @@ from raftlog.runtime.rpc.handshake import (
     Refusal,
 )
 from raftlog.runtime.rpc.memory import PeerMemory
-from raftlog.runtime.rpc.receive_budget import ReceiveBudget
 from raftlog.runtime.rpc.throttle import TokenBucket
 from raftlog.runtime.rpc.traffic import Traffic
 from raftlog.runtime.transport import Envelope, ProcessBeat
@@ -74,7 +74,7 @@ class Endpoint:
         self._draw_nonce = draw_nonce
         self._life = random.randbytes(LIFE_SIZE)
         self.traffic = {channel: Traffic() for channel in Channel}
-        self.receive_budget = ReceiveBudget(config.receive_bytes_max)
+        self.receive_budget = MemoryBudget(config.receive_bytes_max)
         self._bulk_budget = TokenBucket(config.bulk_bytes_per_s, config.bulk_burst_bytes)
 
     def hello(self, channel: Channel) -> Hello:

@@ -8,11 +8,11 @@ import weakref
 from dataclasses import replace
 
 from raftlog.config import MIB
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.runtime.rpc import Answer, Call
 from raftlog.runtime.rpc.accepted import Accepted
 from raftlog.runtime.rpc.frame import HEAD_SIZE, LARGE_BYTES_FIRST, FrameBound, FrameKind, FrameReader, encode_frame
 from raftlog.runtime.rpc.handshake import Hello
-from raftlog.runtime.rpc.receive_budget import ReceiveBudget
 from tests.rpc.loops import on_both_loops
 from tests.rpc.processes import QUICK, Process, Raw, cluster, hello_of, identity_of, running
 
@@ -22,7 +22,7 @@ def _no_call() -> None:
 
 
 def test_what_is_within_the_limit_is_granted_and_the_rest_waits_in_line() -> None:
-    budget = ReceiveBudget(10)
+    budget = MemoryBudget(10)
     granted: list[str] = []
     assert budget.take("a", 6, _no_call)
     assert budget.take("b", 4, _no_call)
@@ -38,7 +38,7 @@ def test_what_is_within_the_limit_is_granted_and_the_rest_waits_in_line() -> Non
 
 def test_the_oldest_goes_on_beyond_the_limit() -> None:
     """Otherwise connections that all hold part of a frame would wait for each other for ever."""
-    budget = ReceiveBudget(10)
+    budget = MemoryBudget(10)
     granted: list[str] = []
     assert budget.take("a", 5, _no_call)
     assert budget.take("b", 5, _no_call)
@@ -50,7 +50,7 @@ def test_the_oldest_goes_on_beyond_the_limit() -> None:
 
 
 def test_who_gives_up_waits_no_longer() -> None:
-    budget = ReceiveBudget(10)
+    budget = MemoryBudget(10)
     assert budget.take("a", 10, _no_call)
     assert not budget.take("b", 5, _no_call)
     budget.give("b")

@@ -1,0 +1,98 @@
+"""Memory of one request or one answer, taken from a budget that all of them share.
+
+    bytes in memory ≤ `size`, but for the piece that just arrived
+
+Taken in steps as it is needed, given back at the end at the latest. Used by the readers of bodies and the writers of
+answers.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from raftlog.errors import MemoryBudgetExceeded
+from raftlog.partitions.deadline import Deadline
+from raftlog.runtime.memory_budget import MemoryBudget
+
+STEP_BYTES = 64 * 1024
+RECORD_MEMORY_BYTES = 128
+"""What a record costs as an object beside its key and value."""
+WAITING_MAX = 64
+"""Requests that may wait for memory of one budget; what such a request has sent so far waits in its connection."""
+
+
+class HeldMemory:
+    """See the module; a context manager that gives everything back."""
+
+    __slots__ = ("_budget", "size")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.size = 0
+        """Bytes that are taken."""
+
+    def maybe_cover(self, size: int) -> bool:
+        """Hold `size` bytes at least, if they are free now."""
+        missing = size - self.size
+        if missing <= 0:
+            return True
+        step = max(missing, STEP_BYTES) if self.size else missing
+        if not self._budget.maybe_take(self, step):
+            return False
+        self.size += step
+        return True
+
+    async def cover(self, size: int, deadline: Deadline) -> None:
+        """Hold `size` bytes at least, waiting for them until the deadline. Raises `MemoryBudgetExceeded`.
+
+        Requests do not wait for each other for ever: the one that has held memory for the longest always gets more.
+        """
+        missing = size - self.size
+        if missing <= 0:
+            return
+        budget = self._budget
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not budget.take(self, missing, lambda: _grant(granted)):
+            try:
+                if budget.waiting_count > WAITING_MAX:
+                    raise self._exceeded()
+                async with asyncio.timeout_at(deadline):
+                    await granted
+            except TimeoutError:
+                if not granted.done() or granted.cancelled():
+                    raise self._exceeded() from None
+            finally:
+                # Memory that was granted at the same moment goes back with everything else.
+                budget.stop_waiting(self)
+        self.size += missing
+
+    def shrink(self, size: int) -> None:
+        """Give back what is beyond `size` bytes."""
+        if size < self.size:
+            self._budget.give_part(self, self.size - size)
+            self.size = size
+
+    def release(self) -> None:
+        """Give everything back."""
+        self._budget.give(self)
+        self.size = 0
+
+    def _exceeded(self) -> MemoryBudgetExceeded:
+        budget = self._budget
+        return MemoryBudgetExceeded(
+            f"{budget.used} of {budget.limit} bytes of memory for requests like this one are in use "
+            "(--memory-budget-bytes), and too little came free in time; try again, or ask for less at once"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _grant(granted: "asyncio.Future[None]") -> None:
+    if not granted.done():
+        granted.set_result(None)

@@ -1,0 +1,112 @@
+"""Memory for what connections send and are sent, bounded for all connections of the process together.
+
+    used ≤ limit + one owner's:   with `take` the owner that has held memory for the longest always gets more, so one
+                                  owner at least goes on, and with its end the next one
+
+An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. One that
+gets no memory stops reading until others have finished. The configured total is split into three shares that do not
+borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by connections
+between brokers (`runtime.rpc`) and by the HTTP server.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from raftlog.config import MIB
+
+MEMORY_BUDGET_BYTES = 256 * MIB
+"""The default of `--memory-budget-bytes`."""
+
+
+class MemoryShares(NamedTuple):
+    """The parts of one total, in bytes."""
+
+    frames: int
+    """A quarter, for frames from other brokers."""
+    requests: int
+    """Three eighths, for bodies of requests and the records made of them."""
+    answers: int
+    """The rest, for answers, fetched batches and opened ones."""
+
+    @classmethod
+    def of(cls, total: int) -> "MemoryShares":
+        frames, requests = total // 4, total * 3 // 8
+        return cls(frames, requests, total - frames - requests)
+
+
+class MemoryBudget:
+    """One share; `limit` is in bytes. Owners are told apart by identity."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._held: dict[object, int] = {}
+        """Bytes by owner, the owner that began first in front."""
+        self._waiting: dict[object, tuple[int, Callable[[], None]]] = {}
+        """Bytes that an owner waits for, and the call that tells it that it has them; first come, first served."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Owners that wait."""
+        return len(self._waiting)
+
+    @property
+    def free(self) -> int:
+        """Bytes that no owner holds; negative while the oldest holds more than there are."""
+        return self.limit - self.used
+
+    def take(self, owner: object, size: int, on_granted: Callable[[], None]) -> bool:
+        """Take `size` bytes more. False: `on_granted` is called once they are taken, unless `give` comes before."""
+        assert owner not in self._waiting, "asked twice"
+        if not self._waiting and self._maybe_grant(owner, size):
+            return True
+        if self._is_oldest(owner):
+            self._grant(owner, size)
+            return True
+        self._waiting[owner] = size, on_granted
+        return False
+
+    def maybe_take(self, owner: object, size: int) -> bool:
+        """Take `size` bytes more if they are free and no owner waits for them; anything when nothing is used."""
+        if self._waiting or (self.used and self.used + size > self.limit):
+            return False
+        self._grant(owner, size)
+        return True
+
+    def give(self, owner: object) -> None:
+        """Give back all that the owner has, and let those go on that wait for it; the owner waits no longer."""
+        self._waiting.pop(owner, None)
+        self.used -= self._held.pop(owner, 0)
+        self._serve()
+
+    def give_part(self, owner: object, size: int) -> None:
+        """Give back `size` bytes of what the owner has. It keeps its age."""
+        left = self._held[owner] - size
+        assert left >= 0, f"gave back {-left} bytes more than were taken"
+        self._held[owner] = left
+        self.used -= size
+        self._serve()
+
+    def stop_waiting(self, owner: object) -> None:
+        """The owner keeps what it has and waits for no more."""
+        if self._waiting.pop(owner, None) is not None:
+            self._serve()
+
+    def _serve(self) -> None:
+        for waiting, (size, on_granted) in list(self._waiting.items()):
+            if waiting in self._waiting and self._maybe_grant(waiting, size):
+                del self._waiting[waiting]
+                on_granted()
+
+    def _maybe_grant(self, owner: object, size: int) -> bool:
+        if self.used + size > self.limit and not self._is_oldest(owner):
+            return False
+        self._grant(owner, size)
+        return True
+
+    def _is_oldest(self, owner: object) -> bool:
+        return next(iter(self._held), owner) is owner
+
+    def _grant(self, owner: object, size: int) -> None:
+        self._held[owner] = self._held.get(owner, 0) + size
+        self.used += size
