@@ -26,7 +26,6 @@ TOO_LARGE = (413, 413)
 WRONG_CONTENT_TYPE = (415, 415)
 INVALID_JSON = (422, 42203)
 EMPTY_REQUEST = (422, 42208)
-UNREADABLE_RECORDS = (422, 42207)
 INTERNAL = (500, 50002)
 UNKNOWN_V3 = (404, 40403)
 """An unknown topic or partition, as the v3 paths call it."""
@@ -34,6 +33,7 @@ UNKNOWN_V3 = (404, 40403)
 STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.RaftlogError: INTERNAL,
     errors.RequestError: BAD_REQUEST,
+    errors.UndecodableBatch: (422, 42207),
     errors.RecordTooLarge: TOO_LARGE,
     errors.UnknownTopic: (404, 40401),
     errors.UnknownPartition: (404, 40402),

@@ -6,6 +6,7 @@
     │   │   ├── InvalidTopic    a topic name that cannot be used
     │   │   └── PlacementImpossible   more replicas than hosts
     │   ├── InvalidBatch        a record batch that does not hold together (length, CRC, counts)
+    │   │   └── UndecodableBatch    a stored batch whose records cannot be decoded; carries where, and the offset behind
     │   ├── RecordTooLarge      a record or batch above `max.message.bytes`
     │   ├── UnknownTopic · UnknownPartition · TopicExists
     │   ├── UnknownBroker       no broker of that node id, or not with that disk
@@ -57,7 +58,7 @@ A broken invariant is an `AssertionError` and belongs to no branch: it is never 
 
 from typing import ClassVar, Literal
 
-from raftlog.types import Offset, Position
+from raftlog.types import Offset, Position, TopicPartition
 
 Outcome = Literal["failed", "unknown"]
 
@@ -86,6 +87,34 @@ class PlacementImpossible(InvalidArgument):
 
 class InvalidBatch(RequestError):
     """Bytes offered as a record batch that are not one."""
+
+
+class UndecodableBatch(InvalidBatch):
+    """A stored batch with a correct CRC whose records cannot be decoded: its producer wrote it so.
+
+    `offset` is that of the first record that cannot be decoded; every reader returns those before it. No reader goes on
+    by itself: seek to `next_offset`, which follows the batch, or read the batch as it is stored.
+    """
+
+    def __init__(
+        self, base_offset: int, offset: int, next_offset: int, why: str, place: TopicPartition | None = None
+    ) -> None:
+        super().__init__(
+            ("" if place is None else f"{place}: ")
+            + f"the records from offset {offset} on cannot be decoded in the batch at offset {base_offset}: {why}; "
+            f"go on behind it at offset {next_offset}"
+        )
+        self.base_offset, self.offset, self.next_offset, self.why = base_offset, offset, next_offset, why
+        self.place = place
+        """The partition, where the reader knows it."""
+
+    def at(self, place: TopicPartition) -> "UndecodableBatch":
+        """The same error with the partition."""
+        return type(self)(self.base_offset, self.offset, self.next_offset, self.why, place)
+
+    def __reduce__(self) -> tuple[type["UndecodableBatch"], tuple[int, int, int, str, TopicPartition | None]]:
+        """It goes from one process to another whole."""
+        return type(self), (self.base_offset, self.offset, self.next_offset, self.why, self.place)
 
 
 class RecordTooLarge(RequestError):

@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from raftlog.api.codes import NOT_ACCEPTABLE, UNREADABLE_RECORDS
+from raftlog.api.codes import NOT_ACCEPTABLE
 from raftlog.api.http.answers import answer_with
 from raftlog.api.http.consumers import INSTANCE, instance_of
 from raftlog.api.http.ends import Ends
@@ -19,7 +19,7 @@ from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_embedded
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.routing import Router, Target, query_int
-from raftlog.errors import InvalidBatch, OffsetOutOfRange
+from raftlog.errors import OffsetOutOfRange
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import Delivery, Moved
@@ -86,8 +86,6 @@ class ConsumerRecordHandlers:
         try:
             await asyncio.wait((poll, self._ends.gone(request)), return_when=asyncio.FIRST_COMPLETED)
             return poll.result() if poll.done() else Delivery(formats[0])
-        except InvalidBatch as error:
-            raise HttpProblem(UNREADABLE_RECORDS, str(error)) from None
         finally:
             poll.cancel()
 

@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from raftlog.api.codes import UNREADABLE_RECORDS
 from raftlog.api.http.media import Format
-from raftlog.api.http.problems import HttpProblem
-from raftlog.errors import InvalidBatch
+from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
-from raftlog.types import Buffer
+from raftlog.types import Buffer, TopicPartition
 
 _RECORDS_PER_SLICE = 1_000
 """After so many records others run."""
@@ -38,13 +36,14 @@ class JsonRecords:
         )
         self._is_json = format_ is Format.JSON
         self._opened_bytes_max = opened_bytes_max
-        self._broken: InvalidBatch | None = None
+        self._place = TopicPartition(topic, partition)
+        self._broken: UndecodableBatch | None = None
         """Why the records after those encoded so far cannot be read."""
         self.next_offset = 0
         """Behind all that was encoded, or had no records any more."""
 
     async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> bytes:
-        """A JSON array of the records from `offset` on; raises `HttpProblem` 422 when the first cannot be opened."""
+        """A JSON array of the records from `offset` on; raises `UndecodableBatch` when the first cannot be decoded."""
         parts: list[bytes] = []
         size = 0
         self.next_offset = offset
@@ -58,7 +57,7 @@ class JsonRecords:
                 if len(slice_) >= _RECORDS_PER_SLICE:
                     await asyncio.sleep(0)
             if self._broken and not parts:
-                raise self._unreadable(batch, self._broken)
+                raise self._broken
             if size >= max_bytes or self._broken:
                 break
             self.next_offset = read_header(batch).next_offset
@@ -72,7 +71,7 @@ class JsonRecords:
     def slices(self, batch: Buffer, offset: int, end: int | None) -> Iterator[list[bytes]]:
         """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`.
 
-        Raises `HttpProblem` 422 behind those that can be opened.
+        Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later.
         """
         records = read_records(batch, self._opened_bytes_max)
         if end is not None:
@@ -81,8 +80,8 @@ class JsonRecords:
             yield slice_
             if self._broken:
                 break
-        if self._broken:
-            raise self._unreadable(batch, self._broken)
+        if self._broken and (end is None or self._broken.offset < end):
+            raise self._broken
 
     def _slice(self, records: Iterator[Record], offset: int, room: int) -> list[bytes]:
         """The next records, as many as a slice may have; none at the end of the batch."""
@@ -98,8 +97,8 @@ class JsonRecords:
                 room -= len(part)
                 if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
                     break
-        except InvalidBatch as error:
-            self._broken = error
+        except UndecodableBatch as error:
+            self._broken = error.at(self._place)
         if last is not None:
             self.next_offset = last.offset + 1
         return parts
@@ -135,13 +134,6 @@ class JsonRecords:
             record.offset,
             record.timestamp,
             _headers(headers) if headers else b"[]",
-        )
-
-    def _unreadable(self, batch: Buffer, error: InvalidBatch) -> HttpProblem:
-        after = read_header(batch).next_offset
-        return HttpProblem(
-            UNREADABLE_RECORDS,
-            f"{error}; fetch it as it is stored (Accept: {Format.BATCHES.value}), or go on at offset {after}",
         )
 
 

@@ -1,7 +1,8 @@
 """Errors of requests, and the one shape in which every error is answered:
 
 `{"error_code": 40401, "message": "…", "outcome": "failed" | "unknown"}`, with the bounds for an offset out of range,
-and with `"topic_exists": true` where that is why.
+with `"topic_exists": true` where that is why, and with `"undecodable": {"base_offset", "offset", "next_offset"}` for
+stored records that cannot be decoded.
 """
 
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import orjson
 
 from raftlog.api.codes import INTERNAL, status_and_code
-from raftlog.errors import OffsetOutOfRange, RaftlogError, TopicExists
+from raftlog.errors import OffsetOutOfRange, RaftlogError, TopicExists, UndecodableBatch
 
 
 class HttpProblem(Exception):
@@ -29,6 +30,9 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
     more: dict[str, Any] = {}
     if isinstance(error, OffsetOutOfRange):
         more = {"beginning_offset": error.first, "end_offset": error.end}
+    elif isinstance(error, UndecodableBatch):
+        undecodable = {"base_offset": error.base_offset, "offset": error.offset, "next_offset": error.next_offset}
+        more = {"undecodable": undecodable}
     elif isinstance(error, TopicExists):
         more = {"topic_exists": True}  # it shares its code with every bad request
     return status, _body(code, str(error), error.outcome, **more)

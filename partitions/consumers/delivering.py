@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from raftlog.errors import InvalidBatch, OffsetOutOfRange, RaftlogError
+from raftlog.errors import OffsetOutOfRange, RaftlogError, UndecodableBatch
 from raftlog.partitions.consumers.beginning import Beginnings
 from raftlog.partitions.consumers.hosting import Host
 from raftlog.partitions.consumers.polling import Poll, Polled, PollLimits
@@ -68,7 +68,7 @@ class Deliveries:
 
 def _raise_what_stops_all(polled: Polled, asked: int) -> None:
     others = [error for error in polled.failed.values() if not isinstance(error, OffsetOutOfRange)]
-    stopping: list[RaftlogError] = [error for error in others if isinstance(error, InvalidBatch)]
+    stopping: list[RaftlogError] = [error for error in others if isinstance(error, UndecodableBatch)]
     if not stopping and asked == len(others):
         stopping = others
     if stopping:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from raftlog.errors import InvalidBatch, OffsetOutOfRange, RaftlogError, Unavailable
+from raftlog.errors import OffsetOutOfRange, RaftlogError, Unavailable, UndecodableBatch
 from raftlog.partitions.consumers.positions import Standing
 from raftlog.partitions.consumers.taking import Taken, take
 from raftlog.partitions.deadline import Deadline
@@ -101,7 +101,7 @@ class Poll:
     @property
     def _has_to_be_told(self) -> bool:
         """Something that the client, or the reset policy, has to decide, which does not get better by waiting."""
-        return any(isinstance(error, OffsetOutOfRange | InvalidBatch) for error in self._failed.values())
+        return any(isinstance(error, OffsetOutOfRange | UndecodableBatch) for error in self._failed.values())
 
     # what is there
 
@@ -183,6 +183,9 @@ class Poll:
             limit = self._limits.opened_bytes_max
             is_first = not any(taken.records for _, taken in self._taken)
             taken = await take(fetched.batches, standing.offset, self._room, limit, at_least_one=is_first)
+        except UndecodableBatch as error:
+            self._failed[standing.partition] = error.at(standing.partition)
+            return
         except RaftlogError as error:
             self._failed[standing.partition] = error
             return

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from raftlog.errors import InvalidBatch
+from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.types import Buffer, Offset
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 async def take(
     batches: Iterable[Buffer], offset: Offset, room: int, opened_bytes_max: int, *, at_least_one: bool = True
 ) -> Taken:
-    """Raises `InvalidBatch` when the very first record cannot be opened."""
+    """Raises `UndecodableBatch` when the very first record cannot be decoded."""
     taken: list[Buffer] = []
     end, records, size, epoch = offset, 0, 0, -1
     for batch in batches:
@@ -59,9 +59,7 @@ async def take(
             records, size, epoch = records + counted.records, size + counted.size, header.leader_epoch
         if counted.next_offset is not None:  # full, or what follows cannot be read
             if counted.broken is not None and not records:
-                raise InvalidBatch(
-                    f"{counted.broken}; go on behind it by setting the position to {header.next_offset}"
-                ) from counted.broken
+                raise counted.broken
             return Taken(offset, counted.next_offset, taken, records, size, epoch)
         end = Offset(header.next_offset)
     return Taken(offset, end, taken, records, size, epoch)
@@ -74,7 +72,7 @@ class _Counting:
         self.records = self.size = 0
         self.next_offset: Offset | None = None
         """Where the next answer begins, once this one ends inside the batch."""
-        self.broken: InvalidBatch | None = None
+        self.broken: UndecodableBatch | None = None
         self._begin, self._room, self._is_first = begin, room, is_first
         self._records: Iterator[Record] = read_records(batch, opened_bytes_max)
         self._last = begin
@@ -87,7 +85,7 @@ class _Counting:
                     return False
                 if seen >= _RECORDS_PER_SLICE:
                     return True
-        except InvalidBatch as error:
+        except UndecodableBatch as error:
             self.broken, self.next_offset = error, self._last
         return False
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from raftlog.errors import OffsetNotAvailable
+from raftlog.errors import FormatError, OffsetNotAvailable, UndecodableBatch
 from raftlog.partitions.groups.level_two import Watermark, watermarks_in
 from raftlog.partitions.groups.records import (
     GroupKey,
@@ -27,9 +27,9 @@ from raftlog.partitions.groups.records import (
     decode_value,
     is_keyed,
 )
-from raftlog.records import read_records
+from raftlog.records import Record, read_records
 from raftlog.runtime.group import Group
-from raftlog.types import Offset
+from raftlog.types import Buffer, Offset
 
 READ_BYTES = 1 << 16
 """Folded in one turn of the loop."""
@@ -75,7 +75,7 @@ class Folded:
         newest: dict[bytes, bytes | None] = {}
         """By key: of most keys a slice has several values, and only the last one is worth decoding."""
         for batch in group.read(begin, READ_BYTES):
-            for record in read_records(batch):
+            for record in self._records(batch):
                 if record.offset < after:
                     continue
                 if record.key is not None and is_keyed(record.key):
@@ -89,6 +89,12 @@ class Folded:
         self.next_offset = after  # what could not be read half way is read again from its beginning
         if after == begin:
             raise OffsetNotAvailable(f"{self._name}: offset {begin} is committed and cannot be read yet")
+
+    def _records(self, batch: Buffer) -> Iterator[Record]:
+        try:
+            yield from read_records(batch)
+        except UndecodableBatch as error:
+            raise FormatError(f"{self._name}: {error}") from error
 
     def _begin_at(self, offset: Offset) -> None:
         """What lies before was trimmed, and stands again behind `offset`."""

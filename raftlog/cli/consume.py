@@ -25,7 +25,7 @@ from raftlog.cli.options import bootstrap_option, json_option, option, read_sepa
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.position import Position, locate, read_position
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
-from raftlog.errors import UnknownPartition
+from raftlog.errors import UndecodableBatch, UnknownPartition
 from raftlog.types import TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
@@ -49,6 +49,7 @@ class Wanted:
     as_json: bool
     timeout: float | None
     give_up_after: float
+    skip_undecodable: bool
 
 
 @click.command()
@@ -98,6 +99,12 @@ class Wanted:
     default=30.0,
     metavar="SECONDS",
     help="How long to go on trying when the broker is away.",
+)
+@option(
+    "--skip-undecodable",
+    is_flag=True,
+    help="Go on behind a batch whose records cannot be decoded, with a line on standard error that names its offsets. "
+    "Without it the command ends there.",
 )
 @bootstrap_option
 def consume(**options: Any) -> None:
@@ -187,10 +194,20 @@ class _Reading:
                 if silence_s <= 0:
                     return
                 timeout_ms = min(POLL_MS, round(silence_s * 1000) + 1)
-            records = await consumer.poll(min(POLL_RECORDS, self._left or POLL_RECORDS), timeout_ms)
+            records = await self._poll(consumer, min(POLL_RECORDS, self._left or POLL_RECORDS), timeout_ms)
             for partition, some in groupby(records, attrgetter("partition")):
                 self._print(partition, list(some))
             self._output.flush()
+
+    async def _poll(self, consumer: Consumer, count: int, timeout_ms: int) -> list[ConsumerRecord]:
+        try:
+            return await consumer.poll(count, timeout_ms)
+        except UndecodableBatch as error:
+            if not self._wanted.skip_undecodable or error.place is None:
+                raise CommandFailed(f"{error}, or use --skip-undecodable") from None
+            click.echo(f"skipped: {error}", err=True)
+            consumer.seek(error.place, error.next_offset)
+            return []
 
     async def _is_at_end(self, consumer: Consumer) -> bool:
         """Whether all that was there when it began is printed; a member of a group has its share of it."""

@@ -35,6 +35,7 @@ from raftlog.errors import (
     StorageFull,
     TopicExists,
     Unavailable,
+    UndecodableBatch,
     UnknownBroker,
     UnknownGroup,
     UnknownMember,
@@ -104,6 +105,9 @@ def failure_of(code: int, status: int, message: str, outcome: object, fields: Ma
         return (kind if kind is not None and kind.outcome == "unknown" else OutcomeUnknown)(message)
     if {"beginning_offset", "end_offset"} <= fields.keys():
         return _out_of_range(message, fields)
+    undecodable = fields.get("undecodable")
+    if isinstance(undecodable, dict):
+        return _undecodable(message, undecodable)
     if fields.get("topic_exists") is True:
         return TopicExists(message)
     if kind is None or kind.outcome == "unknown":
@@ -122,6 +126,14 @@ def _fields(body: bytes) -> dict[str, Any]:
 def _out_of_range(message: str, fields: Mapping[str, Any]) -> RaftlogError:
     error = OffsetOutOfRange(
         int(fields.get("offset", -1)), Offset(int(fields["beginning_offset"])), Offset(int(fields["end_offset"]))
+    )
+    error.args = (message,)
+    return error
+
+
+def _undecodable(message: str, fields: Mapping[str, Any]) -> RaftlogError:
+    error = UndecodableBatch(
+        int(fields["base_offset"]), int(fields["offset"]), int(fields["next_offset"]), "see the broker's message"
     )
     error.args = (message,)
     return error

@@ -87,9 +87,10 @@ class Fetching:
             self._make_room(reading)
             if not records and not taken and reading.error is not None:
                 raise self._due_error(reading)
-            taken += records
+            if records:
+                taken += records
+                self.readings[place] = self.readings.pop(place)  # the others, and their errors, are first next time
             if len(taken) >= count:
-                self.readings[place] = self.readings.pop(place)  # the others are first next time
                 break
         return taken
 

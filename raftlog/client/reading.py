@@ -15,7 +15,7 @@ from raftlog.client.answers import Fetched
 from raftlog.client.consumer_settings import ConsumerRecord
 from raftlog.client.decode import checked_batches
 from raftlog.client.starts import Start
-from raftlog.errors import RaftlogError
+from raftlog.errors import RaftlogError, UndecodableBatch
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Offset, TopicPartition
 
@@ -87,7 +87,10 @@ class Reading:
             self.next_fetch = Offset(header.next_offset)
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """At most `count` of the records that are held; the position moves behind them. Raises `InvalidBatch`."""
+        """At most `count` of the records that are held; the position moves behind them.
+
+        Those before an undecodable batch come, and then nothing but its error.
+        """
         taken: list[ConsumerRecord] = []
         topic, partition = self.place
         make = ConsumerRecord._make
@@ -95,7 +98,12 @@ class Reading:
             header, wanted, position = self._header, count - len(taken), self.position
             assert header is not None, "a batch is open"
             assert position is not None, f"records of {self.place} are held without a position"
-            opened = list(islice(self._records, wanted))
+            opened: list[Record] = []
+            broken: UndecodableBatch | None = None
+            try:
+                opened.extend(islice(self._records, wanted))  # which keeps those before an error
+            except UndecodableBatch as error:
+                broken = error.at(self.place)
             is_over = len(opened) < wanted
             if opened and opened[0].offset < position:  # a fetch answers whole batches
                 opened = [record for record in opened if record.offset >= position]
@@ -103,12 +111,21 @@ class Reading:
                 make((topic, partition, each.offset, each.timestamp, each.key, each.value, each.headers))
                 for each in opened
             ]
-            if is_over:
+            if broken is not None:
+                self._stop_at(Offset(max(broken.offset, position)), broken)
+            elif is_over:
                 self.position = Offset(max(header.next_offset, position))
                 self._header = None
             elif opened:
                 self.position = Offset(opened[-1].offset + 1)
         return taken
+
+    def _stop_at(self, position: Offset, error: RaftlogError) -> None:
+        """Go no further by itself: what is held or under way lies behind records that were not handed out."""
+        self.begin_at(position)
+        self.error = error
+        if self.task is not None:
+            self.task.cancel()
 
     def _open_next(self) -> bool:
         while self._batches:

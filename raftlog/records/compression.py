@@ -17,6 +17,8 @@ from raftlog.types import Buffer
 XERIAL_HEADER = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _LENGTH = struct.Struct(">i")
+_NO_ROOM = "failed to write whole buffer"
+"""How the codec says that the target is too small, rather than the payload broken."""
 
 
 class Compression(IntEnum):
@@ -75,9 +77,11 @@ def _grow_into(decompress_into: Callable[[Buffer, bytearray], int], payload: Buf
         target = bytearray(size)
         try:
             return bytes(memoryview(target)[: decompress_into(payload, target)])
-        except cramjam.DecompressionError:
-            if size == limit_bytes:
+        except cramjam.DecompressionError as error:
+            if str(error) != _NO_ROOM:
                 raise
+            if size == limit_bytes:
+                raise _too_large(limit_bytes) from None
             size = min(limit_bytes, size * 16)
 
 

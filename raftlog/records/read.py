@@ -1,12 +1,13 @@
 """Decoding records, for clients, JSON faces and tools. The decoding itself is aiokafka's compiled codec."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from raftlog.errors import InvalidBatch
+from raftlog.errors import InvalidBatch, UndecodableBatch
 from raftlog.records.compression import decompress
 from raftlog.records.header import (
     COMPRESSION_MASK,
@@ -20,6 +21,8 @@ from raftlog.types import Buffer
 
 OPENED_BYTES_MAX = 256 * 1024 * 1024
 """Records of one batch that open to more than this are refused."""
+_TOO_LONG = "a key, value or header claims to be longer than the batch"
+_NUL_ENDED = (bytes, bytearray)
 
 
 class Record(Protocol):
@@ -40,17 +43,43 @@ class Record(Protocol):
 def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
 
-    Raises `InvalidBatch` when the contents do not hold together or open to more than `opened_bytes_max` bytes.
+    Raises `UndecodableBatch` behind the records that can be decoded, when the others do not hold together or the batch
+    opens to more than `opened_bytes_max` bytes. At least one record of such a batch is not returned.
     """
     header = read_header(batch)
-    if header.compression:
-        batch = _opened(batch, header, opened_bytes_max)
+    base_offset, count = header.base_offset, header.record_count
+    end = base_offset + 1 if header.is_control else header.next_offset
+    last = base_offset - 1
+    opened: Buffer = b""
     try:
-        yield from DefaultRecordBatch(batch)
-    except (CorruptRecordException, ValueError, UnicodeDecodeError) as error:
-        raise InvalidBatch(
-            f"the records of the batch at offset {header.base_offset} cannot be read: {error}"
-        ) from error
+        opened = _opened(batch, header, opened_bytes_max) if header.compression else _padded(batch)
+        records = iter(DefaultRecordBatch(opened))
+        if count < 1:
+            raise ValueError(f"it has {count} records")
+        for record in islice(records, count - 1):
+            if not last < record.offset < end:
+                raise ValueError(f"a record claims offset {record.offset}")
+            yield record
+            last = record.offset
+        record = next(records)
+        if not last < record.offset < end:
+            raise ValueError(f"a record claims offset {record.offset}")
+        next(records, None)  # raises when bytes are left
+    except MemoryError:
+        bytearray(len(opened))  # raises again when memory is short; no sound record needs more than this
+        raise UndecodableBatch(base_offset, last + 1, header.next_offset, _TOO_LONG) from None
+    except OverflowError:
+        raise UndecodableBatch(base_offset, last + 1, header.next_offset, _TOO_LONG) from None
+    except (CorruptRecordException, InvalidBatch, ValueError) as error:
+        why = str(error.args[0]) if isinstance(error, CorruptRecordException) and error.args else str(error)
+        raise UndecodableBatch(base_offset, last + 1, header.next_offset, why) from None
+    yield record
+
+
+def _padded(batch: Buffer) -> Buffer:
+    """The batch in an object with a NUL behind its bytes: the codec reads a few bytes past the end of one that lies."""
+    view = memoryview(batch)
+    return batch if isinstance(view.obj, _NUL_ENDED) and view.contiguous else bytes(view)
 
 
 def _opened(batch: Buffer, header: BatchHeader, opened_bytes_max: int) -> bytes:

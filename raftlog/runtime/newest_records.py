@@ -1,6 +1,7 @@
 """What compaction leaves of a replica, however far it has come there: for comparing replicas whose bytes differ.
 
-Of each key the newest record, unless that deletes it, and every record without a key. Called by `offline`.
+Of each key the newest record, unless that deletes it, every record without a key, and every undecodable batch, whole.
+Called by `offline`.
 """
 
 import hashlib
@@ -8,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from raftlog.errors import InvalidBatch
+from raftlog.errors import UndecodableBatch
 from raftlog.records import ControlKind, read_control, read_header, read_records
+from raftlog.records.header import CRC_START
 from raftlog.runtime.control_entries import decode_compacted_to
 from raftlog.storage.roll import decode_roll
 from raftlog.types import Index, Offset
@@ -27,7 +29,7 @@ class FoundEntry(NamedTuple):
 class _Newest(NamedTuple):
     offset: int
     digest: bytes
-    """Of value, timestamp and headers; empty of a record that deletes its key."""
+    """Of value, timestamp and headers, or of an undecodable batch; empty of a record that deletes its key."""
 
 
 class NewestRecords:
@@ -37,7 +39,7 @@ class NewestRecords:
         self.end = end
         self.log_start = log_start
         self.by_key: dict[bytes, _Newest] = {}
-        """By key, or by the offset of a record without one."""
+        """By key, or by the offset of a record without one, or of the last one of an undecodable batch."""
         self.why: str | None = None
         """What is wrong with an entry."""
 
@@ -54,18 +56,25 @@ class NewestRecords:
         return head
 
     def _take(self, found: FoundEntry) -> None:
+        newest: dict[bytes, _Newest] = {}
         try:
             for record in read_records(found.batch):
                 key = b"%d" % record.offset if record.key is None else b"k" + record.key
                 content = repr((record.value, record.timestamp, record.headers)).encode()
-                digest = b"" if record.value is None else hashlib.blake2b(content, digest_size=16).digest()
-                self.by_key[key] = _Newest(record.offset, digest)
-        except InvalidBatch as error:
-            self.why = self.why or f"entry {found.index} in {found.where}: {error}"
+                digest = b"" if record.value is None else _digest(content)
+                newest[key] = _Newest(record.offset, digest)
+        except UndecodableBatch as error:  # compaction keeps it, and counts none of its records
+            last = error.next_offset - 1
+            newest = {b"u%d" % last: _Newest(last, _digest(found.batch[CRC_START:]))}
+        self.by_key.update(newest)
 
     def from_offset(self, start: int) -> dict[bytes, _Newest]:
         """Those that count in a log that begins there."""
         return {key: each for key, each in self.by_key.items() if each.offset >= start and each.digest}
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 Later = Callable[[int], Iterator[FoundEntry]]
@@ -123,10 +132,12 @@ def _keys_from(end: Index, below: Offset, entries: Iterator[FoundEntry]) -> froz
     keys: set[bytes] = set()
     for entry in entries:
         if entry.index >= end and entry.why is None and not read_header(entry.batch).is_control:
-            with suppress(InvalidBatch):
+            with suppress(UndecodableBatch):
                 keys.update(
-                    b"k" + record.key
-                    for record in read_records(entry.batch)
-                    if record.key is not None and record.offset < below
+                    [
+                        b"k" + record.key
+                        for record in read_records(entry.batch)
+                        if record.key is not None and record.offset < below
+                    ]
                 )
     return frozenset(keys)

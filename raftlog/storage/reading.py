@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError
+from raftlog.errors import CorruptBatch, OffsetOutOfRange, StorageError, UndecodableBatch
 from raftlog.records import HEADER_SIZE, crc_matches, read_header, read_records
 from raftlog.records.header import CONTROL_BIT
 from raftlog.storage.disk import Disk
@@ -270,7 +270,11 @@ class ReadableLog:
 
     def offset_for_timestamp(self, timestamp: int, start: int = 0) -> tuple[Offset, int] | None:
         """The first durable record from `start` on whose timestamp is at least `timestamp`: its offset and its
-        timestamp (KIP-79)."""
+        timestamp (KIP-79).
+
+        Where that may be one that cannot be decoded it is the first of those, with the batch's newest timestamp:
+        readers go on there, and get the error.
+        """
         return self._undisturbed(lambda: self._offset_for_timestamp(timestamp, max(start, self.log_start_offset)))
 
     def _offset_for_timestamp(self, timestamp: int, start: int) -> tuple[Offset, int] | None:
@@ -285,9 +289,12 @@ class ReadableLog:
                 header = read_header(batch)
                 if header.is_control or header.max_timestamp < timestamp or header.next_offset <= start:
                     continue
-                for record in read_records(batch):
-                    if record.timestamp >= timestamp and record.offset >= start:
-                        return Offset(record.offset), record.timestamp
+                try:
+                    for record in read_records(batch):
+                        if record.timestamp >= timestamp and record.offset >= start:
+                            return Offset(record.offset), record.timestamp
+                except UndecodableBatch as error:
+                    return Offset(max(error.offset, start)), header.max_timestamp
         return None
 
     # entries

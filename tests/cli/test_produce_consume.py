@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from raftlog.testing import BrokerProcess
+from tests.undecodable import SMALL
 
 Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -289,3 +291,26 @@ def test_an_unknown_outcome_is_exit_code_3(spawn: Spawn, run: Any, own_broker: B
     assert writer.stdout is not None
     assert b"1 records are confirmed (partition 0: offsets 0 to 0), 1 more may be" in writer.stderr.read()
     assert json.loads(writer.stdout.read())["outcome"] == "unknown"
+
+
+def test_an_undecodable_batch_ends_consuming_unless_it_is_to_be_skipped(
+    run: Any, topic: str, at: tuple[str, str], broker: BrokerProcess
+) -> None:
+    run("produce", topic, *at, stdin=b"before\n")
+    sent = next(each for each in SMALL if each.name == "value of 2^63-1 bytes")
+    call = Request(f"http://{broker.address}/topics/{topic}/partitions/0", data=sent.batch, method="POST")
+    call.add_header("Content-Type", "application/vnd.raftlog.batches")
+    urlopen(call).close()
+    run("produce", topic, *at, stdin=b"behind\n")
+    done = run("consume", topic, "--no-follow", *at, expect=1)
+    assert done.stdout == b"before\nvalue\n"
+    assert f"{topic}/0: the records from offset 2 on cannot be decoded".encode() in done.stderr
+    assert b"at offset 3, or use --skip-undecodable" in done.stderr
+    assert b"Traceback" not in done.stderr
+    done = run("consume", topic, "--no-follow", "--skip-undecodable", *at)
+    assert done.stdout == b"before\nvalue\nbehind\n"
+    assert done.stderr.startswith(b"skipped: ")
+    assert run("consume", topic, "--no-follow", "--from", "3", *at).stdout == b"behind\n"
+    run("consume", topic, "--no-follow", "--group", "readers", *at, expect=1)
+    offsets = json.loads(run("group", "describe", "readers", "--json", *at).stdout)
+    assert "2" in json.dumps(offsets), "what was printed is committed, and nothing behind it"

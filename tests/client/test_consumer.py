@@ -14,6 +14,7 @@ from raftlog.errors import (
     InvalidBatch,
     LogClosed,
     OffsetOutOfRange,
+    UndecodableBatch,
     UnknownPartition,
     UnknownTopic,
 )
@@ -21,6 +22,7 @@ from raftlog.records import ControlKind, NewRecord, build_batch, build_control_b
 from raftlog.types import Offset, TopicPartition
 from tests.client.fake_broker import FakeBroker, Partition, problem
 from tests.client.polling import FIRST, fill, offsets, polled
+from tests.undecodable import SMALL, Undecodable
 
 Served = Callable[[FakeBroker], Awaitable[str]]
 
@@ -232,6 +234,49 @@ async def test_a_damaged_batch_is_an_error_behind_the_sound_ones(served: Served)
         assert offsets(await polled(consumer, 10)) == list(range(10))
         with pytest.raises(InvalidBatch, match="offset 10"):
             await consumer.poll()
+
+
+async def polled_until_undecodable(
+    consumer: Consumer, after_each: Callable[[], None] = lambda: None
+) -> tuple[list[int], UndecodableBatch]:
+    found: list[int] = []
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                found += offsets(await consumer.poll(5))
+            except UndecodableBatch as error:
+                return found, error
+            after_each()
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+async def test_an_undecodable_batch_is_an_error_until_the_reader_seeks(served: Served, sent: Undecodable) -> None:
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+    fill(partition, range(10))
+    partition.append(sent.batch)
+    partition.end = end = 10 + sent.span
+    fill(partition, range(5))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        before, error = await polled_until_undecodable(consumer)
+        assert before == list(range(error.offset))
+        assert (error.place, error.base_offset, error.next_offset) == (FIRST, 10, end)
+        for _ in range(2):  # nothing is skipped by asking again
+            with pytest.raises(UndecodableBatch):
+                await consumer.poll()
+        assert await consumer.position(FIRST) == error.offset
+        consumer.seek(FIRST, error.next_offset)
+        assert offsets(await polled(consumer, 5)) == list(range(end, end + 5))
+
+
+async def test_an_undecodable_batch_is_not_hidden_by_a_busy_partition(served: Served) -> None:
+    broker = FakeBroker(orders=2)
+    busy, broken = broker.topics["orders"]
+    broken.append(SMALL[0].batch)
+    fill(busy, range(10))
+    async with Consumer([await served(broker)], "orders") as consumer:
+        _, error = await polled_until_undecodable(consumer, lambda: fill(busy, range(10)))
+        assert error.place == ("orders", 1)
 
 
 async def test_brokers_in_trouble_are_asked_again(served: Served) -> None:

@@ -7,6 +7,7 @@ from raftlog import errors
 from raftlog.api.codes import STATUS_AND_CODE
 from raftlog.api.http.problems import error_body
 from raftlog.client.failures import error_of, failure_of
+from raftlog.types import TopicPartition
 
 DISTINGUISHABLE = {
     errors.RecordTooLarge: errors.RecordTooLarge,
@@ -19,6 +20,7 @@ DISTINGUISHABLE = {
     errors.ConsumerExists: errors.ConsumerExists,
     errors.ConsumerState: errors.ConsumerState,
     errors.StaleGeneration: errors.StaleGeneration,
+    errors.UndecodableBatch: errors.RequestError,  # the body's fields say which batch; see below
     errors.FencedInstance: errors.FencedInstance,
     errors.InconsistentProtocol: errors.InconsistentProtocol,
     errors.GroupNotEmpty: errors.GroupNotEmpty,
@@ -59,6 +61,13 @@ def test_each_row_of_the_brokers_table_comes_back(kind: type[errors.RaftlogError
 def test_the_outcome_of_the_body_wins_over_the_code() -> None:
     assert error_of(503, body(50303, "unknown")).outcome == "unknown"
     assert error_of(504, body(50401, "failed")).outcome == "failed"
+
+
+def test_an_undecodable_batch_brings_its_offsets() -> None:
+    error = errors.UndecodableBatch(5, 6, 9, "why").at(TopicPartition("t", 0))
+    again = error_of(*error_body(error))
+    assert isinstance(again, errors.UndecodableBatch)
+    assert (again.base_offset, again.offset, again.next_offset, str(again)) == (5, 6, 9, str(error))
 
 
 def test_out_of_range_brings_its_bounds() -> None:

@@ -202,7 +202,7 @@ async def test_what_cannot_be_opened_ends_an_answer_and_is_the_next_error():
     good, bad = batch(0, b"a"), batch(1, b"b" * 5_000, compression=Compression.GZIP)
     taken = await take([good, bad], Offset(0), 100_000, 1_000)
     assert (values(taken), taken.end) == ([b"a"], 1)
-    with pytest.raises(InvalidBatch, match="setting the position to 2"):
+    with pytest.raises(InvalidBatch, match="at offset 2"):
         await take([bad, batch(2, b"c")], Offset(1), 100_000, 1_000)
     # An answer of other partitions does not make it a smaller error.
     with pytest.raises(InvalidBatch):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
+from raftlog.errors import FormatError, InvalidArgument, NotLeader, OutcomeUnknown, Overloaded
 from raftlog.partitions.groups import writer as writing
 from raftlog.partitions.groups.folded import Entry, Folded
 from raftlog.partitions.groups.records import (
@@ -25,6 +25,7 @@ from raftlog.records import NewRecord, build_batch, read_header, read_records
 from raftlog.runtime.group import Group
 from raftlog.types import Offset, Term, TopicPartition
 from tests.groups.level_two_events import event_of
+from tests.undecodable import SMALL
 
 TOPIC = UUID(int=7)
 NOW_MS = 1_000
@@ -236,6 +237,17 @@ async def test_records_of_both_levels_are_folded_in_any_order(desk: Desk) -> Non
     assert committed(desk) == {0: 6}  # an event raises, also behind a keyed record
     assert desk.folded.instances == {("g", "i"): {"x": 1}}
     assert desk.folded.names() == {"g"}
+
+
+async def test_an_undecodable_batch_stops_the_fold_by_its_name_and_nothing_is_skipped(desk: Desk) -> None:
+    desk.log.by_others(keyed(key(), OffsetRecord(Offset(3), -1, "", NOW_MS)))
+    desk.read_on()
+    desk.log._store(SMALL[0].batch)
+    desk.log.by_others(keyed(key(1), OffsetRecord(Offset(4), -1, "", NOW_MS)))
+    for _ in range(2):
+        with pytest.raises(FormatError, match="log: the records from offset 1 on cannot be decoded"):
+            desk.read_on()
+    assert committed(desk) == {0: 3}
 
 
 async def test_behind_a_trim_the_fold_begins_anew(desk: Desk) -> None:

@@ -19,12 +19,32 @@ from raftlog.errors import (
     NotAtBatchBorder,
     OffsetOutOfRange,
     RecordTooLarge,
+    UndecodableBatch,
 )
 from raftlog.records import Compression, NewRecord, build_batch, read_header
+from tests.undecodable import SMALL, TIMESTAMP_MS, Undecodable, until_undecodable
 
 
 def values(log: raftlog.Log, *args: int) -> list[bytes | None]:
     return [record.value for record in log.read(*args)]
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_an_undecodable_batch_ends_reading_and_the_error_says_where_to_go_on(tmp_path: Path, sent: Undecodable) -> None:
+    with raftlog.Log.open(tmp_path / "log") as log:
+        log.append([NewRecord(b"before", timestamp=TIMESTAMP_MS - 1)])
+        log.append_batches(sent.batch)
+        behind = log.append([NewRecord(b"behind", timestamp=TIMESTAMP_MS + 1)])
+        found, error = until_undecodable(log.read(0))
+        assert [record.offset for record in found] == list(range(error.offset))
+        assert (error.base_offset, error.next_offset) == (1, behind)
+        with pytest.raises(UndecodableBatch):
+            list(log.follow(error.offset, idle_timeout_s=0.01))
+        assert values(log, error.next_offset) == [b"behind"]
+        assert [len(batch) for batch in log.read_batches(1, end=2)] == [len(sent.batch)]
+        assert 1 <= log.offset_at(timestamp=TIMESTAMP_MS) <= error.offset, "a lookup never passes over it"
+        assert log.offset_at(timestamp=TIMESTAMP_MS + 1) == behind
+        assert log.verify().is_sound
 
 
 def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:

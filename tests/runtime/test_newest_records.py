@@ -7,6 +7,7 @@ from raftlog.records.header import stamp
 from raftlog.runtime.control_entries import CompactedTo, encode_compacted_to
 from raftlog.runtime.newest_records import FoundEntry, NewestRecords, difference_of
 from raftlog.types import Index, Offset, Term
+from tests.undecodable import SMALL, Undecodable
 
 END = 10
 """Entries below it were compacted somewhere; entry and offset are the same number here."""
@@ -60,3 +61,18 @@ def test_another_record_at_the_offset_or_one_without_a_key_is_never_replaced() -
     assert "differs at offset 3: " in str(difference([FIRST, OTHER, LATER], [FIRST, altered, LATER]))
     without = entry(3, None)
     assert "differs at offset 3: log 0, and log 1" in str(difference([FIRST, without, LATER], [FIRST, LATER]))
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_an_undecodable_batch_is_compared_byte_for_byte_and_replaces_no_key(sent: Undecodable) -> None:
+    stored = bytearray(sent.batch)
+    stamp(stored, Offset(5), Term(1))
+    undecodable = FoundEntry(Index(5), bytes(stored), "position 5", None)
+    sound = entry(3, b"key")  # the key of the undecodable records
+    whole = [FIRST, sound, undecodable]
+    assert difference(whole, whole) is None
+    assert "differs at offset 3: " in str(difference(whole, [FIRST, undecodable]))
+    stored[-1] ^= 1
+    altered = undecodable._replace(batch=bytes(stored))
+    assert f"differs at offset {4 + sent.span}: " in str(difference(whole, [FIRST, sound, altered]))
+    assert f"differs at offset {4 + sent.span}: " in str(difference(whole, [FIRST, sound]))

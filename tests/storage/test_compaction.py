@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import CorruptBatch
-from raftlog.records import Compression, ControlKind, read_control, read_header
+from raftlog.records import (
+    Compression,
+    ControlKind,
+    NewRecord,
+    build_batch,
+    read_control,
+    read_header,
+    read_records,
+    stamp,
+)
 from raftlog.storage import compaction
 from raftlog.storage.compaction import CompactionBounds, clean_to
 from raftlog.storage.gap import gap_in
@@ -15,8 +24,9 @@ from raftlog.storage.healing import heal_index
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.scrub import Scrub
 from raftlog.storage.segmented_log import SegmentedLog
-from raftlog.types import Offset
+from raftlog.types import Offset, Term
 from tests.storage.compacting import BOUNDS, KeyedLog, read_all
+from tests.undecodable import SMALL, Undecodable
 
 PAIRS = st.tuples(st.sampled_from([b"a", b"b", b"c", b"dd", None]), st.sampled_from([b"1", b"22" * 40, None]))
 STEPS = st.one_of(
@@ -55,6 +65,33 @@ def check(keyed: KeyedLog) -> None:
         at = next(((each[0], each[3]) for each in expected if each[3] >= timestamp), None)
         assert log.offset_for_timestamp(timestamp) == at
     check_chain(log)
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_an_undecodable_batch_is_kept_byte_for_byte_and_replaces_no_key(sent: Undecodable) -> None:
+    keyed = KeyedLog()
+    log = keyed.log
+    keyed.append([(b"key", b"sound"), (b"other", b"1")])  # `key` is what the undecodable records are keyed by
+    stored = bytearray(sent.batch)
+    stamp(stored, log.next_offset, Term(1))
+    log.append_stamped(bytes(stored), read_header(stored))
+    behind = int(log.next_offset)
+    for value in (b"2", b"3"):
+        batch = build_batch([NewRecord(value, b"other", 10_000)])
+        stamp(batch, log.next_offset, Term(1))
+        log.append_stamped(bytes(batch), read_header(batch))
+    keyed.roll()
+    for _ in range(2):
+        keyed.compact()
+    [kept] = [
+        bytes(each)
+        for each in log.read(0, 1 << 20)
+        if read_header(each).base_offset == 2 and not read_header(each).is_control
+    ]
+    assert kept == stored
+    first, *rest = [each for each in log.read(0, 1 << 20) if not read_header(each).is_control and bytes(each) != kept]
+    assert [(record.offset, record.value) for record in read_records(first)] == [(0, b"sound")]
+    assert [record.offset for batch in rest for record in read_records(batch)] == [behind + 1]
 
 
 def read_all_once(log: SegmentedLog, offset: int) -> int | None:

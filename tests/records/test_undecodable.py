@@ -1,0 +1,100 @@
+"""Batches whose records cannot be decoded: one named error, behind the records that can be."""
+
+import mmap
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+from raftlog.errors import InvalidBatch, UndecodableBatch
+from raftlog.records import Record, build_batch, read_header, read_records, stamp, validate_client_batches
+from raftlog.types import Buffer, Offset, Term, TopicPartition
+from tests.undecodable import SMALL, Undecodable, batch_of, bombs, record, until_undecodable
+
+BASE = 1_000
+
+
+def stored(sent: Undecodable) -> bytearray:
+    batch = bytearray(sent.batch)
+    stamp(batch, Offset(BASE), Term(1))
+    return batch
+
+
+def in_a_map(batch: bytearray) -> Buffer:
+    """At the very end of a page, behind which a read may end the process."""
+    pages = mmap.mmap(-1, -(-len(batch) // mmap.PAGESIZE) * mmap.PAGESIZE)
+    pages[-len(batch) :] = bytes(batch)
+    return memoryview(pages)[-len(batch) :]
+
+
+@pytest.mark.parametrize("held", [bytes, bytearray, memoryview, in_a_map], ids=["bytes", "bytearray", "view", "map"])
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_a_batch_that_lies_is_one_error_with_where_to_go_on(
+    sent: Undecodable, held: Callable[[bytearray], Buffer]
+) -> None:
+    found, error = until_undecodable(read_records(held(stored(sent))))
+    assert [each.offset for each in found] == [BASE + number for number in range(sent.sound_records)][: len(found)]
+    assert sent.sound_records - len(found) in (0, 1), "one may be held back, when bytes are left behind it"
+    assert (error.base_offset, error.offset, error.next_offset) == (BASE, BASE + len(found), BASE + sent.span)
+    assert error.offset < error.next_offset
+    assert str(error.next_offset) in str(error)
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_the_leader_stores_them(sent: Undecodable) -> None:
+    """The catalogue is about what is stored: it must not grow entries that never get so far."""
+    validate_client_batches(sent.batch, 1 << 20)
+
+
+@pytest.mark.parametrize("sent", bombs(), ids=lambda sent: sent.name)
+def test_a_bomb_is_refused_before_it_is_opened(sent: Undecodable) -> None:
+    assert len(sent.batch) < 400_000
+    assert until_undecodable(read_records(sent.batch))[0] == []
+
+
+def test_the_bound_of_what_a_batch_opens_to_is_the_reader_s() -> None:
+    batch = next(each for each in SMALL if each.name == "gzip with a value of 2^63-1 bytes").batch
+    with pytest.raises(UndecodableBatch, match="open to more than 10 bytes"):
+        list(read_records(batch, 10))
+
+
+def test_memory_that_is_short_is_no_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that skips undecodable batches must not skip a sound one."""
+
+    class Short:
+        def __init__(self, batch: Buffer) -> None: ...
+
+        def __iter__(self) -> "Short":
+            return self
+
+        def __next__(self) -> Record:
+            raise MemoryError("the codec")
+
+    def no_memory(size: int) -> bytearray:
+        raise MemoryError(f"{size} bytes")
+
+    batch = build_batch([b"x" * 50])
+    monkeypatch.setattr("raftlog.records.read.DefaultRecordBatch", Short)
+    monkeypatch.setattr("raftlog.records.read.bytearray", no_memory, raising=False)
+    with pytest.raises(MemoryError, match="bytes"):
+        list(read_records(batch))
+
+
+def test_records_with_holes_between_them_are_sound() -> None:
+    """Compaction leaves them so."""
+    batch = batch_of(record(1) + record(5), 9)
+    header = read_header(batch)
+    assert header.record_count == 9
+    holes = bytearray(batch)
+    holes[57:61] = (2).to_bytes(4, "big")  # the count; read_records leaves the CRC to its caller
+    assert [each.offset for each in read_records(holes)] == [1, 5]
+
+
+def test_the_error_goes_from_one_process_to_another() -> None:
+    error = UndecodableBatch(5, 6, 9, "why").at(TopicPartition("orders", 3))
+    again = pickle.loads(pickle.dumps(error))
+    assert isinstance(again, InvalidBatch)
+    assert str(again) == str(error)
+    assert str(again).startswith("orders/3: the records from offset 6 on cannot be decoded")
+    assert (again.base_offset, again.offset, again.next_offset, again.why) == (5, 6, 9, "why")
+    assert again.place == ("orders", 3)
