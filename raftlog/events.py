@@ -64,6 +64,14 @@ EVENTS: Final[dict[str, Kind]] = {
     "catch_up_ended": _kind(INFO, "group leader bytes why", "it has that, or stopped for now"),
     # the cluster, written by the controller's leader
     "controller_leader_changed": _kind(INFO, "leader term", "another broker leads the controller, as seen here"),
+    "cluster_founded": _kind(
+        INFO, "node cluster_id seeds", "so many seeds, or the broker alone, are a cluster from now on"
+    ),
+    "seed_of_another_cluster": _kind(
+        ERROR,
+        "node address why",
+        "this broker founded a cluster alone, and its seeds belong to another: it is not ready",
+    ),
     "broker_registered": _kind(INFO, "node disk boot_epoch http rpc", "a broker started"),
     "broker_replaced": _kind(WARNING, "node old_disk disk", "a new disk took the place of a broker's old one"),
     "broker_removed": _kind(WARNING, "node disk", "a broker left the cluster for good"),

@@ -37,7 +37,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from raftlog.errors import FormatError, InvalidArgument, RaftlogError, Unavailable
@@ -54,6 +54,8 @@ from raftlog.runtime.rpc import Answer, HandshakeRefused, Reason
 _logger = logging.getLogger(__name__)
 JOIN = "control.join"
 BOOTSTRAP = "control.bootstrap"
+REPEAT_MS: Final = 10_000
+"""How often a process that waits repeats what it waits for."""
 
 
 class Phase(Enum):
@@ -81,6 +83,11 @@ class View(NamedTuple):
     """Of a MEMBER: all brokers that it knows."""
     cluster_id: str | None
 
+    @property
+    def is_member(self) -> bool:
+        """Whether a newcomer can join through it."""
+        return self.phase is Phase.MEMBER and self.record is not None
+
     def packed(self) -> list[Any]:
         record = None if self.record is None else self.record.packed()
         members = [member.packed() for member in self.members]
@@ -106,7 +113,8 @@ class FirstStart:
         self._holders: dict[ReplicaId, None] = {}
         """Seeds that hold the record that we hold."""
         self._news = asyncio.Event()
-        self._told: str | None = None
+        self._told: dict[str, float] = {}
+        """What was logged less than `REPEAT_MS` ago."""
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
@@ -128,10 +136,13 @@ class FirstStart:
                 if self._is_begun(views) or await self._give(views):
                     return None
             else:
-                for at, view in views.items():
-                    if view is not None and view.phase is Phase.MEMBER and view.record is not None:
-                        return met_at(view, at)
-                if self._may_found(views):
+                members = {at: view for at, view in views.items() if view is not None and view.is_member}
+                if len({view.cluster_id for view in members.values()}) > 1:
+                    self._complain_of_clusters(members)
+                elif members:
+                    at, view = next(iter(members.items()))
+                    return met_at(view, at)
+                elif self._may_found(views):
                     self._make(views)
                     continue
             await self._wait(pause_s)
@@ -142,6 +153,12 @@ class FirstStart:
         record = self._file.record
         if record is None:
             self._keep(self._new_record([self._member()], ()))
+            if self._address:
+                self._tell(
+                    f"node {self._node.identity.node_id} was started without seeds, and founds cluster "
+                    f"{self._node.identity.cluster_id} of itself alone. If it was to join another cluster: stop it, "
+                    f"delete {self._node.settings.data_dir}, and start it with --seeds"
+                )
         elif not record.names(self._node.identity.replica):
             raise InvalidArgument(
                 f"{self._node.settings.data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
@@ -364,16 +381,25 @@ class FirstStart:
 
     # words
 
+    def _complain_of_clusters(self, members: dict[str, View]) -> None:
+        named = ", ".join(f"{at} to {view.cluster_id}" for at, view in sorted(members.items()))
+        self._complain(
+            f"the seeds belong to different clusters: {named}. Name seeds of one cluster only. Where a broker founded "
+            "its cluster by mistake: stop it, delete its data directory, and start it again with --seeds"
+        )
+
     def _tell(self, text: str) -> None:
-        """Once for as long as it stays the same."""
+        """Once, and again after `REPEAT_MS` for as long as it is so."""
         self._say(logging.INFO, text)
 
     def _complain(self, text: str) -> None:
         self._say(logging.ERROR, text)
 
     def _say(self, level: int, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        now = self._node.loop.time()
+        self._told = {each: at for each, at in self._told.items() if now - at < REPEAT_MS / 1000}
+        if text not in self._told:
+            self._told[text] = now
             _logger.log(level, "%s", text)
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from raftlog.errors import CorruptBatch, IdentityRefused, InvalidArgument, NoLeader, RaftlogError
+from raftlog.events import event
 from raftlog.partitions.addresses import address_text, canonical
 from raftlog.partitions.control import (
     FEATURE_LEVEL_KNOWN,
@@ -33,13 +34,14 @@ from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member, record_again
 from raftlog.partitions.metadata.first_start import FirstStart, Phase, View
+from raftlog.partitions.metadata.foreign_seeds import ForeignSeeds
 from raftlog.partitions.metadata.introductions import Introductions
 from raftlog.partitions.metadata.leading import Leading
 from raftlog.partitions.metadata.local_copy import LocalCopy
 from raftlog.partitions.metadata.peers import Peers, peers_of
 from raftlog.partitions.metadata.proposals import Proposals
 from raftlog.partitions.metadata.replacing import Replacing, removed
-from raftlog.partitions.metadata.settings import MetadataSettings
+from raftlog.partitions.metadata.settings import MetadataSettings, check_start
 from raftlog.partitions.multiraft import Node
 from raftlog.raft import Ready, ReplicaId, Role
 from raftlog.runtime.group import Group
@@ -75,6 +77,7 @@ class Metadata:
         self._copy.on_applied = self._applied
         self._proposals = Proposals(node, self._copy, settings.attempt_ms)
         self._first_start = FirstStart(node, settings, self._file, self._picture)
+        self._foreign_seeds = ForeignSeeds(node, settings, lambda: self.state)
         self._leading = Leading(node, self._copy, self._file, self._proposals, settings)
         self._replacing = Replacing(node, self._copy, self._proposals, settings)
         self.introductions = Introductions(node, settings, self._away, self._tell_peers)
@@ -98,7 +101,7 @@ class Metadata:
         """
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
-        metadata._check_settings()
+        check_start(metadata._settings, node.settings.rpc_port, node.identity.cluster_id)
         if metadata._file.record is not None:  # a crash may have come between the two files
             node.join_cluster(str(metadata._file.record.cluster_id))
         group = metadata._find_group()
@@ -129,14 +132,6 @@ class Metadata:
                 f"node {self._node.identity.node_id} belongs to a cluster with the nodes "
                 f"{', '.join(map(str, self._told.addresses))}: start it with an RPC address that they can reach"
             )
-
-    def _check_settings(self) -> None:
-        settings = self._node.settings
-        cluster_id = self._node.identity.cluster_id
-        if cluster_id is not None and not _is_uuid(cluster_id):
-            raise InvalidArgument(f"the cluster id {cluster_id!r} is not a uuid in its usual form")
-        if settings.rpc_port is None and self._settings.seeds:
-            raise InvalidArgument("a broker with seeds needs an RPC address that the others can reach")
 
     def _find_group(self) -> Group | None:
         cluster_id = self._node.identity.cluster_id
@@ -282,6 +277,7 @@ class Metadata:
         while self.state.feature_level < FEATURE_LEVEL_LEAST:  # the controller's leader raises it
             await self._copy.reached(Index(self.state.applied_index + 1), NEVER)
         self._maybe_restore_record()
+        await self._foreign_seeds.check()
         self.is_ready = True
         _logger.debug("node %s is registered in cluster %s", self._node.identity.node_id, self.cluster_id)
 
@@ -331,6 +327,7 @@ class Metadata:
         """Make the first replica of group 0, as the record says."""
         record, me = self._file.record, self._node.identity.replica
         assert record is not None, "begins without a record"
+        event(_logger, "cluster_founded", node=me.node_id, cluster_id=str(record.cluster_id), seeds=len(record.seeds))
         roll = first_controller_roll(record.command())
         self._is_founded = True
         self._tell_peers()
@@ -451,10 +448,3 @@ class Metadata:
         members = [Member(broker.node_id, broker.disk_uuid, broker.addresses.rpc) for broker in state.all_brokers()]
         members += [Member(*seed, "") for seed in sorted(state.absent_seeds())]
         return Phase.MEMBER, members
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False

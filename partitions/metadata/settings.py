@@ -1,6 +1,7 @@
 """What the host of the controller's group can be told."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from raftlog.config import MIB
 from raftlog.errors import InvalidArgument
@@ -45,3 +46,18 @@ class MetadataSettings:
             value = getattr(self, name)
             if name != "seeds" and not value > 0:
                 raise InvalidArgument(f"{name}={value} is out of range: it must be above 0")
+
+
+def check_start(settings: MetadataSettings, rpc_port: int | None, cluster_id: str | None) -> None:
+    """Raises `InvalidArgument` where a process cannot start with these."""
+    if cluster_id is not None and not _is_uuid(cluster_id):
+        raise InvalidArgument(f"the cluster id {cluster_id!r} is not a uuid in its usual form")
+    if rpc_port is None and settings.seeds:
+        raise InvalidArgument("a broker with seeds needs an RPC address that the others can reach")
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
