@@ -65,7 +65,7 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)
-    selections = list(dict.fromkeys(mutant.tests for mutant in chosen))
+    paths = list(dict.fromkeys(path for mutant in chosen for path in mutant.tests))
 
     def tried(work: Callable[[Copy], Trial]) -> Trial:
         copy = free.get()
@@ -75,8 +75,8 @@ def _run(chosen: Sequence[Mutant], copies: Sequence[Copy]) -> list[Trial]:
             free.put(copy)
 
     with ThreadPoolExecutor(len(copies)) as pool, Progress(console=_console) as progress:
-        sound = pool.map(lambda tests: tried(lambda copy: run_tests(" ".join(tests), tests, copy)), selections)
-        for trial in _shown(sound, progress, "without mutants", len(selections)):
+        sound = pool.map(lambda path: tried(lambda copy: run_tests(path, (path,), copy)), paths)
+        for trial in _shown(sound, progress, "without mutants", len(paths)):
             if trial.outcome is not Outcome.SURVIVED:
                 raise click.ClickException(f"tests fail without any mutant ({trial.name}):\n{trial.detail}")
         trials = pool.map(lambda mutant: tried(lambda copy: try_mutant(mutant, copy)), chosen)
@@ -87,8 +87,8 @@ def _shown(trials: Iterable[Trial], progress: Progress, what: str, count: int) -
     task = progress.add_task(what, total=count)
     for trial in trials:
         progress.advance(task)
-        if trial.outcome not in (Outcome.NOTICED, Outcome.SURVIVED):
-            progress.console.print(f"{trial.name}: {trial.outcome.value}")
+        if trial.outcome not in (Outcome.NOTICED, Outcome.SURVIVED) or not _console.is_terminal:
+            progress.console.print(f"{trial.name}: {trial.outcome.value}, {trial.seconds:.1f} s")
         yield trial
 
 

@@ -304,7 +304,6 @@ class SegmentedLog(ReadableLog):
         try:
             self._hold(self.segments[len(doomed) :])
             self._dirty = [segment for segment in self._dirty if segment not in doomed]
-            self._dirty = [segment for segment in self._dirty if segment not in doomed]
             for segment in doomed:
                 self._unlink(segment)
         finally:

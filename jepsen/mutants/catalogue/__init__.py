@@ -2,7 +2,10 @@
 
 from typing import Final
 
-from jepsen.mutants.catalogue import raft
+from jepsen.mutants.catalogue import raft, storage
 from jepsen.mutants.mutant import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*raft.MUTANTS,)
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *raft.MUTANTS,
+    *storage.MUTANTS,
+)
