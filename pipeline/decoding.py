@@ -6,6 +6,7 @@ Invariants: offsets rise from row to row; no record batch has more than `ROWS_MA
 of keys and values unless it is a single row. At most `OPENED_MAX` records are open at a time.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
@@ -13,11 +14,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raftlog.errors import InvalidBatch
+from raftlog.errors import InvalidBatch, UndecodableBatch
 from raftlog.pipeline.rows import ARROW_SCHEMA, HEADERS_TYPE, TIMESTAMP_TYPE
 from raftlog.records import BatchHeader, Record, read_records
 from raftlog.records.header import TIMESTAMP_TYPE_BIT
-from raftlog.types import Buffer
+from raftlog.types import Buffer, TopicPartition
 
 ROWS_MAX: Final = 20_000
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -36,19 +37,34 @@ _NO_HEADERS: Final[list[Header]] = []
 
 
 def rows_of(
-    topic: str, partition: int, batches: Iterable[tuple[BatchHeader, Buffer]], start: int, end: int
+    topic: str,
+    partition: int,
+    batches: Iterable[tuple[BatchHeader, Buffer]],
+    start: int,
+    end: int,
+    *,
+    skips_undecodable: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The client records with `start ≤ offset < end` of stored batches that follow each other, as record batches of
-    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither. Raises `InvalidBatch`, which names the
-    partition, also for one of the batches' source."""
+    `ARROW_SCHEMA`. Control batches give nothing, holes of compaction neither.
+
+    Raises `UndecodableBatch` behind the rows before it, or with `skips_undecodable` warns of it and goes on with the
+    next batch. Raises `InvalidBatch`, which names the partition, also for one of the batches' source.
+    """
     try:
-        yield from _gathered(topic, partition, batches, start, end)
+        yield from _gathered(TopicPartition(topic, partition), batches, start, end, skips_undecodable)
+    except UndecodableBatch:
+        raise
     except InvalidBatch as error:
         raise InvalidBatch(f"{topic}/{partition}: {error}") from error
 
 
 def _gathered(
-    topic: str, partition: int, batches: Iterable[tuple[BatchHeader, Buffer]], start: int, end: int
+    place: TopicPartition,
+    batches: Iterable[tuple[BatchHeader, Buffer]],
+    start: int,
+    end: int,
+    skips_undecodable: bool,
 ) -> Iterator[pa.RecordBatch]:
     gathered = _Columns()
     for header, batch in batches:
@@ -57,15 +73,25 @@ def _gathered(
             continue
         is_inside = start <= base_offset and next_offset <= end
         kind = LOG_APPEND_TIME if header.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
-        for piece in _pieces(header, batch):
-            if not gathered.has_room(piece):
-                yield gathered.record_batch(topic, partition)
-                gathered = _Columns()
-            for few in piece.records:
-                gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], kind)
-            gathered.size += piece.size
+        try:
+            for piece in _pieces(header, batch):
+                if not gathered.has_room(piece):
+                    yield gathered.record_batch(place)
+                    gathered = _Columns()
+                for few in piece.records:
+                    gathered.add(few if is_inside else [each for each in few if start <= each.offset < end], kind)
+                gathered.size += piece.size
+        except UndecodableBatch as error:
+            if error.offset >= end:
+                continue
+            located = error.at(place)
+            if not skips_undecodable:
+                if gathered.rows:
+                    yield gathered.record_batch(place)
+                raise located from None
+            warnings.warn(f"records were left out: {located}", stacklevel=2)
     if gathered.rows:
-        yield gathered.record_batch(topic, partition)
+        yield gathered.record_batch(place)
 
 
 class _Piece(NamedTuple):
@@ -81,12 +107,22 @@ def _pieces(header: BatchHeader, batch: Buffer) -> Iterable[_Piece]:
     records, rows, size = read_records(batch), header.record_count, header.size
     if header.compression or size > BYTES_MAX or rows > ROWS_MAX:
         return (piece for few in _few_at_a_time(records) for piece in _sized(few))
-    return (_Piece((list(records),) if rows <= OPENED_MAX else _few_at_a_time(records), rows, size),)
+    return (_Piece(_few_at_a_time(records), rows, size),)
 
 
 def _few_at_a_time(records: Iterator[Record]) -> Iterator[Sequence[Record]]:
-    while few := list(islice(records, min(OPENED_MAX, ROWS_MAX))):
-        yield few
+    """All of them, also those before an undecodable one."""
+    few: list[Record] = []
+    try:
+        few.extend(islice(records, min(OPENED_MAX, ROWS_MAX)))
+        while few:
+            yield few
+            few = []
+            few.extend(islice(records, min(OPENED_MAX, ROWS_MAX)))
+    except UndecodableBatch:
+        if few:
+            yield few
+        raise
 
 
 def _sized(records: Sequence[Record]) -> Iterator[_Piece]:
@@ -149,12 +185,12 @@ class _Columns:
         headers = [record.headers for record in records]
         self._headers += headers if any(headers) else [_NO_HEADERS] * len(headers)
 
-    def record_batch(self, topic: str, partition: int) -> pa.RecordBatch:
+    def record_batch(self, place: TopicPartition) -> pa.RecordBatch:
         self._gather()
         count = len(self._offsets)
         columns = [
-            pa.repeat(pa.scalar(topic, pa.string()), count),
-            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.repeat(pa.scalar(place.topic, pa.string()), count),
+            pa.repeat(pa.scalar(place.partition, pa.int32()), count),
             pa.array(self._offsets, pa.int64()),
             _timestamps(self._timestamps),
             _runs(self._kinds),

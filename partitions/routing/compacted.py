@@ -4,11 +4,11 @@ between, for a few bytes may open to very many. Whoever compacts opens them agai
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from raftlog.errors import InvalidArgument
-from raftlog.records import BatchHeader, read_records
+from raftlog.errors import InvalidArgument, InvalidBatch, UndecodableBatch
+from raftlog.records import BatchHeader, Record, read_records
 from raftlog.types import Buffer
 
 OPENED_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -21,12 +21,12 @@ _RECORD_COST: Final = 100
 
 
 async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buffer]], batch_bytes_max: int) -> None:
-    """Raises `InvalidArgument` for a record without a key, and `InvalidBatch` for what cannot be read, or opens to too
-    much."""
+    """Raises `InvalidArgument` for a record without a key, and `InvalidBatch` for what cannot be decoded, or opens to
+    too much."""
     limit = max(OPENED_BYTES_MIN, 4 * batch_bytes_max)
     left, looked_at = _BATCHES_OPENED * limit, 0
-    for header, batch in batches:
-        for record in read_records(batch, min(limit, left)):
+    for number, (header, batch) in enumerate(batches):
+        for record in _records(number, batch, min(limit, left)):
             if record.key is None:
                 raise no_key(name)
             size = len(record.key) + len(record.value or b"")
@@ -36,6 +36,14 @@ async def check_stored_keys(name: str, batches: Iterable[tuple[BatchHeader, Buff
             if looked_at >= _SLICE_BYTES:
                 looked_at = 0
                 await asyncio.sleep(0)
+
+
+def _records(number: int, batch: Buffer, opened_bytes_max: int) -> Iterator[Record]:
+    """As `read_records`, but that a batch which is offered has no offsets to go on at."""
+    try:
+        yield from read_records(batch, opened_bytes_max)
+    except UndecodableBatch as error:
+        raise InvalidBatch(f"batch {number}: its records cannot be decoded: {error.why}") from None
 
 
 def no_key(name: str) -> InvalidArgument:

@@ -22,15 +22,22 @@ SPLIT_ROWS: Final = 500_000
 
 class Brokers:
     """A running cluster; `bootstrap` is HOST:PORT,… A task reads `split_rows` offsets at most, and waits so long for
-    brokers that are out of reach."""
+    brokers that are out of reach. With `skip_undecodable` records that cannot be decoded are left out, with a
+    warning."""
 
     may_lag: Final = False
 
     def __init__(
-        self, bootstrap: str, *, split_rows: int = SPLIT_ROWS, request_timeout_ms: int = REQUEST_MS_DEFAULT
+        self,
+        bootstrap: str,
+        *,
+        split_rows: int = SPLIT_ROWS,
+        request_timeout_ms: int = REQUEST_MS_DEFAULT,
+        skip_undecodable: bool = False,
     ) -> None:
         self._bootstrap = tuple(address.strip() for address in bootstrap.split(",") if address.strip())
         self._split_rows, self._request_timeout_ms = split_rows, request_timeout_ms
+        self._skip_undecodable = skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         there = topics_there(self._bootstrap, choice, request_timeout_ms=self._request_timeout_ms)
@@ -46,6 +53,7 @@ class Brokers:
                 log.leader,
                 fail_on_data_loss,
                 request_timeout_ms=self._request_timeout_ms,
+                skips_undecodable=self._skip_undecodable,
             )
             group_id = uuid5(UUID(log.topic_id), str(log.partition))
             logs.append(SourceLog(log.place, str(group_id), log.start, log.end, partial(self._cut, whole)))
@@ -62,13 +70,14 @@ class Brokers:
 
 class Segments:
     """Data directories of brokers that do not run, or copies of them, which all executors see; a task reads
-    `split_bytes` of a segment file at most. They may be older than the archive."""
+    `split_bytes` of a segment file at most. They may be older than the archive. With `skip_undecodable` records that
+    cannot be decoded are left out, with a warning."""
 
     may_lag: Final = True
 
-    def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES) -> None:
+    def __init__(self, paths: Sequence[str], *, split_bytes: int = SPLIT_BYTES, skip_undecodable: bool = False) -> None:
         self._paths = (paths,) if isinstance(paths, str) else tuple(paths)  # a lone text is a path as well
-        self._split_bytes = split_bytes
+        self._split_bytes, self._skip_undecodable = split_bytes, skip_undecodable
 
     def logs(self, choice: TopicChoice, *, fail_on_data_loss: bool) -> list[SourceLog]:
         logs = []
@@ -78,7 +87,7 @@ class Segments:
         return logs
 
     def _cut(self, place: TopicPartition, log: LogExtent, start: int, end: int) -> Sequence[ArchiveSplit]:
-        splits = splits_of(log, start, end, split_bytes=self._split_bytes)
+        splits = splits_of(log, start, end, split_bytes=self._split_bytes, skips_undecodable=self._skip_undecodable)
         if not splits:  # all of it was compacted away
             return [ArchiveSplit(place, start, end, partial(iter, ()))]
         return [ArchiveSplit(place, split.start, split.end, partial(read_segment_split, split)) for split in splits]

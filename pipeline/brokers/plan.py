@@ -199,6 +199,7 @@ def split_of(
         settings.fail_on_data_loss,
         settings.fetch_max_bytes,
         settings.request_timeout_ms,
+        settings.skips_undecodable,
     )
 
 

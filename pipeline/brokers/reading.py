@@ -40,9 +40,16 @@ class Chunk(NamedTuple):
 
 
 def read_split(split: BrokerSplit) -> Iterator[pa.RecordBatch]:
-    """All its rows, in order. Raises `DataLost`, `InvalidBatch` for damage, and `Unavailable` when there was no
-    progress for as long as the split says."""
-    return rows_of(split.topic, split.partition, _batches(split), split.start, split.end)
+    """All its rows, in order. Raises `DataLost`, `UndecodableBatch` unless the split skips it, `InvalidBatch` for
+    damage, and `Unavailable` when there was no progress for as long as the split says."""
+    return rows_of(
+        split.topic,
+        split.partition,
+        _batches(split),
+        split.start,
+        split.end,
+        skips_undecodable=split.skips_undecodable,
+    )
 
 
 def _batches(split: BrokerSplit) -> Iterator[Batch]:

@@ -30,6 +30,7 @@ READING_OPTIONS: Final = (
     *option_names("starting"),
     "minPartitions",
     "failOnDataLoss",
+    "onUndecodable",
     "fetchMaxBytes",
     "requestTimeoutMs",
 )
@@ -62,6 +63,7 @@ class ReadSettings:
     fail_on_data_loss: bool
     fetch_max_bytes: int
     request_timeout_ms: int
+    skips_undecodable: bool
 
     @property
     def patience_s(self) -> float:
@@ -97,4 +99,5 @@ def _settings(options: Options, starting: Positions, ending: Positions) -> ReadS
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         fetch_max_bytes=options.size("fetchMaxBytes", FETCH_BYTES_DEFAULT, 1, FETCH_BYTES_MAX),
         request_timeout_ms=options.number("requestTimeoutMs", REQUEST_MS_DEFAULT, 1, _REQUEST_MS_MAX),
+        skips_undecodable=options.choice("onUndecodable", "fail", ("fail", "skip")) == "skip",
     )

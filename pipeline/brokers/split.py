@@ -24,6 +24,7 @@ class BrokerSplit(InputPartition):
     fail_on_data_loss: bool = True
     fetch_max_bytes: int = FETCH_BYTES_DEFAULT
     request_timeout_ms: int = REQUEST_MS_DEFAULT
+    skips_undecodable: bool = False
 
     @property
     def name(self) -> str:

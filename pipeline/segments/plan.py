@@ -43,6 +43,7 @@ def plan_segments(
     split_bytes: int = SPLIT_BYTES,
     splits_min: int = 1,
     skips_damage: bool = False,
+    skips_undecodable: bool = False,
     disk: Disk | None = None,
 ) -> list[SegmentSplit]:
     """The splits of all chosen partitions, by topic, partition and offset; none of a partition where nothing is wanted.
@@ -63,7 +64,15 @@ def plan_segments(
         return [
             split
             for extent, (start, end) in zip(extents, ranges, strict=True)
-            for split in splits_of(extent, start, end, split_bytes=size, skips_damage=skips_damage, disk=disk)
+            for split in splits_of(
+                extent,
+                start,
+                end,
+                split_bytes=size,
+                skips_damage=skips_damage,
+                skips_undecodable=skips_undecodable,
+                disk=disk,
+            )
         ]
 
     splits = divide(split_bytes)
@@ -226,6 +235,7 @@ def splits_of(
     *,
     split_bytes: int = SPLIT_BYTES,
     skips_damage: bool = False,
+    skips_undecodable: bool = False,
     disk: Disk | None = None,
 ) -> list[SegmentSplit]:
     """The offsets `start` up to `end` of a log, which are in `[extent.start, extent.end]`; none when they are equal."""
@@ -249,6 +259,7 @@ def splits_of(
                 behind,
                 owner,
                 skips_damage,
+                skips_undecodable,
             )
         )
     return splits

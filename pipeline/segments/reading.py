@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from crc32c import crc32c
 
-from raftlog.errors import CorruptBatch, InvalidBatch, StorageError
+from raftlog.errors import CorruptBatch, InvalidBatch, StorageError, UndecodableBatch
 from raftlog.pipeline.decoding import rows_of
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.segments.extent import LogExtent, file_name, journaled_batches
@@ -60,10 +60,20 @@ def read_segment_split(
     """The records of a split as record batches of `rows.ARROW_SCHEMA`.
 
     `on_damage` hears of what a split with `skips_damage` leaves out; a warning without it. Raises `CorruptBatch`,
-    `SegmentGone` for a file that was removed or compacted since the plan was made, `StorageError` and `OSError`.
+    `UndecodableBatch` unless the split skips it, `SegmentGone` for a file that was removed or compacted since the plan
+    was made, `StorageError` and `OSError`.
     """
     try:
-        yield from rows_of(split.topic, split.partition, batches_of(split, on_damage, disk), split.start, split.end)
+        yield from rows_of(
+            split.topic,
+            split.partition,
+            batches_of(split, on_damage, disk),
+            split.start,
+            split.end,
+            skips_undecodable=split.skips_undecodable,
+        )
+    except UndecodableBatch:
+        raise
     except InvalidBatch as error:
         raise StorageError(f"{split.path}: {error}") from error
 
@@ -99,9 +109,12 @@ def first_at(disk: Disk, extent: LogExtent, timestamp: int) -> int:
         for header, batch in batches_of(split, disk=disk):
             if header.is_control or header.max_timestamp < timestamp or header.next_offset <= extent.start:
                 continue
-            for record in read_records(batch):
-                if record.timestamp >= timestamp and extent.start <= record.offset:
-                    return min(record.offset, extent.end)
+            try:
+                for record in read_records(batch):
+                    if record.timestamp >= timestamp and extent.start <= record.offset:
+                        return min(record.offset, extent.end)
+            except UndecodableBatch as error:  # it may be one of those: reading begins there, and says so
+                return min(max(error.offset, extent.start), extent.end)
     return extent.end
 
 

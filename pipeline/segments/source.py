@@ -35,6 +35,7 @@ _OPTIONS: Final = (
     "minPartitions",
     "splitBytes",
     "onCorruption",
+    "onUndecodable",
 )
 
 
@@ -64,6 +65,7 @@ class SegmentsReader(DataSourceReader):
         self._splits_min = options.number("minPartitions", 1, 1, SPLITS_MAX)
         self._split_bytes = options.size("splitBytes", SPLIT_BYTES, SPLIT_BYTES_MIN, SPLIT_BYTES_MAX)
         self._skips_damage = options.choice("onCorruption", "fail", ("fail", "skip")) == "skip"
+        self._skips_undecodable = options.choice("onUndecodable", "fail", ("fail", "skip")) == "skip"
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raises as `plan_segments`."""
@@ -75,6 +77,7 @@ class SegmentsReader(DataSourceReader):
             split_bytes=self._split_bytes,
             splits_min=self._splits_min,
             skips_damage=self._skips_damage,
+            skips_undecodable=self._skips_undecodable,
         )
         return [InputPartition(split) for split in splits]
 

@@ -17,7 +17,8 @@ class SegmentSplit:
 
     The splits of a partition are in order of offset, and each starts where the one before ends. `owner` is the data
     directory whose journal holds what is journaled of the pieces. With `skips_damage` batches that fail their checks
-    are reported and left out; otherwise the first one ends the reading.
+    are reported and left out; otherwise the first one ends the reading. `skips_undecodable` does the same for
+    batches whose checksums are right and whose records cannot be decoded.
     """
 
     topic: str
@@ -29,6 +30,7 @@ class SegmentSplit:
     end: int
     owner: Owner | None = None
     skips_damage: bool = False
+    skips_undecodable: bool = False
 
     @property
     def size(self) -> int:

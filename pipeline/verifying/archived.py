@@ -115,7 +115,7 @@ def _ranges(
     if start >= end:
         return
     files = [file for file in state.of_topics([extent.topic]) if file.partition == extent.partition]
-    for split in splits_of(extent, start, end, split_bytes=split_bytes):
+    for split in splits_of(extent, start, end, split_bytes=split_bytes, skips_undecodable=True):
         yield ArchiveRange(
             archive, split, tuple(file for file in files if file.first < split.end and file.last >= split.start)
         )

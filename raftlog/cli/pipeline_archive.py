@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Go on where records were trimmed before they were archived; without it that is an error.",
 )
+@option(
+    "--skip-undecodable",
+    is_flag=True,
+    help="Leave records out that cannot be decoded, with a warning for each batch; without it that is an error.",
+)
 @spark_options
 @json_option("Print the report as JSON.")
 def archive(
@@ -41,6 +46,7 @@ def archive(
     data_dirs: tuple[str, ...],
     compression: str,
     accept_loss: bool,
+    skip_undecodable: bool,
     master: str,
     config: dict[str, str],
     as_json: bool,
@@ -51,7 +57,7 @@ def archive(
     is in PATH once.
     """
     named = some_topics(topics, topics_pattern)
-    source = _source(bootstrap, data_dirs)
+    source = _source(bootstrap, data_dirs, skip_undecodable)
     report = run_job(
         "archive",
         master,
@@ -70,12 +76,12 @@ def archive(
     print_report(report, as_json)
 
 
-def _source(bootstrap: Sequence[str], data_dirs: Sequence[str]) -> "Brokers | Segments":
+def _source(bootstrap: Sequence[str], data_dirs: Sequence[str], skip_undecodable: bool) -> "Brokers | Segments":
     if not data_dirs:
-        return pipeline.Brokers(",".join(bootstrap))
+        return pipeline.Brokers(",".join(bootstrap), skip_undecodable=skip_undecodable)
     if click.get_current_context().get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
         raise click.UsageError("give --bootstrap or --data-dir, not both")
-    return pipeline.Segments(data_dirs)
+    return pipeline.Segments(data_dirs, skip_undecodable=skip_undecodable)
 
 
 @click.command()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from raftlog.errors import UnknownTopic
+from raftlog.errors import UndecodableBatch, UnknownTopic
 from raftlog.pipeline.archiving.archive import ArchiveReport, archive_in_waves
 from raftlog.pipeline.archiving.files import LocalFiles
 from raftlog.pipeline.archiving.log_sources import Brokers, Segments
@@ -16,6 +16,7 @@ from raftlog.pipeline.options import TopicChoice
 from raftlog.types import TopicPartition
 from tests.pipeline.archives import twice
 from tests.pipeline.brokers_here import brokers_here
+from tests.undecodable import SMALL
 
 ONLY_ORDERS = TopicChoice(names=("orders",))
 
@@ -86,3 +87,23 @@ def test_what_became_of_the_topic_in_between(tmp_path: Path) -> None:
         with pytest.raises((LogReplaced, DataLost), match="deleted and made anew"):
             archive(lake, source)
         assert len(values(lake, 0)) == 170
+
+
+def test_an_undecodable_batch_ends_archiving_unless_it_is_to_be_skipped(tmp_path: Path) -> None:
+    lake, files, data_dir = tmp_path / "lake", tmp_path / "files", tmp_path / "brokers" / "1"
+    with brokers_here(tmp_path / "brokers") as brokers:
+        brokers.topic("orders")
+        brokers.produce("orders", 0, numbers(0, 1))
+        brokers.call("produce_batches", "orders", 0, SMALL[0].batch)
+        brokers.produce("orders", 0, numbers(2, 3))
+        with pytest.raises(UndecodableBatch, match="orders/0"):
+            archive(lake, Brokers(brokers.bootstrap))
+        assert values(lake, 0) == []
+        with pytest.warns(UserWarning, match="left out"):
+            assert archive(lake, Brokers(brokers.bootstrap, skip_undecodable=True)).rows == 2
+    assert values(lake, 0) == [(0, b"0"), (2, b"2")]
+    with pytest.raises(UndecodableBatch, match="orders/0"):
+        archive(files, Segments([str(data_dir)]))
+    with pytest.warns(UserWarning, match="left out"):
+        archive(files, Segments([str(data_dir)], skip_undecodable=True))
+    assert values(files, 0) == values(lake, 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftlog.errors import InvalidArgument, Unavailable, UnknownTopic
+from raftlog.errors import InvalidArgument, Unavailable, UndecodableBatch, UnknownTopic
 from raftlog.pipeline.brokers import reading
 from raftlog.pipeline.brokers.batch import BatchReader
 from raftlog.pipeline.brokers.plan import topics_there
@@ -20,6 +20,7 @@ from raftlog.pipeline.errors import DataLost
 from raftlog.pipeline.options import TopicChoice
 from raftlog.records import NewRecord
 from tests.pipeline.brokers_here import DRIVER, BrokersHere, brokers_here
+from tests.undecodable import SMALL
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +245,16 @@ def test_holes_of_compaction_are_passed_over(tmp_path: Path) -> None:
             assert rows[-1] == (0, 500, b"last")
         assert rows == [(0, 500, b"last")]
         assert rows_of([replace(split, end=500)]) == []
+
+
+def test_an_undecodable_batch_is_left_out_only_when_that_is_said(brokers: BrokersHere, topic: str) -> None:
+    brokers.topic(topic)
+    brokers.produce(topic, 0, numbered(0, 1))
+    brokers.call("produce_batches", topic, 0, SMALL[0].batch)
+    brokers.produce(topic, 0, numbered(2, 3))
+    with pytest.raises(UndecodableBatch, match=f"{topic}/0: the records from offset 1 on .* at offset 2"):
+        rows_of(splits_of(brokers, topic))
+    with pytest.warns(UserWarning, match="left out"):
+        assert rows_of(splits_of(brokers, topic, onUndecodable="skip")) == [(0, 0, b"0"), (0, 2, b"2")]
+    with pytest.raises(InvalidArgument, match="onUndecodable is one of fail, skip"):
+        reader(brokers, topic, onUndecodable="ignore")

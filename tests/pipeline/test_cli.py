@@ -83,14 +83,15 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_archive_reads_brokers_unless_data_directories_are_given(
     jobs: Jobs, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "Brokers", lambda bootstrap: ("brokers", bootstrap), raising=False)
-    monkeypatch.setattr(pipeline, "Segments", lambda paths: ("segments", *paths), raising=False)
+    monkeypatch.setattr(pipeline, "Brokers", lambda bootstrap, **how: ("brokers", bootstrap, how), raising=False)
+    monkeypatch.setattr(pipeline, "Segments", lambda paths, **how: ("segments", *paths, how), raising=False)
     assert run("archive", "/lake", "a", "b", "--compression", "gzip", "--json") == Done(0, '{"rows":3}\n', "")
     options = {"topics": ["a", "b"], "topics_pattern": None, "compression": "gzip", "fail_on_data_loss": True}
-    assert jobs.calls.pop() == ("archive", (("brokers", BOOTSTRAP), "/lake"), options)
-    assert run("archive", "/lake", "--topics-pattern", "o.*", "--accept-loss", "--data-dir", str(tmp_path)).code == 0
+    assert jobs.calls.pop() == ("archive", (("brokers", BOOTSTRAP, {"skip_undecodable": False}), "/lake"), options)
+    more = ("--accept-loss", "--skip-undecodable", "--data-dir", str(tmp_path))
+    assert run("archive", "/lake", "--topics-pattern", "o.*", *more).code == 0
     options = {"topics": None, "topics_pattern": "o.*", "compression": "zstd", "fail_on_data_loss": False}
-    assert jobs.calls.pop() == ("archive", (("segments", str(tmp_path)), "/lake"), options)
+    assert jobs.calls.pop() == ("archive", (("segments", str(tmp_path), {"skip_undecodable": True}), "/lake"), options)
     for wrong in (("a", "--topics-pattern", "b"), ("--data-dir", str(tmp_path), "--bootstrap", "127.0.0.1:2")):
         assert run("archive", "/lake", *wrong).code == 2
     assert jobs.stopped == 2

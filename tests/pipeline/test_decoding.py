@@ -25,6 +25,7 @@ from raftlog.records import (
 )
 from raftlog.records.header import TIMESTAMP_TYPE_BIT, header_bytes
 from raftlog.types import Offset, Term
+from tests.undecodable import SMALL, Undecodable, until_undecodable
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Stored = tuple[BatchHeader, bytes]
@@ -153,3 +154,26 @@ def test_records_that_do_not_hold_together_are_an_error() -> None:
     broken[61] += 2  # the record's length
     with pytest.raises(InvalidBatch, match=r"t/0: .* offset 0"):
         list(rows_of("t", 0, [(header, bytes(broken))], 0, 1))
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+def test_an_undecodable_batch_stops_the_rows_unless_it_is_to_be_skipped(sent: Undecodable) -> None:
+    batch = bytearray(sent.batch)
+    stamp(batch, Offset(3), Term(1))
+    behind = 3 + sent.span
+    batches = [
+        stored([NewRecord(b"a", timestamp=0)] * 3, 0),
+        (read_header(batch), bytes(batch)),
+        stored([NewRecord(b"b", timestamp=0)], behind),
+    ]
+    found, error = until_undecodable(rows_of("t", 4, batches, 0, behind + 1))
+    before = [offset for rows in found for offset in rows.column("offset").to_pylist()]
+    assert before == list(range(error.offset))
+    assert (error.place, error.base_offset, error.next_offset) == (("t", 4), 3, behind)
+    with pytest.warns(UserWarning, match="records were left out: t/4: the records from offset") as told:
+        found = list(rows_of("t", 4, batches, 0, behind + 1, skips_undecodable=True))
+    assert len(told) == 1
+    assert [offset for rows in found for offset in rows.column("offset").to_pylist()] == [*before, behind]
+    assert list(rows_of("t", 4, batches, 0, error.offset)), "what lies behind the bounds is no error"
+    found, _ = until_undecodable(rows_of("t", 4, batches, behind - 1, behind + 1))
+    assert found == []

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from raftlog import Log, LogConfig
-from raftlog.errors import CorruptBatch, FormatError, InvalidArgument, RaftlogError, UnknownTopic
+from raftlog.errors import CorruptBatch, FormatError, InvalidArgument, RaftlogError, UndecodableBatch, UnknownTopic
 from raftlog.pipeline.errors import SegmentGone
 from raftlog.pipeline.options import TopicChoice
 from raftlog.pipeline.positions import Position, PositionKind, Positions
@@ -26,6 +26,7 @@ from raftlog.runtime.node_identity import IDENTITY
 from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.rows import ROW_SIZE, unpack_row
 from raftlog.storage.rows import Row as IndexRow
+from tests.undecodable import SMALL, TIMESTAMP_MS
 
 CONFIG = LogConfig(segment_bytes=1 << 12)
 START_MS = 1_700_000_000_000
@@ -410,3 +411,18 @@ def test_a_log_that_nobody_can_tell_from_others(path: Path) -> None:
         plan_segments([str(path)])
     assert replicas_in([str(path)])[0].group_id is None
     assert issubclass(FormatError, RaftlogError)
+
+
+def test_an_undecodable_batch_is_left_out_only_when_that_is_said(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "orders", CONFIG) as log:
+        log.append([NewRecord(b"before", timestamp=5)])
+        log.append_batches(SMALL[0].batch)
+        log.append([NewRecord(b"behind", timestamp=TIMESTAMP_MS + 1)])
+    with pytest.raises(UndecodableBatch, match="orders/0: the records from offset 1 on"):
+        rows(plan_segments([str(tmp_path / "orders")]))
+    splits = plan_segments([str(tmp_path / "orders")], skips_undecodable=True)
+    with pytest.warns(UserWarning, match="left out"):
+        assert [(row.offset, row.value) for row in rows(splits)] == [(0, b"before"), (2, b"behind")]
+    at_its_time = Positions(Position(PositionKind.TIMESTAMP, TIMESTAMP_MS))
+    [split] = plan_segments([str(tmp_path / "orders")], starting=at_its_time)
+    assert split.start == 1, "a time is found where the error comes"

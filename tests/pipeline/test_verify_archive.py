@@ -19,6 +19,7 @@ from raftlog.pipeline.verifying import VerifyReport
 from raftlog.records import NewRecord
 from raftlog.storage.repair import repair_log
 from tests.pipeline.verifying import archive_of, flip, verified
+from tests.undecodable import SMALL
 
 CONFIG = LogConfig(segment_bytes=1 << 14)
 DAY_MS = 86_400_000
@@ -179,3 +180,16 @@ def test_an_archive_of_another_log_and_none(both: Path, tmp_path: Path) -> None:
     assert "has none of the topics whose logs are there (payments)" in problem
     with pytest.raises(NotAnArchive):
         verified(both / "payments", archive=str(both / "payments"))
+
+
+def test_an_archive_without_the_records_that_cannot_be_decoded_is_sound(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "orders" / "0", CONFIG) as log:
+        log.append([NewRecord(b"before", timestamp=5)])
+        log.append_batches(SMALL[0].batch)
+        log.append([NewRecord(b"behind", timestamp=6)])
+    with pytest.warns(UserWarning, match="left out"):
+        archive_of(tmp_path / "orders", tmp_path / "archive", skip_undecodable=True)
+    with pytest.warns(UserWarning, match="left out"):
+        report = compared(tmp_path)
+    assert report.is_sound
+    assert [verdict.records for verdict in report.archive] == [2]

@@ -85,9 +85,9 @@ def require_same_verdict(told: VerifyReport, wanted: Expected) -> None:
     assert bool(others) == bool(wanted.differing), told.problems
 
 
-def archive_of(logs: Path, path: Path) -> None:
+def archive_of(logs: Path, path: Path, *, skip_undecodable: bool = False) -> None:
     """All that lies there, archived without Spark."""
-    source = Segments([str(logs)])
+    source = Segments([str(logs)], skip_undecodable=skip_undecodable)
     files = files_at(str(path))
     archive_in_waves(one_by_one, source, files, TopicChoice(), compression="zstd", fail_on_data_loss=True)
 

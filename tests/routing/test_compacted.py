@@ -7,6 +7,7 @@ import pytest
 from raftlog.errors import InvalidArgument, InvalidBatch
 from raftlog.partitions.routing.compacted import OPENED_BYTES_MIN, check_stored_keys
 from raftlog.records import Compression, NewRecord, build_batch, read_header
+from tests.undecodable import SMALL, Undecodable
 
 MAX_BYTES = 1 << 20
 
@@ -53,3 +54,10 @@ async def test_others_run_in_between() -> None:
     await check(build_batch([NewRecord(b"", b"k")] * 50_000))
     counting.cancel()
     assert turns >= 4
+
+
+@pytest.mark.parametrize("sent", SMALL, ids=[each.name for each in SMALL])
+async def test_what_cannot_be_decoded_is_refused_as_a_batch(sent: Undecodable) -> None:
+    with pytest.raises(InvalidBatch, match="batch 1: its records cannot be decoded") as raised:
+        await check(batch_of(10, Compression.NONE), bytearray(sent.batch))
+    assert type(raised.value) is InvalidBatch, "an offset to go on at is for readers"
