@@ -115,6 +115,8 @@ class FirstStart:
         self._news = asyncio.Event()
         self._told: dict[str, float] = {}
         """What was logged less than `REPEAT_MS` ago."""
+        self._why: dict[str, str] = {}
+        """Why the last look at an address found no process, by address."""
         node.on_request(JOIN, self._serve_join, is_open=True)
         node.on_request(BOOTSTRAP, self._serve_bootstrap, is_open=True)
 
@@ -204,7 +206,7 @@ class FirstStart:
         addresses = self._addresses()
         views = await asyncio.gather(*(self._look_at(address) for address in addresses))
         found = dict(zip(addresses, views, strict=True))
-        absent = [address for address, view in found.items() if view is None]
+        absent = [f"{address} ({self._why[address]})" for address, view in found.items() if view is None]
         if absent:
             self._tell(f"node {self._node.identity.node_id} waits for the seeds {', '.join(absent)}")
         return found
@@ -217,9 +219,9 @@ class FirstStart:
         except HandshakeRefused as refusal:
             if refusal.reason == Reason.SELF:
                 return self._own_view()
-            self._tell(f"the seed {address} cannot be used: {refusal}")
+            self._why[address] = str(refusal)
         except (RaftlogError, OSError) as error:
-            _logger.debug("%s: %s", address, error)
+            self._why[address] = str(error) or type(error).__name__
         return None
 
     def _own_view(self) -> View:
@@ -246,10 +248,11 @@ class FirstStart:
         present = [view for view in views.values() if view is not None]
         me = self._node.identity.replica
         if not any(view.replica == me for view in present):
-            self._tell(
-                f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
-                "cluster (or its address is missing in --seeds)"
-            )
+            if self._address not in views or views[self._address] is not None:  # else the look has said why
+                self._tell(
+                    f"node {me.node_id} is none of the seeds {', '.join(views)}, and waits until they have founded a "
+                    "cluster (or its address is missing in --seeds)"
+                )
             return False
         for address, view in views.items():
             if view is not None and view.seeds != self._seeds and view.phase in (Phase.EMPTY, Phase.HOLDING):

@@ -9,10 +9,11 @@ import click
 from raftlog.cli.options import option, split_address
 from raftlog.cluster_secret import ClusterSecret, read_secret
 from raftlog.runtime.rpc.tcp_transport import NO_PROOF
-from raftlog.runtime.rpc.tls import TlsFiles, load_tls
+from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_host, load_tls
 
 _logger = logging.getLogger(__name__)
 
+_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to listen on; others connect to one that is known later
 _TLS = ("rpc_certificate", "rpc_key", "rpc_authority")
 
 
@@ -95,11 +96,14 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
             "--rpc-authority), listen on 127.0.0.1, or give --insecure"
         )
     tls = load_tls(TlsFiles(*files)) if all(files) else None
+    advertised_address = None if advertised is None else split_address(advertised, "--advertise-rpc")
+    if tls is not None:
+        _check_host(tls, advertised_address or address)
     if address is not None and secret is None and not (tls is not None and tls.certified):
         raise click.UsageError(f"--rpc {rpc}: {NO_PROOF}")
     return {
         "rpc": address,
-        "advertise_rpc": None if advertised is None else split_address(advertised, "--advertise-rpc"),
+        "advertise_rpc": advertised_address,
         "seeds": tuple(split_address(seed, "--seeds") for seed in seeds.split(",") if seed.strip()),
         "cluster_id": cluster_id,
         "host_label": host_label,
@@ -107,6 +111,11 @@ def cluster_settings_from(arguments: dict[str, Any], insecure: bool) -> dict[str
         "tls": tls,
         "insecure": insecure,
     }
+
+
+def _check_host(tls: TlsContexts, address: tuple[str, int] | None) -> None:
+    if address is not None and address[0] not in _EVERY_ADDRESS:
+        check_host(tls, address[0])
 
 
 def _secret_from(path: str | None) -> ClusterSecret | None:

@@ -83,7 +83,8 @@ async def test_nobody_begins_before_the_last_seed_is_there(tmp_path: Path) -> No
     async with brokers(tmp_path, THREE) as cluster, log_lines() as lines:
         await cluster.begin(1)
         await cluster.begin(2)
-        await lines.until(f"waits for the seeds {cluster.text(3)}")
+        text = await lines.until(f"waits for the seeds {cluster.text(3)}")
+        assert f"waits for the seeds {cluster.text(3)} ({cluster.text(3)} cannot be reached: " in text, "it says why"
         assert [broker.metadata.cluster_id for broker in cluster.running.values()] == [None, None]
         await cluster.start(3)
         await cluster.until(lambda: all(broker.metadata.is_ready for broker in cluster.running.values()))

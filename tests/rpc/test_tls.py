@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.cli.cluster_options import cluster_settings_from
 from raftlog.errors import InvalidArgument
 from raftlog.runtime.rpc import (
     Answer,
@@ -18,6 +19,7 @@ from raftlog.runtime.rpc import (
     RpcConfig,
     TlsFiles,
     check_certificate,
+    check_host,
     load_tls,
 )
 from raftlog.runtime.rpc.handshake import encode_hello, pack_hello
@@ -237,6 +239,57 @@ def test_our_own_certificate_is_tried_and_its_names_are_read(
         check_certificate(tls, NodeId(5))
     with pytest.raises(InvalidArgument, match="cannot be used for connections in both directions with the authority"):
         load_tls(others._replace(authority=ours.authority))
+
+
+def test_a_certificate_without_the_address_of_its_node_is_refused(ours: TlsFiles, tmp_path: Path) -> None:
+    check_host(load_tls(ours), "127.0.0.1")
+    check_host(load_tls(ours), "localhost")
+    with pytest.raises(
+        InvalidArgument, match=r"at 10\.0\.0\.1, .* the certificate has only IP Address:127\.0\.0\.1, DNS:loc"
+    ):
+        check_host(load_tls(ours), "10.0.0.1")
+    check_host(load_tls(ours._replace(check_names=False)), "10.0.0.1")
+    authority = Path(ours.authority)
+    bare = TlsFiles(f"{tmp_path}/bare.pem", f"{tmp_path}/bare.key", ours.authority)
+    request = ("-keyout", bare.key, "-out", bare.certificate, "-subj", "/CN=127.0.0.1")
+    _openssl("req", "-x509", *_CURVE, *request, "-CA", str(authority), "-CAkey", str(authority.with_suffix(".key")))
+    with pytest.raises(InvalidArgument, match="subject alternative names, and the certificate has none"):
+        check_host(load_tls(bare), "127.0.0.1")
+    tls = {"rpc_certificate": bare.certificate, "rpc_key": bare.key, "rpc_authority": bare.authority}
+    others = {"seeds": "", "cluster_id": None, "host_label": "", "cluster_secret_file": None}
+    for rpc, advertised in (("127.0.0.1:9001", None), ("0.0.0.0:9001", "db1:9001")):
+        with pytest.raises(InvalidArgument, match="the certificate has none"):
+            cluster_settings_from({"rpc": rpc, "advertise_rpc": advertised, **tls, **others}, insecure=False)
+
+
+def test_the_recipe_of_the_document_makes_certificates_that_prove_the_node(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    recipe = document.split("## Certificates\n")[1].split("```sh\n")[1].split("```")[0]
+    commands = [line for line in recipe.splitlines() if line.startswith("openssl ")]
+    subprocess.run("\n".join(commands), shell=True, cwd=tmp_path, check=True, capture_output=True)
+    tls = load_tls(TlsFiles(*(f"{tmp_path}/{name}" for name in ("broker-1.pem", "broker-1.key", "authority.pem"))))
+    assert tls.certified == {1}
+    for host in ("10.0.0.1", "db1"):
+        check_host(tls, host)
+
+
+def test_who_refuses_our_certificate_is_complained_of_with_words(
+    runner: asyncio.Runner, ours: TlsFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def attack() -> None:
+        one = Process(identity_of(1), QUICK, load_tls(ours))
+        strict = load_tls(ours).client
+        async with running(one):
+            host, port = one.address
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await asyncio.open_connection(host, port, ssl=strict, server_hostname="db9")
+            while one.transport.complaints < 1:
+                await asyncio.sleep(0.01)
+
+    with runner:
+        runner.run(asyncio.wait_for(attack(), 20))
+    [told] = [line for line in caplog.messages if "no TLS: " in line]
+    assert len(told.split("no TLS: ")[1]) > 20
 
 
 def test_a_private_key_that_others_can_read_is_warned_of(ours: TlsFiles, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from raftlog.runtime.rpc.handshake import Channel, Identity, Reason, Refusal
 from raftlog.runtime.rpc.memory import PeerMemory, PeerRecord
 from raftlog.runtime.rpc.peer import ChannelStatus
 from raftlog.runtime.rpc.tcp_transport import PeerStatus, TcpTransport
-from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_certificate, load_tls
+from raftlog.runtime.rpc.tls import TlsContexts, TlsFiles, check_certificate, check_host, load_tls
 from raftlog.runtime.rpc.traffic import TrafficTotals
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "TlsFiles",
     "TrafficTotals",
     "check_certificate",
+    "check_host",
     "credentials_of",
     "load_tls",
 ]

@@ -151,7 +151,7 @@ class Listener:
                 )
         except OSError as error:
             self._strangers.pop(stranger, None)
-            self._complain(source, f"no TLS: {error}")
+            self._complain(source, f"no TLS: {_words_of(error)}")
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._endpoint.loop.create_task(work, name="the RPC port")
@@ -184,3 +184,11 @@ def check_stalls(connections: list[Connection], now: float) -> None:
     for connection in connections:
         if connection.is_stalled(now):
             connection.abort(BadFrame("a frame was begun, and the rest of it did not come"))
+
+
+def _words_of(error: OSError) -> str:
+    """Why a TLS handshake failed; uvloop has no words for one that the other side ended."""
+    return str(error) or (
+        f"the other side ended the handshake ({type(error).__name__}): it uses no TLS, or does not accept this "
+        "broker's certificate, whose subject alternative names must have the address at which it connects"
+    )

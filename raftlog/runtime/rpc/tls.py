@@ -9,7 +9,7 @@ import logging
 import os
 import ssl
 import stat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from raftlog.errors import InvalidArgument
 from raftlog.runtime.rpc.authentication import certified_nodes
@@ -29,11 +29,13 @@ class TlsFiles(NamedTuple):
 
 
 class TlsContexts(NamedTuple):
-    """For the accepting and for the connecting side. `certified`: node ids that our own certificate names."""
+    """For the accepting and for the connecting side. `certified`: node ids that our own certificate names; `names`: all
+    its subject alternative names, as text."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
     certified: frozenset[int] = frozenset()
+    names: tuple[str, ...] = ()
 
 
 def load_tls(files: TlsFiles) -> TlsContexts:
@@ -47,9 +49,10 @@ def load_tls(files: TlsFiles) -> TlsContexts:
         _logger.warning(
             "other users of this machine can read the private key %s (mode %o): chmod 600 it", files.key, mode
         )
-    certified = _certified(files, server, client)
+    certificate = _own_certificate(files, server, client)
     client.check_hostname = files.check_names
-    return TlsContexts(server, client, certified)
+    names = tuple(f"{kind}:{name}" for kind, name in certificate.get("subjectAltName", ()))
+    return TlsContexts(server, client, certified_nodes(certificate), names)
 
 
 def check_certificate(tls: TlsContexts, node: NodeId) -> None:
@@ -60,6 +63,21 @@ def check_certificate(tls: TlsContexts, node: NodeId) -> None:
             f"the certificate is of node {named} (URI name raftlog:node:<id>), and this is node {node}: "
             "give each broker the certificate of its own node id"
         )
+
+
+def check_host(tls: TlsContexts, host: str) -> None:
+    """Raise `InvalidArgument` when our certificate does not name the host at which other brokers connect to us."""
+    if not tls.client.check_hostname:
+        return
+    try:
+        _shake_hands(tls.server, tls.client, host)
+    except ssl.SSLCertVerificationError as error:
+        named = f"only {', '.join(tls.names)}" if tls.names else "none"
+        raise InvalidArgument(
+            f"the certificate cannot be used at {host}, where other brokers connect (--advertise-rpc, or else --rpc): "
+            f"{error.verify_message} It has to be among the subject alternative names, and the certificate has "
+            f"{named}: make it again with them (docs/OPERATIONS.md, Certificates)"
+        ) from None
 
 
 def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
@@ -80,21 +98,26 @@ def _context(files: TlsFiles, side: int) -> ssl.SSLContext:
     return context
 
 
-def _certified(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> frozenset[int]:
-    """Shake hands with ourselves, in memory: whatever the other brokers would refuse is found now."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    connecting = client.wrap_bio(to_client, to_server)
-    accepting = server.wrap_bio(to_server, to_client, server_side=True)
-    waiting = [connecting, accepting]
+def _own_certificate(files: TlsFiles, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
+    """Return our own certificate as others see it; what they would refuse is found now."""
     try:
-        while waiting:
-            waiting = [side for side in waiting if not _has_finished(side)]
+        return _shake_hands(server, client)
     except ssl.SSLError as error:
         raise InvalidArgument(
             f"the certificate {files.certificate} cannot be used for connections in both directions with the authority "
             f"{files.authority}: {error}"
         ) from None
-    return certified_nodes(connecting.getpeercert())
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str | None = None) -> dict[str, Any]:
+    """Shake hands with ourselves, in memory; the certificate that the connecting side was shown."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    connecting = client.wrap_bio(to_client, to_server, server_hostname=host)
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [connecting, accepting]
+    while waiting:
+        waiting = [side for side in waiting if not _has_finished(side)]
+    return connecting.getpeercert() or {}
 
 
 def _has_finished(side: ssl.SSLObject) -> bool:
