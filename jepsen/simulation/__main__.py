@@ -42,6 +42,7 @@ from jepsen.simulation.report import commit, failure_json, failure_text
 )
 @click.option("--members", type=click.IntRange(2, 10_000), help="With --level gossip: so many, without other faults.")
 @click.option("--loss", type=click.FloatRange(0, 0.5), help="With --level gossip: so much, without other faults.")
+@click.option("--unordered-syncs", is_flag=True, help="Syncs of a disk complete in any order; not with --level gossip.")
 @click.option("--kept", is_flag=True, help="Run the kept seeds as well, which once found something.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def main(
@@ -52,6 +53,7 @@ def main(
     level: str,
     members: int | None,
     loss: float | None,
+    unordered_syncs: bool,
     kept: bool,
     as_json: bool,
 ) -> None:
@@ -61,7 +63,12 @@ def main(
     then, and nothing else goes wrong. Exit code 1 when any seed failed. A report names the one command that repeats it.
     """
     shape = _shape(level, members=members, loss=loss)
-    wanted = list(dict.fromkeys([*range(first, first + seeds), *(each.seed for each in kept_seeds(level) if kept)]))
+    if unordered_syncs:
+        if level == "gossip":
+            raise click.UsageError("--unordered-syncs is for the levels that have disks")
+        shape["unordered_syncs"] = True
+    again = [each.seed for each in kept_seeds(level) if kept and each.unordered_syncs == unordered_syncs]
+    wanted = list(dict.fromkeys([*range(first, first + seeds), *again]))
     began = time.monotonic()
     outcomes: list[Outcome] = []
     failed = 0

@@ -22,6 +22,7 @@ from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.node import Node, Process
 from jepsen.simulation.options import Options, generator
 from jepsen.simulation.properties import GroupProperties, Now, Recovered, Replica
+from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from jepsen.simulation.verdicts import PropertyBroken
@@ -108,7 +109,12 @@ class Cluster:
             nodes[NodeId(number)] = node
         connect = partial(self._connect, nodes)
         for node_id, node in nodes.items():
-            disk = TimedDisk(self.random(f"disk {node_id}"), self.loop, options.disk_delays_ns[node.number])
+            disk = TimedDisk(
+                self.random(f"disk {node_id}"),
+                self.loop,
+                options.disk_delays_ns[node.number],
+                UnorderedDelays(self.random(f"unordered syncs {node_id}")) if options.unordered_syncs else None,
+            )
             own = self.random(f"machine {node_id}")
             self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.config, self, connect, own)
 
@@ -201,7 +207,7 @@ class Cluster:
             group.high_watermark,
             group.core.term,
             group.core.configuration,
-            group.damage is not None,
+            group.core.voting_position,
         )
         machine.note(
             f"{plan.partition}: recovered to {log.last_index}@{group.core.last_id.term} "

@@ -18,6 +18,10 @@ class KeptSeed(NamedTuple):
     found: str
     cause: str
     level: str = "driver"
+    unordered_syncs: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.level}-{self.seed}{'-unordered-syncs' if self.unordered_syncs else ''}"
 
 
 def kept_seeds(level: str = "driver") -> list[KeptSeed]:

@@ -126,6 +126,8 @@ class Options:
     """After healing, every group takes a write within this."""
     convergence_s: float
     """And then everything else comes right within this: logs may have to be fetched over slow links."""
+    unordered_syncs: bool = False
+    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
 
     def driver_config(self) -> DriverConfig:
         return DriverConfig(

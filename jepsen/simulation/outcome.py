@@ -50,6 +50,11 @@ class LogToTimeline(logging.Handler):
         self._loop.note("log" if process is None else process.node.name, record.getMessage())
 
 
+def shape_of(*, unordered_syncs: bool) -> str:
+    """Return the options of the command, besides the seed, for `Outcome.shape`."""
+    return " --unordered-syncs" if unordered_syncs else ""
+
+
 @contextmanager
 def logging_to_timeline(loop: VirtualLoop) -> Iterator[None]:
     """Nothing is printed while a seed runs."""

@@ -109,14 +109,14 @@ class Promises:
         if term < before:
             raise PropertyBroken("term-back", {"group": self.name, "replica": replica, "now": term, "before": before})
 
-    def check_log(self, replica: ReplicaId, log: LogView) -> None:
-        """A restarted replica holds what it promised to hold."""
+    def check_log(self, replica: ReplicaId, log: LogView, voting_position: EntryId | None) -> None:
+        """A restarted replica holds what it promised to hold, or votes as if it did: it lost that to damage."""
         held = self._durable.get(replica)
         if held is None or held.entry.index <= log.boundary.index:
             return
         index, term = held.entry
         found = log.term_at(index) if index <= log.last_index else None
-        if found != term:
+        if found != term and (voting_position is None or not is_as_fresh(voting_position, held.entry)):
             numbers = {"promised": held.entry, "last_index": log.last_index, "term_there": found}
             raise PropertyBroken("durable-lost", {"group": self.name, "replica": replica, **numbers})
 

@@ -74,8 +74,8 @@ class Recovered(NamedTuple):
     high_watermark: Offset
     term: Term
     configuration: Configuration
-    is_damaged: bool
-    """It says that something in its files is wrong, or was cut for that, so it may hold less than it promised."""
+    voting_position: EntryId | None
+    """It says that it lost its log's end, which was this entry, and votes as if it still held it."""
 
 
 class Now(NamedTuple):
@@ -289,8 +289,7 @@ class GroupProperties:
                 holds, committed = entry.term, self.committed[entry.index]
                 self._break("recovered-uncommitted", replica, index=entry.index, term=holds, committed_term=committed)
         self.promises.check_term(replica.me, recovered.term)
-        if not recovered.is_damaged:
-            self.promises.check_log(replica.me, log)
+        self.promises.check_log(replica.me, log, recovered.voting_position)
         self._lives[replica] = life = Life()
         life.committed = recovered.committed
         life.held = recovered.configuration

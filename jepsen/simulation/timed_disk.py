@@ -1,7 +1,8 @@
 """A simulated disk whose syncs take virtual time and tell the process that submitted them.
 
-It belongs to a machine and outlives its processes. Syncs complete in the order of their submission; to a paused
-process they complete when it goes on, to a dead one never. Blocking syncs (opening, cutting) take no time.
+It belongs to a machine and outlives its processes. Syncs complete in the order of their submission, or, with
+`UnorderedDelays`, each for itself; to a paused process they complete when it goes on, to a dead one never. Blocking
+syncs (opening, cutting) take no time.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from typing import NamedTuple
 
 from jepsen.simulation.loop import VirtualLoop
 from jepsen.simulation.node import Process
+from jepsen.simulation.sync_delays import UnorderedDelays
 from raftlog.storage.disk import File, SyncDone
-from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.storage.simulated_disk import PendingSync, SimulatedDisk
 from raftlog.storage.simulated_faults import PAGE_BYTES, Directory, DirectoryJournal
 
 
@@ -24,9 +26,11 @@ class Image(NamedTuple):
 
 
 class TimedDisk(SimulatedDisk):
-    """`process` is the one that runs on the machine now."""
+    """`process` is the one that runs on the machine now. Without `unordered` syncs complete in order."""
 
-    def __init__(self, random: Random, loop: VirtualLoop, delay_ns: int) -> None:
+    def __init__(
+        self, random: Random, loop: VirtualLoop, delay_ns: int, unordered: UnorderedDelays | None = None
+    ) -> None:
         super().__init__(random)
         self.process: Process | None = None
         self.delay_ns = delay_ns
@@ -34,9 +38,15 @@ class TimedDisk(SimulatedDisk):
         self._loop = loop
         self._usual_ns = delay_ns
         self._busy_until_ns = 0
+        self._unordered = unordered
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
         super().submit_sync(files, directories, done)
+        if self._unordered is not None:
+            delay_ns = self._unordered.draw_ns(files, directories, self._usual_ns, self.delay_ns)
+            at_ns = self._loop.now_ns + delay_ns
+            self._loop.call_at_ns(at_ns, self._return_from_one, self.process, self.newest_sync)
+            return
         delay_ns = self.random.randint(self.delay_ns // 10, self.delay_ns)
         self._busy_until_ns = max(self._busy_until_ns, self._loop.now_ns + delay_ns)
         self._loop.call_at_ns(self._busy_until_ns, self._return_from_sync, self.process)
@@ -44,6 +54,10 @@ class TimedDisk(SimulatedDisk):
     def _return_from_sync(self, process: Process | None) -> None:
         if process is not None:
             process.call_soon(self.complete_next)
+
+    def _return_from_one(self, process: Process | None, sync: PendingSync) -> None:
+        if process is not None:
+            process.call_soon(self.complete, sync)
 
     def slow_down(self, factor: int) -> None:
         self.delay_ns = self._usual_ns * factor

@@ -1,7 +1,7 @@
 """A disk in memory that forgets what was not synced: the `Disk` of tests and of the deterministic simulator.
 
 No threads, no clock; every choice is drawn from the generator handed in, so a seed repeats a run exactly.
-The owner decides when submitted syncs complete (`complete_next`, `complete_all`), when process or power fails
+The owner decides when submitted syncs complete (`complete_next`, `complete`, …), when process or power fails
 (`process_crash`, `power_loss`), and what breaks (`fail_sync`, `flip_bit`, …). The strict POSIX rule holds:
 
 - contents and size of a file survive by its own sync, a name by the sync of its directory;
@@ -119,7 +119,7 @@ class SimulatedLock(DirectoryLock):
             self._inode.lock_holder = None
 
 
-@dataclass
+@dataclass(eq=False)
 class PendingSync:
     """A submitted sync: what it covers for certain, the error that ended its list, and whom it tells."""
 
@@ -246,11 +246,20 @@ class SimulatedDisk(Disk):
     def pending_syncs(self) -> int:
         return len(self._pending)
 
+    @property
+    def newest_sync(self) -> PendingSync:
+        """The sync that was submitted last, for `complete`; one is pending."""
+        return self._pending[-1]
+
     def complete_next(self) -> bool:
         """Complete the oldest submitted sync; false when there is none."""
-        if not self._pending:
+        return self.complete(self._pending[0]) if self._pending else False
+
+    def complete(self, sync: PendingSync) -> bool:
+        """Complete one submitted sync, also before older ones; false when it is not pending any more."""
+        if sync not in self._pending:
             return False
-        sync = self._pending.popleft()
+        self._pending.remove(sync)
         sync.done(self._finish(sync))
         return True
 

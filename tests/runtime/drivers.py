@@ -19,7 +19,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import File, SyncDone
 from raftlog.storage.roll import Member, Roll
-from raftlog.storage.simulated_disk import SimulatedDisk
+from raftlog.storage.simulated_disk import PendingSync, SimulatedDisk
 from raftlog.types import NodeId
 
 GROUP = uuid.UUID(int=77)
@@ -36,14 +36,30 @@ SMALL = DriverConfig(
 )
 
 
+def everything(_: str) -> bool:
+    return True
+
+
+def nothing(_: str) -> bool:
+    return False
+
+
+def is_of_journal(path: str) -> bool:
+    return "/journal" in path
+
+
+def is_of_segments(path: str) -> bool:
+    return "/journal" not in path
+
+
 class TimedDisk(SimulatedDisk):
     """Syncs return after a while, as code of the process that runs."""
 
     def __init__(self, world: "World", node: Node) -> None:
         super().__init__(Random(node.number))
         self._world, self._node = world, node
-        self.is_journal_stuck = False
-        """Syncs of the journal do not return any more."""
+        self._is_held: Callable[[str], bool] = nothing
+        self._held: list[PendingSync] = []
 
     def leave_free(self, size_bytes: int) -> None:
         """Be of a size that has so much room left."""
@@ -51,14 +67,29 @@ class TimedDisk(SimulatedDisk):
         self.capacity_bytes -= self.free_bytes("/data") - size_bytes
 
     def submit_sync(self, files: Sequence[File], directories: Sequence[str], done: SyncDone) -> None:
-        if self.is_journal_stuck and any("/journal/" in file.path for file in files):
-            return
         super().submit_sync(files, directories, done)
+        if any(map(self._is_held, (*(file.path for file in files), *directories))):
+            self._held.append(self.newest_sync)
+        else:
+            self._complete_later(self.newest_sync)
+
+    def _complete_later(self, sync: PendingSync) -> None:
         process = self._node.running()
         self._world.loop.call_at_ns(
             self._world.loop.now_ns + SYNC_NS,
-            lambda: process.call_soon(self.complete_next) if process.is_alive else None,
+            lambda: process.call_soon(self.complete, sync) if process.is_alive else None,
         )
+
+    def hold(self, is_held: Callable[[str], bool]) -> None:
+        """Let no sync that covers such a path return before `release`; others go past it."""
+        self._is_held = is_held
+
+    def release(self) -> None:
+        """Let held syncs return, as far as no crash ended them, and hold none any more."""
+        held, self._held, self._is_held = self._held, [], nothing
+        for sync in held:
+            if sync in self._pending:
+                self._complete_later(sync)
 
 
 class Wire(Transport):

@@ -11,7 +11,7 @@ from raftlog.runtime.checkpoints import Checkpoints
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.journal.operations import encode
 from raftlog.storage.roll import Member, Roll
-from tests.runtime.drivers import World
+from tests.runtime.drivers import SMALL, World, is_of_segments
 
 
 @pytest.fixture
@@ -140,3 +140,31 @@ def test_a_removed_group_is_forgotten(checked: list[int]) -> None:
         world.start(1)
         assert uuid.UUID(int=1002).bytes not in world.drivers[1].groups
         assert len(world.drivers[1].groups) == 5
+
+
+def test_nothing_is_complete_before_the_files_are_synced() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 20)
+        driver, disk = world.drivers[leader], world.disks[leader - 1]
+        checkpoints, journal = driver.persister.checkpoints, driver.journal
+        world.run_until(lambda: not checkpoints.is_under_way)
+        completed, start = checkpoints.completed, journal._start
+        disk.hold(is_of_segments)
+        begun = checkpoints.begun
+        world.commit(leader, b"something to sync")
+        world.run_until(lambda: checkpoints.begun > begun)
+        for _ in range(3):  # others go on, and the journal's own syncs return
+            world.fill(leader, 10)
+            world.run(SMALL.checkpoint_interval_ms / 1000)
+        assert checkpoints.is_under_way
+        assert (checkpoints.completed, journal._start) == (completed, start)
+        values = world.values(leader)
+        disk.release()
+        world.run_until(lambda: journal._start > start)
+        assert checkpoints.completed > completed
+        world.crash(leader, power=True)
+        world.start(leader)
+        world.converge()
+        assert world.values(leader)[: len(values)] == values
+        assert not world.failures

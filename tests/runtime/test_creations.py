@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import InvalidArgument, RaftlogError, StorageFull, SyncFailed
 from raftlog.runtime.driver import Driver
 from raftlog.storage.roll import Member, Roll
-from tests.runtime.drivers import GROUP, SMALL, World
+from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal
 
 COUNT = 20
 
@@ -77,7 +77,7 @@ def test_what_a_replica_hears_before_its_mark_is_durable_does_not_hinder_the_nex
     with World() as world:
         world.converge()
         (roll,) = wanted = rolls(world, count=1)
-        world.disks[0].is_journal_stuck = True
+        world.disks[0].hold(is_of_journal)
         world.propose(world.leader(), b"keeps the journal busy")
         world.run(0.1)
         calls = [Call(world, number, wanted) for number in (1, 2, 3)]
@@ -86,7 +86,7 @@ def test_what_a_replica_hears_before_its_mark_is_durable_does_not_hinder_the_nex
         world.run_until(lambda: other.log.last_index == mine.log.last_index == 2)
         world.run(2 * SMALL.tick_ms / 1000)  # what waited for a tick would be in the files
         world.crash(1)
-        world.disks[0].is_journal_stuck = False
+        world.disks[0].release()
         world.start(1)
         assert not held(world, 1, wanted), "its mark had not reached the journal"
         call = Call(world, 1, wanted)

@@ -8,7 +8,7 @@ import pytest
 from raftlog.errors import CorruptBatch, NotLeader, OutcomeUnknown, StorageFull, SyncFailed
 from raftlog.raft import ConfigurationChange, Role
 from raftlog.runtime.disk_room import DiskRoom
-from tests.runtime.drivers import GROUP, SMALL, World
+from tests.runtime.drivers import GROUP, SMALL, World, everything
 
 
 def test_what_is_committed_is_the_same_on_every_replica() -> None:
@@ -356,7 +356,7 @@ def test_a_stalled_disk_moves_leadership_on() -> None:
         leader = world.leader()
         world.fill(leader, 3)
         disk = world.disks[leader - 1]
-        disk.complete_next = lambda: False  # type: ignore[method-assign]  # nothing returns any more
+        disk.hold(everything)
         world.propose(leader, b"waits")
         world.run_until(lambda: world.leader() != leader)
         world.commit(world.leader(), b"goes on")
@@ -367,14 +367,13 @@ def test_what_others_commit_is_answered_though_the_own_disk_stands_still() -> No
         leader = world.leader()
         world.fill(leader, 3)
         disk = world.disks[leader - 1]
-        complete, disk.complete_next = disk.complete_next, lambda: False  # type: ignore[method-assign]
+        disk.hold(everything)
         future = world.propose(leader, b"taken before")
         world.run_until(future.done)
         assert world.leader() != leader
         done = future.result()
         assert world.group(leader).high_watermark < done.next_offset, "it is not durable where it was proposed"
-        disk.complete_next = complete  # type: ignore[method-assign]
-        world.do(leader, complete)
+        disk.release()
         world.converge()
         assert world.values(leader)[-1] == b"taken before"
 

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import jepsen.simulation.__main__ as command
+from jepsen.simulation.brokers.run import simulate_founding
 from jepsen.simulation.outcome import Failure, Outcome
 from jepsen.simulation.report import repeat_command
 
@@ -18,7 +19,7 @@ BROKEN = Failure("lost-write", "lost-write: value 7", True, "    1.000000 s  n1 
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, failing: set[int], *arguments: str) -> Result:
-    def run_seeds(seeds: list[int], _jobs: int, level: str) -> list[Outcome]:
+    def run_seeds(seeds: list[int], _jobs: int, level: str, **_: float) -> list[Outcome]:
         return [outcome(seed, BROKEN if seed in failing else None)._replace(level=level) for seed in seeds]
 
     monkeypatch.setattr(command, "run_seeds", run_seeds)
@@ -65,6 +66,17 @@ def test_what_repeats_a_failure_names_members_and_loss() -> None:
 def test_members_and_loss_are_for_gossip(monkeypatch: pytest.MonkeyPatch) -> None:
     done = invoke(monkeypatch, set(), "--seeds", "1", "--members", "10")
     assert (done.exit_code, "--level gossip" in done.stderr) == (2, True)
+
+
+def test_what_repeats_a_failure_names_unordered_syncs() -> None:
+    failed = simulate_founding(1, unordered_syncs=True)
+    assert repeat_command(failed).endswith("--level founding --unordered-syncs --seeds 1 --from 1")
+    assert "unordered_syncs = True" in failed.options
+
+
+def test_unordered_syncs_are_not_for_gossip(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = invoke(monkeypatch, set(), "--seeds", "1", "--level", "gossip", "--unordered-syncs")
+    assert (done.exit_code, "have disks" in done.stderr) == (2, True)
 
 
 def test_it_stops_after_so_many_failures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,11 +49,11 @@ class Member:
     def replica(self) -> Replica:
         return Replica(self.me, self.lives)
 
-    def restart(self, log: Log, *, committed: int = 0, term: int = 1, is_damaged: bool = False) -> None:
+    def restart(self, log: Log, *, committed: int = 0, term: int = 1, voting_position: EntryId | None = None) -> None:
         self.lives += 1
         self.log = log
         entries = log.entries_from_start()
-        found = Recovered(entries, Index(committed), Offset(committed), Term(term), FIRST, is_damaged)
+        found = Recovered(entries, Index(committed), Offset(committed), Term(term), FIRST, voting_position)
         self.properties.saw_restart(self.replica, log, found)
 
     def ready(self, *entries: Entry, cut_to: int | None = None, term: int = 1, **said: Any) -> None:
@@ -247,8 +247,13 @@ def test_what_was_promised_survives_a_restart(group: Group) -> None:
         follower.restart(Log(group.entries[:2]), committed=2)
 
 
-def test_a_replica_that_says_it_is_damaged_may_hold_less(group: Group) -> None:
-    group.members[1].restart(Log(group.entries[:2]), committed=2, is_damaged=True)
+def test_a_replica_that_lost_its_end_may_hold_less_while_it_votes_by_what_it_held(group: Group) -> None:
+    follower = group.members[1]
+    held = EntryId(Index(3), Term(1))
+    follower.restart(Log(group.entries[:2]), committed=2, voting_position=held)
+    follower.restart(Log(group.entries[:2]), committed=2, voting_position=held)  # again, and not repaired yet
+    with broken("durable-lost"):
+        follower.restart(Log(group.entries[:2]), committed=2, voting_position=EntryId(Index(2), Term(1)))
 
 
 def test_a_later_leader_may_cut_what_an_earlier_one_counted(group: Group) -> None:

@@ -14,17 +14,18 @@ from jepsen.simulation.report import failure_text
 from jepsen.simulation.run import simulate
 
 SEEDS = range(1, 61)
+UNORDERED_SEEDS = range(101, 121)
 SEEDS_PER_TEST = 5
 
 
 @cache
-def outcome_of(seed: int) -> Outcome:
+def outcome_of(seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """A trace is compared with that of the run which was judged, if that was in this process."""
-    return simulate(seed)
+    return simulate(seed, unordered_syncs=unordered_syncs)
 
 
-def run(seed: int) -> None:
-    outcome = outcome_of(seed)
+def run(seed: int, *, unordered_syncs: bool = False) -> None:
+    outcome = outcome_of(seed, unordered_syncs=unordered_syncs)
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
@@ -35,9 +36,15 @@ def test_fixed_seeds(first: int) -> None:
         run(seed)
 
 
-@pytest.mark.parametrize("kept", kept_seeds(), ids=lambda kept: str(kept.seed))
+@pytest.mark.parametrize("first", UNORDERED_SEEDS[::SEEDS_PER_TEST])
+def test_fixed_seeds_with_unordered_syncs(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        run(seed, unordered_syncs=True)
+
+
+@pytest.mark.parametrize("kept", kept_seeds(), ids=str)
 def test_kept_seeds(kept: KeptSeed) -> None:
-    run(kept.seed)
+    run(kept.seed, unordered_syncs=kept.unordered_syncs)
 
 
 def digests() -> dict[str, str]:

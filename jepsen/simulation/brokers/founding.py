@@ -65,6 +65,8 @@ class FoundingOptions:
     safety_s: float
     start_s: float
     """After healing all brokers serve within this."""
+    unordered_syncs: bool = False
+    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
 
     @property
     def brokers(self) -> int:

@@ -150,6 +150,8 @@ class BrokerOptions:
     gossip: GossipOptions | None
     """None: it is switched off."""
     uses: Uses
+    unordered_syncs: bool = False
+    """Whether syncs of a disk complete each for itself (`sync_delays`); not drawn, but asked for."""
 
     @property
     def brokers(self) -> int:

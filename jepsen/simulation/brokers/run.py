@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from jepsen.simulation.brokers import founding
@@ -10,15 +11,19 @@ from jepsen.simulation.brokers.cluster import BrokerCluster
 from jepsen.simulation.brokers.convergence import Convergence
 from jepsen.simulation.brokers.nemesis import Nemesis
 from jepsen.simulation.brokers.options import BrokerOptions, draw, draw_keeping, draw_sharing
-from jepsen.simulation.brokers.site import Site
+from jepsen.simulation.brokers.site import Site, SiteOptions
 from jepsen.simulation.brokers.workload import Workload
-from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline
+from jepsen.simulation.outcome import Failure, Outcome, failure_of, logging_to_timeline, shape_of
 from jepsen.simulation.verdicts import PropertyBroken, insist
 
 
-def simulate_brokers(seed: int, options: BrokerOptions | None = None, level: str = "broker") -> Outcome:
-    """Run a seed to its end or to the first broken property."""
+def simulate_brokers(
+    seed: int, options: BrokerOptions | None = None, level: str = "broker", *, unordered_syncs: bool = False
+) -> Outcome:
+    """Run a seed to its end or to the first broken property; `unordered_syncs` is an option of every seed."""
     options = options or draw(seed)
+    if unordered_syncs:
+        options = replace(options, unordered_syncs=True)
     cluster = BrokerCluster(options)
     workload = Workload(cluster)
 
@@ -30,28 +35,32 @@ def simulate_brokers(seed: int, options: BrokerOptions | None = None, level: str
         cluster.loop.run_until_time(options.safety_s)
         Convergence(cluster, workload, nemesis).demand()
 
-    return _simulate(level, cluster, str(options), run, seed, workload.acknowledged)
+    return _simulate(level, cluster, options, run, workload.acknowledged)
 
 
-def simulate_sharing(seed: int) -> Outcome:
+def simulate_sharing(seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """The same with a view to groups with members."""
-    return simulate_brokers(seed, draw_sharing(seed), "groups")
+    return simulate_brokers(seed, draw_sharing(seed), "groups", unordered_syncs=unordered_syncs)
 
 
-def simulate_keeping(seed: int) -> Outcome:
+def simulate_keeping(seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """The same with a view to what is kept: idempotent producers, compaction, deletion of records."""
-    return simulate_brokers(seed, draw_keeping(seed), "records")
+    return simulate_brokers(seed, draw_keeping(seed), "records", unordered_syncs=unordered_syncs)
 
 
-def simulate_founding(seed: int, options: founding.FoundingOptions | None = None) -> Outcome:
+def simulate_founding(
+    seed: int, options: founding.FoundingOptions | None = None, *, unordered_syncs: bool = False
+) -> Outcome:
     """The same for the founding of a cluster."""
     options = options or founding.draw(seed)
+    if unordered_syncs:
+        options = replace(options, unordered_syncs=True)
     site = founding.Founding(options)
-    return _simulate("founding", site, str(options), site.run, seed, lambda: len(site.taken))
+    return _simulate("founding", site, options, site.run, lambda: len(site.taken))
 
 
 def _simulate(
-    level: str, site: Site[Any], options: str, run: Callable[[], None], seed: int, acknowledged: Callable[[], int]
+    level: str, site: Site[Any], options: SiteOptions, run: Callable[[], None], acknowledged: Callable[[], int]
 ) -> Outcome:
     began = time.process_time()
     gc.disable()  # a run is short, and what it leaves behind is collected at once
@@ -69,4 +78,5 @@ def _simulate(
     gc.enable()
     gc.collect()
     cpu_s = time.process_time() - began
-    return Outcome(seed, failure, options, digest, virtual_s, cpu_s, steps, acknowledged(), level)
+    shape = shape_of(unordered_syncs=options.unordered_syncs)
+    return Outcome(options.seed, failure, str(options), digest, virtual_s, cpu_s, steps, acknowledged(), level, shape)

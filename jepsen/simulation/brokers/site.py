@@ -20,6 +20,7 @@ from jepsen.simulation.links import SECOND_NS, LinkConditions
 from jepsen.simulation.network import SimulatedNetwork
 from jepsen.simulation.options import generator
 from jepsen.simulation.properties import Replica
+from jepsen.simulation.sync_delays import UnorderedDelays
 from jepsen.simulation.timed_disk import TimedDisk
 from jepsen.simulation.trace import Trace
 from raftlog.partitions.metadata import Metadata
@@ -46,6 +47,9 @@ class SiteOptions(Protocol):
 
     @property
     def drift_ppm(self) -> int: ...
+
+    @property
+    def unordered_syncs(self) -> bool: ...
 
 
 class Site(ABC, Generic[S]):
@@ -76,7 +80,12 @@ class Site(ABC, Generic[S]):
         clock = NodeClock(offset_ns=random.randrange(10**12), drift_ppm=drift_ppm)
         node = self.loop.add_node(f"n{node_id}", clock)
         self.network.attach(node)
-        disk = TimedDisk(self.random(f"disk {node_id}"), self.loop, options.disk_delays_ns[node.number])
+        disk = TimedDisk(
+            self.random(f"disk {node_id}"),
+            self.loop,
+            options.disk_delays_ns[node.number],
+            UnorderedDelays(self.random(f"unordered syncs {node_id}")) if options.unordered_syncs else None,
+        )
         self.machines[node_id] = Machine(self.loop, node, node_id, disk, self.run_process, self._seed)
 
     @abstractmethod

@@ -148,7 +148,7 @@ class Watch:
                 group.high_watermark,
                 group.core.term,
                 group.core.configuration,
-                group.damage is not None or group.core.voting_position is not None,
+                group.core.voting_position,
             ),
         )
 

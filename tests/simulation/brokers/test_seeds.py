@@ -15,6 +15,12 @@ from jepsen.simulation.report import failure_text
 
 SEEDS = {"broker": range(1, 10), "groups": range(1, 7), "records": range(1, 5), "founding": range(1, 41)}
 SEEDS_PER_TEST = {"broker": 3, "groups": 3, "records": 2, "founding": 20}
+UNORDERED_SEEDS = {
+    "broker": range(101, 104),
+    "groups": range(101, 103),
+    "records": range(101, 103),
+    "founding": range(101, 121),
+}
 REPEATED = {"broker": 16, "groups": 2, "records": 2, "founding": 7}
 """That of brokers has gossip with pests, and operators."""
 CHUNKS = [(level, first) for level, seeds in SEEDS.items() for first in seeds[:: SEEDS_PER_TEST[level]]]
@@ -22,13 +28,13 @@ KEPT = [kept for level in SEEDS for kept in kept_seeds(level)]
 
 
 @cache
-def outcome_of(level: str, seed: int) -> Outcome:
+def outcome_of(level: str, seed: int, *, unordered_syncs: bool = False) -> Outcome:
     """A trace is compared with that of the run which was judged, if that was in this process."""
-    return LEVELS[level](seed)
+    return LEVELS[level](seed, unordered_syncs=unordered_syncs)
 
 
-def run(level: str, seed: int) -> None:
-    outcome = outcome_of(level, seed)
+def run(level: str, seed: int, *, unordered_syncs: bool = False) -> None:
+    outcome = outcome_of(level, seed, unordered_syncs=unordered_syncs)
     if outcome.failure is not None:
         pytest.fail(failure_text(outcome, "the one under test"), pytrace=False)
 
@@ -39,9 +45,15 @@ def test_fixed_seeds(level: str, first: int) -> None:
         run(level, seed)
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.level}-{kept.seed}")
+@pytest.mark.parametrize("level", list(SEEDS))
+def test_fixed_seeds_with_unordered_syncs(level: str) -> None:
+    for seed in UNORDERED_SEEDS[level]:
+        run(level, seed, unordered_syncs=True)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=str)
 def test_kept_seeds(kept: KeptSeed) -> None:
-    run(kept.level, kept.seed)
+    run(kept.level, kept.seed, unordered_syncs=kept.unordered_syncs)
 
 
 def digests(level: str) -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""Latencies of syncs that complete in any order, as on a real disk.
+
+The journal, the segments and the directories of a disk each have a slowness of their own, drawn once; a sync takes as
+long as the slowest of what it covers, whatever was submitted before it. Everything comes from one generator that
+nothing else uses, so that a run without unordered syncs draws the same numbers as before.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from raftlog.storage.disk import File
+
+SLOWNESS: Final = (1, 1, 4, 20)
+"""Times the usual latency of the disk, one of them for each of its parts."""
+_JOURNAL: Final = "/journal/"
+
+
+class UnorderedDelays:
+    """Latencies of the syncs of one disk."""
+
+    def __init__(self, random: Random) -> None:
+        self.journal = random.choice(SLOWNESS)
+        self.segments = random.choice(SLOWNESS)
+        self.directories = random.choice(SLOWNESS)
+        self._random = random
+
+    def draw_ns(self, files: Sequence[File], directories: Sequence[str], usual_ns: int, now_ns: int) -> int:
+        """Return how long a sync takes: between a tenth of its most and all of it.
+
+        `usual_ns` is the most that a sync takes on this disk when nothing is wrong with it, `now_ns` the same while it
+        is slow or stalled. The two slownesses do not multiply: seconds for each sync would only stop everything.
+        """
+        most_ns = max(now_ns, usual_ns * self._slowness_of(files, directories))
+        return self._random.randint(most_ns // 10, most_ns)
+
+    def _slowness_of(self, files: Sequence[File], directories: Sequence[str]) -> int:
+        of_files = (self.journal if _JOURNAL in file.path else self.segments for file in files)
+        return max(*of_files, self.directories if directories else 1, 1)
+
+    def __str__(self) -> str:
+        return f"journal × {self.journal}, segments × {self.segments}, directories × {self.directories}"
