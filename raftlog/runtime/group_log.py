@@ -293,6 +293,7 @@ class GroupLog(LogView):
 
     def rows(self, first: Index, last: Index) -> bytes:
         """Index rows of written entries, as the journal wants them of a large append."""
+        assert last <= self.segments.last_index, f"entries {first} to {last}, written to {self.segments.last_index}"
         parts = []
         while first <= last:
             segment = self.segments.segment_of_index(first)

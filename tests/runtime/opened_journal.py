@@ -19,8 +19,8 @@ class Opened(NamedTuple):
     durable: list[int]
 
 
-def new(config: JournalConfig = SMALL, *, capacity: int | None = None) -> Opened:
-    disk = SimulatedDisk(Random(1), capacity_bytes=capacity)
+def new(config: JournalConfig = SMALL, *, capacity: int | None = None, seed: int = 1) -> Opened:
+    disk = SimulatedDisk(Random(seed), capacity_bytes=capacity)
     journal, fold = Journal.open(disk, PATH, DISK, config, create=True)
     assert not fold.groups
     durable: list[int] = []

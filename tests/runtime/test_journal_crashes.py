@@ -9,6 +9,7 @@ import pytest
 from raftlog.runtime.journal import Fold, Journal, read_journal
 from raftlog.storage.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.runtime.journal_twin import DISK, GROUPS, PATH, SMALL, Twin
+from tests.runtime.opened_journal import ONE, append_one, new, reopened
 
 
 class PowerCut(BaseException):
@@ -150,3 +151,18 @@ def test_the_same_seed_writes_the_same_bytes() -> None:
         life.open()
         snapshots.append(life.disk.snapshot())
     assert snapshots[0] == snapshots[1]
+
+
+def test_what_a_burst_put_into_new_files_survives() -> None:
+    """Appends that outrun the preparation of files make some by themselves; a frame in one syncs its name too."""
+    for seed in range(20):
+        opened = new(seed=seed)
+        disk, journal, _ = opened
+        for index in range(1, 601):
+            append_one(journal, index)
+        assert len(disk.list_directory(PATH)) > SMALL.spare_files_max + 1
+        journal.flush()
+        disk.complete_all()
+        assert journal.is_idle
+        _, fold = reopened(disk)
+        assert fold.groups[ONE].last_index == 600, f"seed {seed}"

@@ -1,0 +1,121 @@
+"""A cut that meets entries on their way to the disk: large appends whose segment sync is slow, frames under way.
+
+A follower alone, which is told by others in later and later terms what its log is.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from raftlog.raft import Entry, EntryId, EntryKind
+from raftlog.raft.messages import AppendRequest
+from raftlog.records import NewRecord, build_batch, stamp
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.group import Group
+from raftlog.runtime.transport import Envelope
+from raftlog.types import Index, NodeId, Offset, Term
+from tests.runtime.drivers import GROUP, SMALL, World, is_of_journal, is_of_segments
+
+FOLLOWER = 3
+LARGE = SMALL.large_append_bytes // 2
+SMALL_SIZE = 100
+
+
+class Follower:
+    """Replica 3, cut off from the others, in whose names it is sent appends."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        leader = world.leader()
+        world.fill(leader, 3)
+        world.converge()
+        for other in (1, 2):
+            world.network.cut(world.nodes[FOLLOWER - 1], world.nodes[other - 1])
+            world.network.cut(world.nodes[other - 1], world.nodes[FOLLOWER - 1])
+        world.run(3)  # a checkpoint, so that nothing of what follows is in the journal twice
+        self.disk = world.disks[FOLLOWER - 1]
+        self.first = self.group.core.last_id.index + 1
+        self.offsets = {self.first: self.group.log.next_offset}
+
+    @property
+    def driver(self) -> Driver:
+        return self.world.drivers[FOLLOWER]
+
+    @property
+    def group(self) -> Group:
+        return self.world.group(FOLLOWER)
+
+    def append(self, leader: int, term: int, first: int, sizes: Sequence[int]) -> None:
+        """Let the leader of the term send entries with one record each, behind the one before `first`."""
+        world, entries = self.world, []
+        previous = EntryId(Index(first - 1), self.group.log.term_at(Index(first - 1)))
+        for index, size in enumerate(sizes, first):
+            batch = build_batch([NewRecord(b"%d %d " % (term, index) + b"x" * size, None, 1)])
+            offset = Offset(self.offsets[self.first] + index - self.first)
+            stamp(batch, offset, Term(term))
+            entries.append(Entry(Index(index), Term(term), EntryKind.DATA, len(batch), bytes(batch)))
+        me, sender = world.ids[FOLLOWER - 1], world.ids[leader - 1]
+        request = AppendRequest(sender, me, Term(term), 1, previous, tuple(entries), self.group.core.committed_index)
+        refused = self.driver.messages_refused
+        world.do(FOLLOWER, lambda: self.driver.receive(NodeId(leader), [Envelope(GROUP.bytes, request)]))
+        assert self.driver.messages_refused == refused
+        world.run(0.001)
+
+    def terms(self) -> list[int]:
+        """Of the entries from the first that was sent."""
+        log = self.group.log
+        return [log.term_at(Index(index)) for index in range(self.first, log.last_index + 1)]
+
+    def restart(self) -> None:
+        self.world.crash(FOLLOWER, power=True)
+        self.world.start(FOLLOWER)
+
+
+@pytest.mark.parametrize("is_syncing", [True, False])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize("following", [SMALL_SIZE, 3 * LARGE])
+def test_a_cut_meets_a_large_append_whose_segment_sync_is_slow(is_syncing: bool, kept: int, following: int) -> None:
+    with World() as world:
+        follower = Follower(world)
+        first, term = follower.first, follower.group.core.term
+        follower.disk.hold(is_of_segments)
+        follower.append(1, term + 1, first, [LARGE] * 3)
+        if is_syncing:
+            world.run_until(lambda: follower.driver.persister._larges.is_any_syncing)
+        follower.append(2, term + 2, first + kept, [following])
+        wanted = [term + 1] * kept + [term + 2]
+        assert follower.terms() == wanted
+        world.run(0.01)
+        follower.disk.release()
+        world.run_until(lambda: follower.group.core.durable_index == first + kept)
+        assert follower.driver.persister.is_idle
+        for _ in range(2):
+            follower.restart()
+            assert follower.terms() == wanted
+            assert follower.group.damage is None
+        assert not world.failures
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cut_reaches_the_files_once_it_is_durable_and_not_with_the_frame_before(seed: int) -> None:
+    """A leader that was deposed has a frame under way; the cut is in the next one when the power goes."""
+    with World() as world:
+        follower = Follower(world)
+        first, term = follower.first, follower.group.core.term
+        follower.disk.random.seed(seed)
+        follower.append(1, term + 1, first, [SMALL_SIZE] * 3)
+        world.run(3)  # a checkpoint: the files have to hold these from now on
+        follower.disk.hold(is_of_journal)
+        follower.append(1, term + 1, first + 3, [SMALL_SIZE])
+        follower.append(2, term + 2, first, [SMALL_SIZE] * 2)
+        follower.disk.release()  # the frame under way; with it goes the next one, which is stuck
+        follower.disk.hold(is_of_journal)
+        durable = follower.driver.journal.durable_sequence
+        world.run_until(lambda: follower.driver.journal.durable_sequence > durable)
+        world.run(2 * SMALL.tick_ms / 1000)
+        assert follower.group.log.is_cut_waiting
+        follower.restart()
+        assert follower.group.damage is None
+        assert follower.terms() in ([term + 1] * 4, [term + 2] * 2)
+        assert not world.failures
