@@ -148,9 +148,10 @@ async def test_in_another_term_nothing_is_appended(desk: Desk) -> None:
     given = desk.writer.write([entry(5)])
     desk.log.core.term = Term(4)  # deposed and elected again, before anybody heard of it
     await turn()
+    assert not desk.log.waiting
+    assert given.done()
     with pytest.raises(NotLeader):
         await given
-    assert not desk.log.waiting
     with pytest.raises(NotLeader):
         desk.writer.write([entry(6)])
     assert desk.folded.latest_offset(key()) is None

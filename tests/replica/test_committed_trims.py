@@ -13,7 +13,7 @@ from raftlog.storage.recovery import read_roll
 from raftlog.types import Index, Offset
 from tests.layouts import layout
 from tests.replica.worlds import ask, base_offsets, others, result
-from tests.runtime.drivers import World
+from tests.runtime.drivers import SMALL, World, is_of_journal
 
 
 def entries(group: Group) -> list[CommittedEntry]:
@@ -171,6 +171,47 @@ def test_a_trim_survives_a_loss_of_power_at_any_moment(steps: int) -> None:
         assert starts in (({offset},) if was_committed else ({0}, {offset}))
         assert world.files(1) == world.files(2) == world.files(3)
         assert not world.failures
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_segments_stay_until_the_trim_is_durable(seed: int) -> None:
+    """All that a checkpoint covers is in the files alone: they go once the journal says where the log begins now."""
+    with World(1) as world:
+        disk = world.disks[0]
+        disk.random.seed(seed)
+        world.leader()
+        world.fill(1, 60)
+        world.run(SMALL.checkpoint_interval_ms / 1000 + 1)
+        group, files, values = world.group(1), world.files(1), world.values(1)
+        assert len(files) > 2
+        disk.hold(is_of_journal)
+        world.do(1, lambda: group.trim(group.high_watermark - 1))
+        world.run(5 * SMALL.tick_ms / 1000)
+        assert world.files(1) == files
+        world.crash(1, power=True)
+        disk.release()
+        world.start(1)
+        assert not world.failures
+        assert world.group(1).damage is None
+        world.leader()
+        world.converge()
+        assert world.values(1) in (values, values[-1:])
+
+
+@pytest.mark.parametrize("size", [300, 700, 3000])
+def test_no_closed_segment_exceeds_its_limit_unless_one_append_alone_does(size: int) -> None:
+    with World() as world:
+        leader, limit = world.leader(), SMALL.segment_bytes
+        for number in range(12):
+            world.fill(leader, 4, size)
+            if number % 4 == 3:
+                world.fill(leader, 1, limit)
+        world.converge()
+        *closed, _ = world.group(leader).log.segments.segments
+        assert len(closed) >= 5
+        alone = [segment for segment in closed if segment.next_offset == segment.base_offset + 1]
+        assert all(segment.end_position <= limit for segment in closed if segment not in alone)
+        assert any(segment.end_position > limit for segment in alone)
 
 
 def test_a_trim_is_found_again_where_the_crash_took_what_the_journal_said_of_it() -> None:

@@ -3,7 +3,6 @@
 A follower alone, which is told by others in later and later terms what its log is.
 """
 
-import uuid
 from collections.abc import Sequence
 
 import pytest
@@ -69,6 +68,7 @@ class Follower:
 
     def restart(self) -> None:
         self.world.crash(FOLLOWER, power=True)
+        self.disk.release()
         self.world.start(FOLLOWER)
 
 

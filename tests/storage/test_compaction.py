@@ -199,6 +199,28 @@ def test_records_below_the_log_start_go() -> None:
     assert gaps[0].end_offset >= 9
 
 
+def test_a_key_that_was_written_once_at_the_log_start_stays() -> None:
+    """In the second run its batch lies below the offset where tombstones may go, so each record is looked at."""
+    keyed = KeyedLog()
+    keyed.append([(b"once", b"1"), (b"b", b"1"), (b"b", None)])
+    for _ in range(2):
+        keyed.append([(b"c", b"1")])
+        keyed.roll()
+        keyed.compact()
+    assert [record[:3] for record in read_all(keyed.log)] == [(0, b"once", b"1"), (4, b"c", b"1")]
+    check(keyed)
+
+
+def test_a_key_that_was_written_once_where_the_log_start_moved_to_stays() -> None:
+    keyed = KeyedLog()
+    keyed.append([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
+    keyed.append([(b"d", b"1")])
+    keyed.roll()
+    keyed.log.log_start_offset = Offset(1)
+    keyed.compact()
+    assert [record[0] for record in read_all(keyed.log, 1)] == [1, 2, 3]
+
+
 def test_damage_ends_it_and_changes_nothing() -> None:
     keyed = many_segments()
     keyed.settle()

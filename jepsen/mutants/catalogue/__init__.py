@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from jepsen.mutants.catalogue import raft, storage
+from jepsen.mutants.catalogue import disk, raft, storage
 from jepsen.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *disk.MUTANTS,
     *raft.MUTANTS,
     *storage.MUTANTS,
 )

@@ -1,0 +1,80 @@
+"""Mutants of what lies between a replica and its disk: journal, checkpoints, cuts, trims, segments that roll and go."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+MUTANTS: Final = (
+    Mutant(
+        "disk-complete-unsynced-checkpoint",
+        "raftlog/runtime/checkpoints.py",
+        "Checkpoints._go_on",
+        "        elif self._number is not None:",
+        "        if self._number is not None:",
+        ("tests/runtime/test_checkpoints.py",),
+    ),
+    Mutant(
+        "disk-cut-spares-large-appends",
+        "raftlog/runtime/persister.py",
+        "Persister.persist",
+        "            self._larges.cut(group, ready.cut_to)\n",
+        "",
+        ("tests/runtime/test_cuts.py",),
+    ),
+    Mutant(
+        "disk-cut-before-it-is-durable",
+        "raftlog/runtime/persister.py",
+        "Persister._advance",
+        " and group.cut_sequence <= sequence",
+        "",
+        ("tests/runtime/test_cuts.py",),
+    ),
+    Mutant(
+        "disk-trim-before-it-is-durable",
+        "raftlog/runtime/persister.py",
+        "Persister.trim",
+        "self._wait(self._last_sequence, self._settle_trim, (group, offset))",
+        "self._settle_trim((group, offset), self._last_sequence)",
+        ("tests/replica/test_committed_trims.py",),
+    ),
+    Mutant(
+        "disk-journal-file-without-its-name",
+        "raftlog/runtime/journal/journal.py",
+        "Journal._write_next",
+        "directories = [self.path] if placed.needs_directory else []",
+        "directories: list[str] = []",
+        ("tests/runtime/test_journal_crashes.py",),
+    ),
+    Mutant(
+        "disk-compact-the-log-start-away",
+        "raftlog/storage/compaction.py",
+        "Compaction._stays",
+        "offset >= self.log.log_start_offset",
+        "offset > self.log.log_start_offset",
+        ("tests/storage/test_compaction.py",),
+    ),
+    Mutant(
+        "disk-retain-less",
+        "raftlog/storage/retention.py",
+        "retained_from",
+        "excess < segment.end_position",
+        "excess <= 0",
+        ("tests/replica/test_retention.py",),
+    ),
+    Mutant(
+        "disk-roll-late",
+        "raftlog/runtime/rolling.py",
+        "Rolling.is_due",
+        "self.ahead_bytes + size > limits.segment_bytes",
+        "self.ahead_bytes > limits.segment_bytes",
+        ("tests/replica/test_committed_trims.py",),
+    ),
+    Mutant(
+        "disk-write-in-another-term",
+        "partitions/groups/writer.py",
+        "Writer.leads",
+        " and replica.group.core.term == self._term",
+        "",
+        ("tests/groups/test_writer.py",),
+    ),
+)
