@@ -79,6 +79,7 @@ jepsen: .venv/installed-dev
 	$(BIN)/python -m jepsen test --faults kill,damage,members --time 90
 	$(BIN)/python -m jepsen test --workload idempotent --faults kill,power,pause,cut,weather,roll --time 40
 	$(BIN)/python -m jepsen test --workload groups --faults kill,pause,stall,cut,clock --time 40
+	$(BIN)/python -m jepsen test --workload handlers --faults kill,pause,stall,cut,clock --time 40
 	$(BIN)/python -m jepsen test --workload compaction --faults kill,power,full,sync --time 40
 	$(BIN)/python -m jepsen test --workload trimming --faults kill,power,cut,sync --time 40
 	$(BIN)/python -m jepsen test --workload topics --faults kill,pause,cut,roll --time 40

@@ -9,6 +9,7 @@ client process.
     topics       topics that are deleted and made again while they are written and read
     register     each partition is a register: writes, and reads of the newest value
     groups       members that share partitions and commit, also when they should not any more
+    handlers     members that call a handler for each record, with `raftlog.client.HandlerLoop`
 
 Each workload is a module of its name: the topics it wants (`PLAN`), and which roles its clients play (`begin`). All are
 listed in `catalogue`; `roles` has the roles, `client` the process around them, `drain` the end of a test.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from jepsen.workloads import compaction, groups, idempotent, log, plain, register, topics, trimming
+from jepsen.workloads import compaction, groups, handlers, idempotent, log, plain, register, topics, trimming
 from jepsen.workloads.client.client import Client
 from jepsen.workloads.plan import Plan
 
@@ -20,6 +20,7 @@ WORKLOADS: Final = {
     "log": Workload(log.PLAN, log.begin),
     "idempotent": Workload(idempotent.PLAN, idempotent.begin),
     "groups": Workload(groups.PLAN, groups.begin),
+    "handlers": Workload(handlers.PLAN, handlers.begin),
     "compaction": Workload(compaction.PLAN, compaction.begin),
     "trimming": Workload(trimming.PLAN, trimming.begin),
     "topics": Workload(topics.PLAN, topics.begin),

@@ -21,6 +21,7 @@ from jepsen.workloads.incarnations import labelled, named
 from jepsen.workloads.roles.asking import GROUPS, Committer, list_offsets, range_in
 from jepsen.workloads.roles.belonging import GROUPS as MEMBERS_GROUPS
 from jepsen.workloads.roles.following import NOBODY, Standing, find_topic
+from jepsen.workloads.roles.handling import GROUP as HANDLERS_GROUP
 from jepsen.workloads.roles.reading import Reader
 from jepsen.workloads.roles.sending import send_batch
 from raftlog.checkers.history import OK, Send
@@ -170,7 +171,7 @@ class Drain:
         committer = Committer(self._access, self._history, next(self._processes), self._random)
         return [
             f"node {node} group {group}"
-            for group in (*GROUPS, *MEMBERS_GROUPS)
+            for group in (*GROUPS, *MEMBERS_GROUPS, HANDLERS_GROUP)
             for node in self._access.nodes
             if not await self._until_read(committer, group, node)
         ]

@@ -60,7 +60,7 @@ PHANTOM_COMMITS: Final = """
             sum(case when kind = 'commit' and type = 'invoke' then 1 when kind = 'commit' and type = 'fail' then -1
                 else 0 end) over so_far as attempts,
             min(if(kind = 'committed', seq, null)) over so_far as shown
-        from {parts}
+        from {parts} left anti join (select distinct run, team from {parts} where kind = 'handle') using (run, team)
         where begin is not null and (kind = 'commit' and type in ('invoke', 'fail')
             or kind = 'committed' and type = 'ok')
         window so_far as (partition by run, team, partition, begin order by seq, part

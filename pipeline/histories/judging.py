@@ -73,6 +73,7 @@ SUMMARY: Final = """
         bool_or(kind = 'list') as has_lists, bool_or(kind = 'committed') as has_groups,
         bool_or(producer is not null) as has_producers, bool_or(size(keys) > 0) as has_keys,
         bool_or(kind = 'join') as has_members, bool_or(kind = 'commit' and member <> '') as has_commits_of_members,
+        bool_or(kind = 'handle') as has_handlers,
         bool_or(kind in ('write', 'read', 'cas')) as has_registers, bool_or(kind = 'topic') as has_topics
     from {parts} group by run
 """
@@ -186,6 +187,8 @@ def _unjudged(row: Row) -> Iterator[AnomalyKind]:
         yield from ("two-owners", "generation-went-back")
     if row.has_commits_of_members:
         yield from ("fenced-commit", "lost-commit")
+    if row.has_handlers:
+        yield from ("unhandled", "handled-out-of-order")
     if row.has_registers:
         yield "not-linearizable"
     if row.has_topics:

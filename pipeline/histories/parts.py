@@ -16,6 +16,7 @@ import pyarrow as pa
 from raftlog.checkers.history import (
     COMMIT,
     COMMITTED,
+    HANDLE,
     INVOKE,
     LIST,
     NEMESIS,
@@ -25,6 +26,7 @@ from raftlog.checkers.history import (
     TRIM,
     Assign,
     GroupOffsets,
+    Handle,
     ListOffsets,
     Op,
     Poll,
@@ -67,7 +69,7 @@ ARROW_SCHEMA: Final = pa.schema(
 ROWS_MAX: Final = 20_000
 RECORDS_MAX: Final = 200_000
 _LONG_MAX: Final = (1 << 63) - 1
-_MUST_SAY_WHAT: Final = frozenset((SEND, COMMIT, COMMITTED))
+_MUST_SAY_WHAT: Final = frozenset((SEND, COMMIT, COMMITTED, HANDLE))
 _MUST_ANSWER: Final = frozenset((POLL, LIST, TRIM))
 
 
@@ -152,6 +154,8 @@ def parts_of(op: Op) -> list[Part]:
         return parts or [Part(current=current)]
     elif isinstance(payload, Trim):
         parts = [Part(str(payload.partition), begin=payload.start)]
+    elif isinstance(payload, Handle):
+        return [Part(str(payload.partition), team=payload.group)]
     elif isinstance(payload, GroupOffsets):
         by = Part(team=payload.group, member=payload.member)
         return [by._replace(partition=str(p), begin=offset) for p, offset in payload.offsets] or [by]

@@ -20,10 +20,12 @@ from raftlog.checkers.history import (
     COMMIT,
     COMMITTED,
     FAIL,
+    HANDLE,
     LIST,
     OK,
     TRIM,
     GroupOffsets,
+    Handle,
     Kind,
     ListOffsets,
     Op,
@@ -140,7 +142,7 @@ GroupPartition = tuple[str, TopicPartition]
 class CommittedOffsets(Judge):
     """Committed offsets of groups; with `forward_only=False` only their origin is judged."""
 
-    invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
+    invocations: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED, HANDLE))
     completions: ClassVar[frozenset[Kind]] = frozenset((COMMIT, COMMITTED))
 
     def __init__(self, findings: Findings | None = None, *, forward_only: bool = True) -> None:
@@ -151,9 +153,13 @@ class CommittedOffsets(Judge):
         self._reads: dict[int, dict[GroupPartition, tuple[Offset, Op]]] = {}
         self._shown: dict[GroupPartition, dict[Offset, Op]] = {}  # the first read of each offset
         self._unordered: set[str] = set()  # groups whose members or operators have committed
+        self._handled: set[str] = set()  # groups of handlers, whose commits are not in the history
 
     def invoked(self, op: Op) -> None:
         payload = op.payload
+        if isinstance(payload, Handle):
+            self._handled.add(payload.group)
+            return
         assert isinstance(payload, GroupOffsets), op
         if op.kind == COMMITTED:
             self._reads[op.process] = self._floors.copy()
@@ -200,7 +206,7 @@ class CommittedOffsets(Judge):
                 self.findings.report("committed-went-back", what, (floor[1], op))
             if offset is None:
                 continue
-            if not self._attempts.get(key, {}).get(offset):
+            if not self._attempts.get(key, {}).get(offset) and payload.group not in self._handled:
                 what = f"group {payload.group} {partition} is at {offset}, which nobody committed"
                 self.findings.report("phantom-commit", what, (op,))
             self._shown.setdefault(key, {}).setdefault(offset, op)

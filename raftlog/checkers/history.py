@@ -29,6 +29,7 @@ Kind = Literal[
     "join",
     "commit",
     "committed",
+    "handle",
     "list",
     "trim",
     "write",
@@ -52,6 +53,7 @@ SUBSCRIBE: Final = "subscribe"
 JOIN: Final = "join"
 COMMIT: Final = "commit"
 COMMITTED: Final = "committed"
+HANDLE: Final = "handle"
 LIST: Final = "list"
 TRIM: Final = "trim"
 WRITE: Final = "write"
@@ -146,6 +148,16 @@ class GroupOffsets(NamedTuple):
     generation: int = -1
 
 
+class Handle(NamedTuple):
+    """One call of a group's handler for a record. An `ok` returned; an `info` raised, or was cancelled."""
+
+    group: str
+    partition: TopicPartition
+    key: str
+    offset: Offset
+    value: Value
+
+
 class OffsetRange(NamedTuple):
     """First offset and end offset (exclusive; the high watermark that clients see) of a partition."""
 
@@ -203,6 +215,7 @@ Payload: TypeAlias = (
     | Subscribe
     | Membership
     | GroupOffsets
+    | Handle
     | ListOffsets
     | Trim
     | Register
@@ -287,6 +300,9 @@ def describe(payload: Payload) -> str:
     if isinstance(payload, GroupOffsets):
         by = f" of {payload.member} in generation {payload.generation}" if payload.member else ""
         return f"{payload.group}{by}: " + ", ".join(f"{p} at {_offset(offset)}" for p, offset in payload.offsets)
+    if isinstance(payload, Handle):
+        at = f"{payload.partition} offset {payload.offset}"
+        return f"{payload.group}: {at} value {payload.value} of key {payload.key}"
     if isinstance(payload, Membership):
         owned = ", ".join(map(str, payload.partitions))
         return f"{payload.group} as {payload.member}, generation {payload.generation}: {owned}"

@@ -16,6 +16,7 @@ from raftlog.checkers.history import (
     CAS,
     COMMIT,
     COMMITTED,
+    HANDLE,
     JOIN,
     LIST,
     NEMESIS,
@@ -29,6 +30,7 @@ from raftlog.checkers.history import (
     Assign,
     Fetched,
     GroupOffsets,
+    Handle,
     Kind,
     ListOffsets,
     Membership,
@@ -104,6 +106,7 @@ _ENCODERS: Final[dict[str, Callable[[Any], Any]]] = {
     JOIN: _encode_membership,
     COMMIT: _encode_group,
     COMMITTED: _encode_group,
+    HANDLE: lambda handle: {**handle._asdict(), "partition": str(handle.partition)},
     LIST: _encode_list,
     TRIM: lambda trim: (str(trim.partition), trim.start),
     TOPIC: lambda topic: topic._asdict(),
@@ -148,6 +151,7 @@ class _Decoder:
             JOIN: self._membership,
             COMMIT: self._group,
             COMMITTED: self._group,
+            HANDLE: self._handle,
             LIST: self._list,
             TRIM: lambda value: Trim(self._partition(value[0]), Offset(value[1])),
             TOPIC: lambda value: Topic(value["action"], value["name"], value["topic_id"]),
@@ -191,6 +195,10 @@ class _Decoder:
     def _group(self, value: Any) -> GroupOffsets:
         offsets = tuple((self._partition(partition), _maybe_offset(offset)) for partition, offset in value["offsets"])
         return GroupOffsets(value["group"], offsets, value.get("member", ""), value.get("generation", -1))
+
+    def _handle(self, value: Any) -> Handle:
+        place = self._partition(value["partition"])
+        return Handle(value["group"], place, value["key"], Offset(value["offset"]), value["value"])
 
     def _membership(self, value: Any) -> Membership:
         partitions = tuple(map(self._partition, value["partitions"]))

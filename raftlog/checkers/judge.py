@@ -34,6 +34,8 @@ AnomalyKind = Literal[
     "two-owners",
     "generation-went-back",
     "fenced-commit",
+    "unhandled",
+    "handled-out-of-order",
     "sequence-order",
     "sequence-gap",
     "lost-key",

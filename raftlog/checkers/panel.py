@@ -11,6 +11,7 @@ from typing import NamedTuple, get_args
 from raftlog.checkers.compaction import Compaction
 from raftlog.checkers.density import Density
 from raftlog.checkers.going_back import CommittedOffsets, ListedOffsets, LogStarts
+from raftlog.checkers.handling import Handling
 from raftlog.checkers.history import CRASH, INVOKE, LONE_KINDS, Kind, Op
 from raftlog.checkers.judge import KEPT_MAX, Anomaly, AnomalyKind, CompletionHandler, Findings, InvocationHandler, Judge
 from raftlog.checkers.lag import RealtimeLag
@@ -77,6 +78,7 @@ class Panel:
             CommittedOffsets(self.findings, forward_only=rules.forward_only_commits),
             MemberCommits(self.findings),
             Ownership(self.findings),
+            Handling(self.findings),
             Sequences(self.book, self.findings),
             Compaction(self.book, self.findings),
             self.lag,

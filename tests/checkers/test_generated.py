@@ -42,6 +42,8 @@ PLANTED_BY_HAND = {
     "two-owners",
     "generation-went-back",
     "fenced-commit",
+    "unhandled",
+    "handled-out-of-order",
     "sequence-order",
     "sequence-gap",
     "lost-key",

@@ -93,7 +93,7 @@ def test_a_scenario_that_there_is_not_is_refused_with_those_that_there_are(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["idempotent", "groups", "compaction", "trimming"])
+@pytest.mark.parametrize("workload", ["idempotent", "groups", "handlers", "compaction", "trimming"])
 def test_other_workloads_survive_kills_too(workload: str, tmp_path: Path) -> None:
     arguments = ("--workload", workload, "--faults", "kill", "--time", "12", "--clients", "2", "--rate", "150")
     done = subprocess.run(
@@ -109,6 +109,8 @@ def test_other_workloads_survive_kills_too(workload: str, tmp_path: Path) -> Non
     assert results["verdict"] == "valid"
     if workload == "groups":
         assert results["outcomes"]["join"]["ok"] > 0
+    if workload == "handlers":
+        assert results["outcomes"]["handle"]["ok"] > 0
     if workload == "trimming":
         assert results["outcomes"]["trim"]["ok"] > 0
 

@@ -1,0 +1,30 @@
+"""Keyed records by `raftlog.client.Producer`, handled by members of a group with `raftlog.client.HandlerLoop`."""
+
+from typing import Final
+
+from jepsen.workloads.client.client import Client
+from jepsen.workloads.plan import Plan
+from jepsen.workloads.roles.delivering import Deliverer
+from jepsen.workloads.roles.handling import CONCURRENCY, Handlers
+
+PLAN: Final = Plan({"narrow": 1, "wide": 6}, is_keyed=True)
+_FIRST: Final = 200
+"""Process number of the first handler; those of the others follow."""
+
+
+def begin(client: Client) -> None:
+    deliverer = Deliverer(
+        client.addresses,
+        client.history,
+        client.partitions,
+        client.values,
+        client.senders,
+        client.random,
+        is_keyed=True,
+    )
+    client.produce(deliverer)
+    client.close_at_end(deliverer.close)
+    client.list_offsets()
+    processes = [client.process(_FIRST + number) for number in range(CONCURRENCY)]
+    topics = sorted(PLAN.partitions)
+    client.live(Handlers(client.addresses, client.history, processes, topics, client.new_random()).live)

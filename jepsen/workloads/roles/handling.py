@@ -1,0 +1,101 @@
+"""Records through `raftlog.client.HandlerLoop`: each call of a handler is one operation.
+
+Some calls fail and are repeated, some take long. A loop ends now and then: it stops in good order, or is cancelled in
+the middle of its work, and another one takes its place.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from jepsen.workloads.client.recording import HistoryWriter
+from jepsen.workloads.client.values import value_in
+from raftlog.checkers.history import HANDLE, Handle
+from raftlog.client import ConsumerRecord, HandlerLoop
+from raftlog.errors import RaftlogError
+from raftlog.types import TopicPartition
+
+GROUP: Final = "handlers"
+CONCURRENCY: Final = 8
+SESSION_TIMEOUT_MS: Final = 4_000
+ATTEMPTS: Final = 1_000
+"""So many that no record is given up."""
+FAILURES: Final = 0.05
+SLOW: Final = 0.02
+SLOW_S: Final = 0.5
+LIFE_S: Final = (8.0, 30.0)
+_PAUSE_S: Final = 0.3
+
+
+class Handlers:
+    """One member of the group, and those that follow it."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        history: HistoryWriter,
+        processes: Sequence[int],
+        topics: Sequence[str],
+        random: Random,
+    ) -> None:
+        """`processes`: as many as handlers run at a time."""
+        self._addresses, self._history, self._processes = list(addresses), history, list(processes)
+        self._topics, self._random = tuple(topics), random
+
+    async def live(self, until_s: float) -> None:
+        """Until that time of the event loop."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            handlers = HandlerLoop(
+                self._random.sample(self._addresses, len(self._addresses)),
+                *self._topics,
+                group=GROUP,
+                handler=self._handle,
+                concurrency=CONCURRENCY,
+                attempts=ATTEMPTS,
+                retry_pause_s_max=0.5,
+                stop_timeout_s=1.0,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=3 * SESSION_TIMEOUT_MS,
+                fetch_wait_ms=500,
+            )
+            try:
+                async with handlers:
+                    await self._run(handlers, min(until_s, loop.time() + self._random.uniform(*LIFE_S)))
+            except RaftlogError:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _run(self, handlers: HandlerLoop, until_s: float) -> None:
+        running = asyncio.create_task(handlers.run())
+        try:
+            await asyncio.wait([running], timeout=max(0.0, until_s - asyncio.get_running_loop().time()))
+            if self._random.random() < 0.5:
+                handlers.stop()
+                await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _handle(self, record: ConsumerRecord) -> None:
+        process = self._processes.pop()
+        key = "" if record.key is None else record.key.decode()
+        place = TopicPartition(record.topic, record.partition)
+        invocation = self._history.invoke(
+            process,
+            HANDLE,
+            Handle(GROUP, place, key, record.offset, value_in(record)),
+        )
+        try:
+            if self._random.random() < SLOW:
+                await asyncio.sleep(SLOW_S)
+            if self._random.random() < FAILURES:
+                self._history.info(invocation, "raised, as drawn")
+                raise ConnectionError("as drawn")
+            self._history.ok(invocation)
+            self._history.polled += 1
+        except asyncio.CancelledError:
+            self._history.info(invocation, "cancelled")
+            raise
+        finally:
+            self._processes.append(process)

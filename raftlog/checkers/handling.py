@@ -1,0 +1,90 @@
+"""Records that members of a consumer group handle: none is left out below a committed offset, and those of a key begin
+in their order.
+
+`unhandled`: a read of the group's offsets shows one above a record for which no handler had returned when the read
+ended. Only records with keys whose sends were acknowledged are known. `handled-out-of-order`: the first handler of a
+record began before one had returned for an earlier record of the same key that was handled at all. A record may be
+handled any number of times.
+
+Memory: three numbers for each record that was handled.
+"""
+
+from typing import ClassVar, NamedTuple
+
+from raftlog.checkers.history import COMMITTED, HANDLE, OK, SEND, GroupOffsets, Handle, Kind, Op, Send
+from raftlog.checkers.judge import Findings, Judge
+from raftlog.types import Offset, TopicPartition
+
+
+class _Handled(NamedTuple):
+    """First entries of one record in one group."""
+
+    key: str
+    began: Op
+    returned: Op | None
+
+
+class Handling(Judge):
+    """See the module."""
+
+    invocations: ClassVar[frozenset[Kind]] = frozenset((HANDLE,))
+    completions: ClassVar[frozenset[Kind]] = frozenset((HANDLE, SEND, COMMITTED))
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
+        self._stored: dict[TopicPartition, dict[Offset, Op]] = {}
+        self._handled: dict[tuple[str, TopicPartition], dict[Offset, _Handled]] = {}
+        self._reads: list[Op] = []
+
+    def invoked(self, op: Op) -> None:
+        handle = op.payload
+        assert isinstance(handle, Handle), op
+        records = self._handled.setdefault((handle.group, handle.partition), {})
+        records.setdefault(handle.offset, _Handled(handle.key, op, None))
+
+    def completed(self, invocation: Op, op: Op) -> None:
+        payload = op.payload
+        if op.type != OK:
+            return
+        if isinstance(payload, Send) and payload.keys:
+            self._stored.setdefault(payload.partition, {}).update(dict.fromkeys(payload.offsets, op))
+        elif isinstance(payload, GroupOffsets):
+            self._reads.append(op)
+        elif isinstance(payload, Handle):
+            records = self._handled[payload.group, payload.partition]
+            if records[payload.offset].returned is None:
+                records[payload.offset] = records[payload.offset]._replace(returned=op)
+
+    def finish(self) -> None:
+        for (group, partition), records in self._handled.items():
+            self._check_order(group, partition, records)
+        for read in self._reads:
+            assert isinstance(read.payload, GroupOffsets), read
+            for partition, committed in read.payload.offsets:
+                handled = self._handled.get((read.payload.group, partition))
+                if committed is not None and handled is not None:
+                    self._check_committed(read, partition, committed, handled)
+
+    def _check_order(self, group: str, partition: TopicPartition, records: dict[Offset, _Handled]) -> None:
+        latest: dict[str, Op] = {}
+        """The last of the first returns of each key's earlier records."""
+        for offset in sorted(records):
+            key, began, returned = records[offset]
+            before = latest.get(key)
+            if before is not None and began.sequence < before.sequence:
+                what = (
+                    f"group {group}: {partition} offset {offset} began before an earlier record of key {key} returned"
+                )
+                self.findings.report("handled-out-of-order", what, (began, before))
+            if returned is not None and (before is None or returned.sequence > before.sequence):
+                latest[key] = returned
+
+    def _check_committed(
+        self, read: Op, partition: TopicPartition, committed: Offset, handled: dict[Offset, _Handled]
+    ) -> None:
+        for offset, sent in self._stored.get(partition, {}).items():
+            record = handled.get(offset)
+            returned = None if record is None else record.returned
+            if offset < committed and (returned is None or returned.sequence > read.sequence):
+                what = f"{partition} is committed up to {committed}, and no handler had returned for offset {offset}"
+                self.findings.report("unhandled", what, (sent, returned, read))
