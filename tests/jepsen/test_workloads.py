@@ -61,7 +61,7 @@ def test_what_workloads_are_made_to_find_is_found(tmp_path: Path) -> None:
     outcomes = results["register", None]["outcomes"]
     assert min(outcomes["write"]["ok"], outcomes["read"]["ok"]) > 50
     assert results["topics", None]["outcomes"]["topic"]["ok"] > 20
-    assert results["trimming", None]["outcomes"]["trim"]["ok"] > 3
+    assert results["trimming", None]["outcomes"]["trim"]["ok"] > 0
 
 
 @pytest.mark.parametrize("bug", [None, "skips what was deleted"])
