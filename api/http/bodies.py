@@ -13,6 +13,7 @@ import orjson
 from aiohttp import StreamReader, web
 
 from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, INVALID_JSON, TOO_LARGE
+from raftlog.api.http.content_encoding import decoder_of
 from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.media import require_json
 from raftlog.api.http.problems import HttpProblem
@@ -47,9 +48,10 @@ class BodyReader:
         self._window_bytes_min = max(1, int(bytes_per_s_min * _WINDOW_S))
 
     def whole(self, request: web.BaseRequest) -> bytes | None:
-        """The body, if all of it has arrived together with the head of the request. Raises `HttpProblem` 413."""
+        """The body, if all of it has arrived together with the head of the request, and as it is. Raises `HttpProblem`
+        413."""
         content = request.content
-        if not content.is_eof():
+        if not content.is_eof() or "Content-Encoding" in request.headers:
             return None
         body = content.read_nowait(-1)
         if len(body) > self.body_bytes_max:
@@ -67,7 +69,7 @@ class BodyReader:
         with HeldMemory(self.memory) as held:
             content = request.content
             body: bytes | bytearray
-            if content.is_eof():
+            if content.is_eof() and "Content-Encoding" not in request.headers:
                 body = content.read_nowait(-1)
                 if len(body) > bytes_max:
                     raise _too_large(bytes_max)
@@ -82,15 +84,20 @@ class BodyReader:
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0
             body, pace = bytearray(), _Pace(self._window_bytes_min, deadline)
-            content = request.content
+            content, decoder = request.content, decoder_of(request)
             while not content.at_eof():
                 piece = await pace.next_piece(content)
-                if len(body) + len(piece) > bytes_max:
-                    raise _too_large(bytes_max)
-                if not held.maybe_cover(len(body) + len(piece)):
-                    await held.cover(len(body) + len(piece), deadline)
-                    pace.restart()
-                body += piece
+                for part in (piece,) if decoder is None else decoder.pieces(piece):
+                    if len(body) + len(part) > bytes_max:
+                        raise _too_large(bytes_max)
+                    if not held.maybe_cover(len(body) + len(part)):
+                        await held.cover(len(body) + len(part), deadline)
+                        pace.restart()
+                    body += part
+                    if decoder is not None:
+                        await asyncio.sleep(0)
+            if decoder is not None:
+                decoder.end()
         except (ConnectionError, web.RequestPayloadError) as error:
             raise HttpProblem(BAD_REQUEST, f"the body ended early ({error}); nothing of it was done") from None
         return body

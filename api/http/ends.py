@@ -10,10 +10,13 @@ from termios import FIONREAD
 from typing import Any
 
 from aiohttp import web
+from aiohttp.web_protocol import _ErrInfo
 
 from raftlog.api.codes import BAD_REQUEST, INTERNAL
 from raftlog.api.http.answers import answer
 from raftlog.api.http.problems import HttpProblem, error_body
+
+_CAUSE_MAX = 200
 
 
 class Ends:
@@ -106,6 +109,22 @@ class _Connection(web.RequestHandler):
         """Whether it waits for the head of a request."""
         return self._waiter is not None
 
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp has it, but a body whose chunks turn out to be none fails for the handler that waits for more."""
+        super().data_received(data)
+        request = self._current_request
+        if request is not None and self._messages and isinstance(self._messages[-1][0], _ErrInfo):
+            body = request.content
+            if not body.is_eof() and body.exception() is None:
+                body.set_exception(web.RequestPayloadError(_cause(self._messages[-1][0].message)))
+
+    def log_exception(self, *args: Any, exc_info: BaseException | None = None, **more: Any) -> None:
+        """What a client sent wrong was answered, and is no news of this broker."""
+        if isinstance(exc_info, web.RequestPayloadError):
+            self.log_debug("The rest of a body cannot be read: %s", exc_info)
+        else:
+            super().log_exception(*args, exc_info=exc_info, **more)
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -116,7 +135,13 @@ class _Connection(web.RequestHandler):
         """What the parser refuses before a handler sees it: a head that is no HTTP, or too long."""
         if status >= INTERNAL[0]:
             return super().handle_error(request, status, exc, message)
-        why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {message or exc}")
+        why = HttpProblem((status, BAD_REQUEST[1]), f"this is not HTTP that can be read: {_cause(message or str(exc))}")
         response = answer(error_body(why)[1], status=status)
         response.force_close()
         return response
+
+
+def _cause(message: str | None) -> str:
+    """The first line of what aiohttp's parser says; below it are bytes of the request."""
+    line, _, _ = (message or "").partition("\n")
+    return ascii(line[:_CAUSE_MAX])[1:-1].rstrip(":")

@@ -69,6 +69,7 @@ class HttpServer:
             keepalive_timeout=self._keepalive_timeout_s,
             lingering_time=_LINGER_S,
             tcp_keepalive=True,
+            auto_decompress=False,
         )
         try:
             self._sockets = await loop.create_server(

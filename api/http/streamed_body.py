@@ -5,15 +5,13 @@ bounded, and only while somebody waits for the next piece. Used by `ndjson_inges
 """
 
 import asyncio
+from collections.abc import Iterator
 
 from aiohttp import web
 
-from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW, WRONG_CONTENT_TYPE
+from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW
+from raftlog.api.http.content_encoding import PIECE_BYTES_MAX, decoder_of
 from raftlog.api.http.problems import HttpProblem
-
-_ENCODINGS = ("", "identity", "gzip", "deflate")
-PIECE_BYTES_MAX = 64 * 1024
-"""A piece has at most this, so that what is done with it never holds up the loop for long."""
 
 
 class StreamedBody:
@@ -21,18 +19,30 @@ class StreamedBody:
 
     def __init__(self, request: web.BaseRequest, silence_ms: int) -> None:
         """Raises `HttpProblem` 415 for a `Content-Encoding` that cannot be undone."""
-        encoding = request.headers.get("Content-Encoding", "").strip().lower()
-        if encoding not in _ENCODINGS:
-            raise HttpProblem(
-                WRONG_CONTENT_TYPE, f"Content-Encoding {encoding!r} is not possible here; it can be gzip or deflate"
-            )
+        self._decoder = decoder_of(request)
+        self._opened: Iterator[bytes] = iter(())
+        """What is left of the last bytes that were received, opened."""
         self.at_end = False
         self._request, self._content = request, request.content
         self._silence_s = silence_ms / 1000
         self._is_asked_for = request.headers.get("Expect", "").lower() != "100-continue"
 
     async def piece(self) -> bytes:
-        """The next bytes, empty at the end. Raises `HttpProblem`: 408 after silence, 400 when it ended early."""
+        """The next bytes, empty at the end. Raises `HttpProblem`: 408 after silence, 400 when it ended early, or cannot
+        be opened."""
+        decoder = self._decoder
+        if decoder is None:
+            return await self._received()
+        while (piece := next(self._opened, None)) is None:
+            if self._content.at_eof():
+                decoder.end()
+                self.at_end = True
+                return b""
+            self._opened = decoder.pieces(await self._received())
+            self.at_end = False
+        return piece
+
+    async def _received(self) -> bytes:
         try:
             if not self._is_asked_for:
                 self._is_asked_for = True

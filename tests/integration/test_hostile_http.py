@@ -1,5 +1,6 @@
 """Requests to real brokers that no sound client sends: each is refused with a named error and changes nothing."""
 
+import gzip
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,11 @@ from tests.integration.cluster_load import create_topic
 ANSWER_SECONDS_MAX = 10.0
 
 
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Cluster]:
-    with Cluster(3) as cluster:
-        create_topic(cluster.addresses[0], "t")
-        yield cluster
+@pytest.fixture(scope="module", autouse=True)
+def no_traceback(shared_cluster: Cluster) -> Iterator[None]:
+    """What a client sends wrong is no defect of a broker."""
+    yield
+    assert not any("Traceback" in log for log in shared_cluster.logs().values())
 
 
 def send(address: str, request: bytes) -> tuple[int, Any]:
@@ -39,19 +40,18 @@ def request(method: str, path: str, body: bytes = b"", *headers: bytes, host: by
     return b"\r\n".join((*lines, b"Connection: close", b"", body))
 
 
-def picture(cluster: Cluster) -> list[Any]:
+def picture(cluster: Cluster, topic: str) -> list[Any]:
     """What must not change."""
-    one = cluster.nodes[1]
-    paths = ("/topics", "/topics/t", "/groups", "/v1/cluster_config", "/topics/t/partitions/0/offsets")
-    return [one.get(path) for path in paths]
+    paths = ("/topics", "/groups", "/v1/cluster_config", f"/topics/{topic}/partitions/0/offsets")
+    return [cluster.nodes[1].get(f"/topics/{topic}")["configs"], *map(cluster.nodes[1].get, paths)]
 
 
 JSON = b"Content-Type: application/json"
 CHANGES = [
     ("POST", "/v3/clusters/-/topics", b'{"topic_name": "written"}'),
-    ("POST", "/v3/clusters/-/topics/t/configs:alter", b'{"data": [{"name": "retention.ms", "value": "1000"}]}'),
-    ("POST", "/groups/g/offsets", b'{"offsets": [{"topic": "t", "partition": 0, "offset": 0}]}'),
-    ("POST", "/topics/t", b'{"records": [{"value": 1}]}'),
+    ("POST", "/v3/clusters/-/topics/{topic}/configs:alter", b'{"data": [{"name": "retention.ms", "value": "1000"}]}'),
+    ("POST", "/groups/g/offsets", b'{"offsets": [{"topic": "{topic}", "partition": 0, "offset": 0}]}'),
+    ("POST", "/topics/{topic}", b'{"records": [{"value": 1}]}'),
     ("PUT", "/v1/cluster_config", b'{"upsert": {"balancer.mode": "off"}}'),
 ]
 FROM_A_PAGE = [
@@ -73,17 +73,38 @@ FROM_A_PAGE = [
 
 @pytest.mark.parametrize(("headers", "host", "status", "code"), FROM_A_PAGE)
 def test_web_pages_change_nothing(
-    brokers: Cluster, headers: tuple[bytes, ...], host: bytes, status: int, code: int
+    cluster: Cluster, topic: str, headers: tuple[bytes, ...], host: bytes, status: int, code: int
 ) -> None:
-    before = picture(brokers)
-    for address in brokers.addresses:
+    create_topic(cluster.addresses[0], topic)
+    before = picture(cluster, topic)
+    for address in cluster.addresses:
         port = address.rpartition(":")[2].encode()
         lines = [line.replace(b"{port}", port) for line in headers]
-        for method, path, body in CHANGES:
-            asked = request(method, path, body, *lines, host=host.replace(b"{port}", port))
+        for method, path, template in CHANGES:
+            body = template.replace(b"{topic}", topic.encode())
+            asked = request(method, path.format(topic=topic), body, *lines, host=host.replace(b"{port}", port))
             found, answer = send(address, asked)
             assert (found, answer["error_code"], answer["outcome"]) == (status, code, "failed"), (method, path)
-    assert picture(brokers) == before
+    assert picture(cluster, topic) == before
+
+
+CUT = gzip.compress(b"12345678\n87654321" * 1000)[:-1]
+
+
+@pytest.mark.parametrize("content_type", [b"application/octet-stream", b"application/json", b"application/x-ndjson"])
+@pytest.mark.parametrize("body", [CUT, CUT[:-20], CUT[:5], b"no gzip"], ids=len)
+def test_cut_bodies_store_nothing_behind_the_cut(
+    cluster: Cluster, topic: str, content_type: bytes, body: bytes
+) -> None:
+    create_topic(cluster.addresses[0], topic)
+    for address in cluster.addresses:
+        headers = (b"Content-Type: " + content_type, b"Content-Encoding: gzip")
+        status, answer = send(address, request("POST", f"/topics/{topic}?lines=values", body, *headers))
+        assert (status, answer["error_code"]) == (400, 40002)
+        assert "gzip" in answer["message"]
+    records = cluster.nodes[1].get(f"/topics/{topic}/partitions/0/records?offset=0&max_bytes=10000000")
+    values = {record["value"] for record in records}
+    assert values <= {12345678, 8765432112345678} if content_type == b"application/x-ndjson" else not values
 
 
 def test_a_host_can_be_allowed(tmp_path: Path) -> None:
