@@ -83,7 +83,7 @@ class Broker:
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
         self._topics = Topics(self._shared)
         self._finder = Finder(node.identity.node_id, self._topics, metadata, self._router)
-        self._assignments = Assignments(node, metadata, self._topics, self.counters)
+        self._assignments = Assignments(node, metadata, self._topics, self.counters, settings.producers_max)
         self._moves = Moves(node, metadata)
         self._leaving = Leaving(node, metadata, self._assignments.remove)
         self._assignments.on_step = self._moves.stepped

@@ -78,6 +78,8 @@ class BrokerSettings:
     """Descriptors of segments kept open; more files than these are reopened when they are used."""
     sync_threads: int = 4
     """Syncs that can run at once."""
+    producers_max: int = 100_000
+    """Idempotent producers that a partition led here knows; for one more the least recently used are expired."""
     partition_pending_bytes_max: int = 32 * MIB
     """Bytes of one partition that may wait for their append and sync; past it producers wait, then get 429."""
     broker_pending_bytes_max: int = 64 * MIB
@@ -158,6 +160,7 @@ _LOOPBACK = "127.0.0.1"
 _NO_SCRUB_MS = 10_000 * 365 * DAY_MS
 
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
+    ("producers_max", 1, 10_000_000),
     ("node_id", 0, (1 << 31) - 1),
     ("partitions_per_topic_max", 1, 10_000),
     ("memory_budget_bytes", MIB, 1 << 40),

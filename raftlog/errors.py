@@ -23,7 +23,7 @@
     │   ├── ConsumerExists · ConsumerState · InvalidConsumer    consumer instances (REST)
     │   ├── OutOfOrderSequence  a producer's sequence that jumps: something before it is missing
     │   ├── ProducerFenced      a newer epoch of this producer id has written
-    │   ├── UnknownProducer     a producer id that the partition does not know (any more) in the middle of its sequence
+    │   ├── UnknownProducer     a producer id that was expired or never given out, or whose sequence goes on
     │   ├── OffsetOutOfRange    carries the first and the end offset
     │   ├── EntriesTrimmed      entries of a group's log that it does not hold any more
     │   └── NotAtBatchBorder    a cut inside a batch; carries the borders around it
@@ -202,7 +202,8 @@ class ProducerFenced(RequestError):
 
 
 class UnknownProducer(RequestError):
-    """The partition does not know the producer id, or not any more, and the sequence does not begin at 0."""
+    """The partition does not know the producer id: it was never given out, was expired, or its sequence does not begin
+    at 0. Nothing was appended; a greater id has to take its place (`BrokerClient.new_producer(is_fresh=True)`)."""
 
 
 class OffsetOutOfRange(RequestError):

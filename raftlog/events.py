@@ -60,6 +60,12 @@ EVENTS: Final[dict[str, Kind]] = {
     "log_compacted": _kind(
         INFO, "group compacted_to bytes_before bytes_after", "a replica here was compacted below that offset"
     ),
+    "producers_expired": _kind(
+        INFO,
+        "group count why",
+        "a partition led here expires the state of idempotent producers: silent for producer.id.expiration.ms, or the "
+        "least recently used ones of a full table",
+    ),
     "catch_up_begun": _kind(INFO, "group leader", "a replica here fetches what it lacks"),
     "catch_up_ended": _kind(INFO, "group leader bytes why", "it has that, or stopped for now"),
     # the cluster, written by the controller's leader

@@ -5,7 +5,7 @@ from aiohttp import web
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.json_fields import INT64_MAX
 from raftlog.api.http.records_produce import LEADER_HEADER, timeout_ms
-from raftlog.api.http.routing import Router, Target, partition_number, query_int
+from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 
@@ -19,12 +19,13 @@ class ProducerHandlers:
         self._broker = broker
 
     def add_to(self, router: Router) -> None:
-        router.add("POST", "/producers", self.allocate)
+        router.add("POST", "/producers", self.allocate, query=("fresh", "timeout"))
         router.add("DELETE", _RECORDS, self.delete_records, query=("before", "timeout"))
 
     async def allocate(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """An id that nobody had before. A body is not looked at."""
-        producer_id, epoch = await self._broker.producers.allocate(deadline_in(timeout_ms(target)))
+        """An id that nobody had before; with `?fresh=true` one above all of these. A body is not looked at."""
+        is_fresh = flag(target, "fresh")
+        producer_id, epoch = await self._broker.producers.allocate(deadline_in(timeout_ms(target)), is_fresh=is_fresh)
         return json_answer({"producer_id": producer_id, "producer_epoch": epoch})
 
     async def delete_records(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

@@ -57,7 +57,7 @@ class _Missing(NamedTuple):
 class Assignments:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, node: Node, metadata: Metadata, topics: Topics, counters: Counters) -> None:
+    def __init__(self, node: Node, metadata: Metadata, topics: Topics, counters: Counters, producers_max: int) -> None:
         self.replicas: dict[GroupKey, Replica] = {}
         """Of the topics' partitions; the controller's own group is not among them."""
         self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
@@ -65,6 +65,7 @@ class Assignments:
         self.on_made: Callable[[], None] = lambda: None
         """Called when replicas were made here: they may be assigned to others by now."""
         self._node, self._metadata, self._topics, self._counters = node, metadata, topics, counters
+        self._producers_max = producers_max
         self._changed = asyncio.Event()
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -321,5 +322,5 @@ class Assignments:
 
     def _begin_replica(self, partition: Partition, group: Group) -> None:
         config = partition.config
-        replica = Replica(partition.name, group, config, self._counters, self._loading)
+        replica = Replica(partition.name, group, config, self._counters, self._loading, self._producers_max)
         self.replicas[group.key] = partition.replica = replica

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from raftlog.errors import RaftlogError
 from raftlog.partitions.replica.producer_state import ProducerState
-from raftlog.partitions.replica.producers import EXPIRED_MAX, encode_expired
+from raftlog.partitions.replica.producers import EXPIRED_MAX
 from raftlog.partitions.replica.sequencing import Sequencing
-from raftlog.records import ControlKind
 from raftlog.runtime.group import Committed, Group
 from raftlog.types import Term
 
@@ -48,11 +48,14 @@ class ProducerExpiry:
         if self._mark is not None:
             return
         due = list(islice(self._due(now_ms - expiration_ms), EXPIRED_MAX))
-        if due:
-            mark = [(ControlKind.EXPIRE_PRODUCERS, encode_expired(due))]
-            self._mark = self._group.propose_control(mark)
-            self._mark.add_done_callback(self._done)
-            _logger.info("%s: %d producers are to be forgotten", self._name, len(due))
+        if not due:
+            return
+        try:
+            self._mark = self._sequencing.expire(due, "silent")
+        except RaftlogError as error:
+            _logger.info("%s: producers are expired later: %s", self._name, error)
+            return
+        self._mark.add_done_callback(self._done)
 
     def _due(self, before_ms: int) -> Iterator[tuple[int, int]]:
         """Ids and epochs of those that were heard before then, and have nothing on its way."""
@@ -62,10 +65,10 @@ class ProducerExpiry:
             known = self._state.table.get(producer_id)
             if known is None:
                 del self._heard_ms[producer_id]
-            elif not self._sequencing.is_ahead(producer_id):
+            elif not self._sequencing.is_busy(producer_id):
                 yield producer_id, known.epoch
 
     def _done(self, mark: "asyncio.Future[Committed]") -> None:
         self._mark = None
         if mark.exception() is not None:
-            _logger.info("%s: producers are forgotten later: %s", self._name, mark.exception())
+            _logger.info("%s: producers are expired later: %s", self._name, mark.exception())

@@ -16,7 +16,7 @@ from typing import Final
 
 from raftlog.errors import FormatError, RaftlogError
 from raftlog.partitions.replica.loading import Loading
-from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, expired_of
+from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun
 from raftlog.raft import Role
 from raftlog.records import ControlKind, read_header
 from raftlog.runtime.group import Group
@@ -63,8 +63,8 @@ class ProducerState:
         self._run, self._run_bytes = SnapshotRun(), 0
         self._is_partial = False
         """What was known at the newest roll is to come, if anything was."""
-        self._expired: dict[int, int] = {}
-        """Producers that were forgotten since then, and up to which epoch."""
+        self._expired: list[bytes] = []
+        """Payloads of the `expire_producers` entries since then."""
 
     @property
     def is_loaded(self) -> bool:
@@ -162,8 +162,7 @@ class ProducerState:
             elif entry.kind is ControlKind.EXPIRE_PRODUCERS:
                 self.table.expire(entry.payload)
                 if self._is_partial:
-                    for producer_id, epoch in expired_of(entry.payload):
-                        self._expired[producer_id] = max(epoch, self._expired.get(producer_id, epoch))
+                    self._expired.append(entry.payload)
         except FormatError as error:
             self.problem = f"entry {entry.index}: {error}"
             _logger.error("%s does not know its producers any more: %s", self._name, self.problem)
@@ -173,7 +172,7 @@ class ProducerState:
         self._is_partial = self._roll_index == 0 and index > 1
         self._roll_index, self._run, self._run_bytes = index, SnapshotRun(), 0
         self._expired.clear()
-        self._at_roll = self.table.copy() if self.table else None
+        self._at_roll = None if self.table.is_empty else self.table.copy()
         if self._at_roll is None:
             self.snapshot_index = Index(0)
 

@@ -9,7 +9,7 @@ Source: KIP-98, KIP-360.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from raftlog.errors import (
@@ -19,6 +19,7 @@ from raftlog.errors import (
     ProducerFenced,
     UnknownProducer,
 )
+from raftlog.partitions.replica.forgotten import NO_IDS, RANGE, RANGES_MAX, ForgottenIds
 from raftlog.records import BatchHeader
 from raftlog.types import Index, Offset
 
@@ -72,13 +73,19 @@ def last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % SEQUENCES
 
 
-def judged(name: str, producer: Producer | None, header: BatchHeader) -> Written | None:
+def judged(name: str, producer: Producer | None, header: BatchHeader, *, is_forgotten: bool = False) -> Written | None:
     """None: the batch follows, and is to be appended. Otherwise the batch of the window that it repeats.
 
-    Raises `ProducerFenced`, `UnknownProducer`, `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`.
+    `is_forgotten`: the state of a producer with this id was expired. Raises `ProducerFenced`, `UnknownProducer`,
+    `OutOfOrderSequence` (nothing was appended) and `DuplicateSequence`.
     """
     base, who = header.base_sequence, f"{name}: producer {header.producer_id}"
     if producer is None or not producer.batches:
+        if is_forgotten:
+            raise UnknownProducer(
+                f"{who} was expired here, so a repetition of one of its batches could not be told from a new one: "
+                f"nothing was appended, sequence {base}; take a new producer id (POST /producers?fresh=true)"
+            )
         if base == 0:
             return None
         raise UnknownProducer(
@@ -129,12 +136,14 @@ def followed(producer: Producer | None, header: BatchHeader, offset: int) -> Pro
 
 
 class ProducerTable:
-    """All producers of a partition. Changed by committed entries only, in their order."""
+    """All producers of a partition, the least recently used first; changed only by committed entries, in order."""
 
-    __slots__ = ("_states",)
+    __slots__ = ("_states", "forgotten")
 
-    def __init__(self, states: dict[int, bytes] | None = None) -> None:
+    def __init__(self, states: dict[int, bytes] | None = None, forgotten: ForgottenIds = NO_IDS) -> None:
         self._states = {} if states is None else states
+        self.forgotten = forgotten
+        """Ids that were expired."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -145,6 +154,11 @@ class ProducerTable:
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._states
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether a snapshot would say nothing."""
+        return not self._states and not self.forgotten
+
     def get(self, producer_id: int) -> Producer | None:
         state = self._states.get(producer_id)
         return None if state is None else unpacked(state)
@@ -152,30 +166,35 @@ class ProducerTable:
     def append(self, header: BatchHeader, offset: Offset) -> None:
         """A batch is committed at this offset."""
         producer_id = header.producer_id
-        self._states[producer_id] = followed(self.get(producer_id), header, offset).packed()
+        state = self._states.pop(producer_id, None)
+        before = None if state is None else unpacked(state)
+        self._states[producer_id] = followed(before, header, offset).packed()
 
     def expire(self, payload: bytes) -> None:
         """An `expire_producers` entry is committed. Raises `FormatError`."""
-        for producer_id, epoch in expired_of(payload):
+        expired = list(expired_of(payload))
+        for producer_id, epoch in expired:
             producer = self.get(producer_id)
             if producer is not None and producer.epoch <= epoch:
                 del self._states[producer_id]
+        self.forgotten = self.forgotten.with_ids(producer_id for producer_id, _ in expired)
 
     def copy(self) -> "ProducerTable":
         """The table as it is now."""
-        return ProducerTable(self._states.copy())
+        return ProducerTable(self._states.copy(), self.forgotten)
 
-    def put_below(self, earlier: "ProducerTable", expired: Mapping[int, int]) -> None:
-        """This table began empty, and goes on from `earlier`, of which `expired` are forgotten up to their epochs."""
+    def put_below(self, earlier: "ProducerTable", expired: Iterable[bytes]) -> None:
+        """Go on from `earlier`, with what was folded since: this table, which began empty, and `expired`, the payloads
+        of the `expire_producers` entries."""
         since, self._states = self._states, earlier._states.copy()
-        for producer_id, epoch in expired.items():
-            known = self.get(producer_id)
-            if known is not None and known.epoch <= epoch:
-                del self._states[producer_id]
+        self.forgotten = earlier.forgotten
+        for payload in expired:
+            self.expire(payload)
         for producer_id, state in since.items():
             known, later = self.get(producer_id), unpacked(state)
             if known is not None and known.epoch == later.epoch:
                 later = later._replace(batches=(*known.batches, *later.batches)[-WINDOW:])
+            self._states.pop(producer_id, None)
             self._states[producer_id] = later.packed()
 
     def snapshot(self, roll_index: Index) -> Iterator[bytes]:
@@ -185,16 +204,24 @@ class ProducerTable:
             some = ids[at : at + _PIECE_PRODUCERS]
             is_last = at + _PIECE_PRODUCERS >= len(ids)
             head = _SNAPSHOT.pack(_VERSION, SUBJECT_PRODUCERS, is_last, piece, roll_index) + _COUNT.pack(len(some))
-            yield head + b"".join([_ID.pack(each) + self._states[each] for each in some])
+            yield head + b"".join([_ID.pack(each) + self._states[each] for each in some]) + self._ranges(piece)
+
+    def _ranges(self, piece: int) -> bytes:
+        """The ids that were expired, in the first piece."""
+        ranges = self.forgotten.ranges
+        if piece or not ranges:
+            return b""
+        return _COUNT.pack(len(ranges)) + b"".join([RANGE.pack(*each) for each in ranges])
 
 
 class SnapshotRun:
     """Puts the pieces of a run together. One that begins replaces one that was not finished."""
 
-    __slots__ = ("_next_piece", "_roll_index", "_states")
+    __slots__ = ("_forgotten", "_next_piece", "_roll_index", "_states")
 
     def __init__(self) -> None:
         self._states: dict[int, bytes] = {}
+        self._forgotten = NO_IDS
         self._next_piece, self._roll_index = 0, -1
 
     def take(self, payload: bytes) -> tuple[Index, ProducerTable] | None:
@@ -209,19 +236,24 @@ class SnapshotRun:
             raise FormatError(f"a snapshot entry of version {version} and subject {subject} in a partition's log")
         if piece == 0:
             self._states, self._next_piece, self._roll_index = {}, 0, roll_index
+            self._forgotten = NO_IDS
         if piece != self._next_piece or roll_index != self._roll_index:
             self._next_piece = -1
             return None
         self._next_piece += 1
-        self._states.update(_producers_of(payload))
+        states, position = _producers_of(payload)
+        self._states.update(states)
+        if position < len(payload):
+            self._forgotten = _ranges_of(payload, position)
         if not is_last:
             return None
         self._next_piece = -1
-        return Index(roll_index), ProducerTable(self._states)
+        return Index(roll_index), ProducerTable(self._states, self._forgotten)
 
 
-def _producers_of(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    position = _SNAPSHOT.size
+def _producers_of(payload: bytes) -> tuple[dict[int, bytes], int]:
+    """States by id, and the position behind them."""
+    states, position = dict[int, bytes](), _SNAPSHOT.size
     [count] = _COUNT.unpack_from(payload, position)
     position += _COUNT.size
     for _ in range(count):
@@ -233,10 +265,21 @@ def _producers_of(payload: bytes) -> Iterator[tuple[int, bytes]]:
         if batches > WINDOW:
             raise FormatError(f"a snapshot has {batches} batches of producer {producer_id}")
         size = _STATES[batches].size
-        yield producer_id, payload[position : position + size]
+        states[producer_id] = payload[position : position + size]
         position += size
-    if position != len(payload):
-        raise FormatError(f"a snapshot of producers has {len(payload)} bytes, of which {position} are read")
+    if position > len(payload):
+        raise FormatError(f"a snapshot of producers has {len(payload)} bytes, and ends within producer {producer_id}")
+    return states, position
+
+
+def _ranges_of(payload: bytes, position: int) -> ForgottenIds:
+    rest = payload[position:]
+    count = _COUNT.unpack_from(rest)[0] if len(rest) >= _COUNT.size else -1
+    ranges = list(RANGE.iter_unpack(rest[_COUNT.size :])) if len(rest) == _COUNT.size + count * RANGE.size else []
+    borders = [border for pair in ranges for border in pair]
+    if not 0 < len(ranges) <= RANGES_MAX or borders != sorted(borders):
+        raise FormatError(f"a snapshot of producers ends with {len(rest)} bytes that are no ranges of expired ids")
+    return ForgottenIds(ranges)
 
 
 def encode_expired(producers: Iterable[tuple[int, int]]) -> bytes:

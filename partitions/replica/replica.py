@@ -57,15 +57,17 @@ class Replica:
         config: TopicConfig,
         counters: Counters,
         loading: Loading | None = None,
+        producers_max: int = 100_000,
     ) -> None:
-        """`loading` is shared by the replicas of a process."""
+        """`loading` is shared by the replicas of a process; `producers_max` bounds the idempotent producers that are
+        known."""
         self.name = name
         self.group = group
         self.config: TopicConfig
         self._counters = counters
         self._appending = Appending(name, group)
         self._producers = ProducerState(name, group, loading or Loading())
-        self._sequencing = Sequencing(name, group, self._producers, self._appending)
+        self._sequencing = Sequencing(name, group, self._producers, self._appending, producers_max)
         self._expiry = ProducerExpiry(name, group, self._producers, self._sequencing)
         self._retention = Retention(name, group, self._producers, counters)
         self._cleaning = Cleaning(name, group, self._producers)

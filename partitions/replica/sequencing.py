@@ -5,14 +5,20 @@
 So what becomes of an append changes nothing here: when the leadership ends, what lies on top is dropped. A leader
 judges once an entry of its own term is committed, for then nothing older is uncommitted, and once its state is read;
 until then such appends wait, a bounded number. A duplicate is answered when its original is committed, never before,
-unless the call wants no more than that the leader has written it. Owned by a replica.
+unless the call wants no more than that the leader has written it.
+
+When the table of producers is full, a new producer's batch is preceded by an `expire_producers` entry with the least
+recently used ones that have nothing in flight. From then on this leader judges these as expired, and every replica
+does once the entry is committed. Owned by a replica.
 """
 
 import asyncio
+import logging
 import struct
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from raftlog.errors import (
@@ -26,17 +32,27 @@ from raftlog.errors import (
     Unavailable,
     UnknownProducer,
 )
+from raftlog.events import event
 from raftlog.partitions.replica.appending import Appended, Appending
 from raftlog.partitions.replica.producer_state import ProducerState
-from raftlog.partitions.replica.producers import Producer, Written, followed, judged, last_sequence
+from raftlog.partitions.replica.producers import (
+    EXPIRED_MAX,
+    Producer,
+    Written,
+    encode_expired,
+    followed,
+    judged,
+    last_sequence,
+)
 from raftlog.partitions.results import ALL, Acks
 from raftlog.raft import Accepted, Role
-from raftlog.records import BatchHeader, read_header
+from raftlog.records import BatchHeader, ControlKind, read_header
 from raftlog.runtime.group import Committed, Group
 from raftlog.types import Index, Offset, Term
 
-PRODUCERS_MAX: Final = 100_000
-"""Producers of one partition."""
+_logger = logging.getLogger(__name__)
+_EVICTED_PART: Final = 100
+"""A full table expires its hundredth part at once."""
 _WAITING_MAX: Final = 1_000
 """Appends that wait until the leader can judge."""
 _PRODUCER_ID: Final = struct.Struct(">q")
@@ -67,14 +83,19 @@ class _Spot(NamedTuple):
     end: Offset
 
 
-class _Judged(NamedTuple):
+class _Judged:
     """The batches of a call: where those stand that repeat others, and what is to be appended in the others' places."""
 
-    spots: list[_Spot | None]
-    headers: list[BatchHeader]
-    fresh: list[bytearray]
-    producers: dict[int, Producer]
-    """What becomes of the producers of those."""
+    __slots__ = ("fresh", "headers", "newcomers", "producers", "spots")
+
+    def __init__(self) -> None:
+        self.spots: list[_Spot | None] = []
+        self.headers: list[BatchHeader] = []
+        self.fresh: list[bytearray] = []
+        self.producers: dict[int, Producer] = {}
+        """What becomes of the producers of those."""
+        self.newcomers = 0
+        """Those of them that are new."""
 
 
 def has_producer(batch: bytearray) -> bool:
@@ -85,14 +106,20 @@ def has_producer(batch: bytearray) -> bool:
 class Sequencing:
     """See the module."""
 
-    def __init__(self, name: str, group: Group, state: ProducerState, appending: Appending) -> None:
+    def __init__(self, name: str, group: Group, state: ProducerState, appending: Appending, producers_max: int) -> None:
+        """`producers_max` is the size of the table."""
         self._name, self._group, self._state, self._appending = name, group, state, appending
+        self._producers_max = producers_max
         state.on_loaded = self._go_on
         self._term = Term(0)
         """Of the leadership that has judged last; what follows is its own."""
         self._ahead: dict[int, _Ahead] = {}
         self._order: deque[tuple[Index, int, tuple[int, int]]] = deque()
         """Batches that are not delivered: entry, producer, sequences."""
+        self._newcomers: set[int] = set()
+        """Producers ahead that are not in the table."""
+        self._expiring: dict[int, asyncio.Future[Committed]] = {}
+        """Producers in the table that an entry of this leadership expires, which is not committed yet."""
         self._waiting: deque[tuple[Sequence[bytearray], Acks, int, asyncio.Future[Appended]]] = deque()
         self.heard: dict[int, None] = {}
         """Producers that sent something, until `ProducerExpiry` takes note of it."""
@@ -129,9 +156,14 @@ class Sequencing:
         if not core.has_own_term_commit or group.log.term_at(group.applied_index) != core.term:
             return False
         self._term = core.term
+        self._forget_leadership()
+        return True
+
+    def _forget_leadership(self) -> None:
         self._ahead.clear()
         self._order.clear()
-        return True
+        self._newcomers.clear()
+        self._expiring.clear()
 
     def _append(
         self, batches: Sequence[bytearray], acks: Acks, copies: int, future: "asyncio.Future[Appended]"
@@ -164,26 +196,27 @@ class Sequencing:
 
     def _judge(self, batches: Sequence[bytearray]) -> _Judged:
         """Raises what a batch is refused for; then nothing of the call is appended."""
-        call = _Judged([], [], [], {})
+        call = _Judged()
         for batch in batches:
             header = read_header(batch)
-            original = self._original(header, call.producers) if header.producer_id >= 0 else None
+            original = self._original(header, call) if header.producer_id >= 0 else None
             if original is None:
                 call.fresh.append(batch)
             call.spots.append(None if original is None else self._spot(header, original))
             call.headers.append(header)
         return call
 
-    def _original(self, header: BatchHeader, producers: dict[int, Producer]) -> Written | None:
-        producer_id = header.producer_id
+    def _original(self, header: BatchHeader, call: _Judged) -> Written | None:
+        producer_id, table, producers = header.producer_id, self._state.table, call.producers
         ahead = self._ahead.get(producer_id)
-        producer = producers.get(producer_id) or (ahead.producer if ahead else self._state.table.get(producer_id))
-        original = judged(self._name, producer, header)
+        producer = producers.get(producer_id) or (ahead.producer if ahead else table.get(producer_id))
+        is_expiring = producer_id in self._expiring
+        is_forgotten = is_expiring or producer_id in table.forgotten
+        original = judged(self._name, None if is_expiring else producer, header, is_forgotten=is_forgotten)
         if original is None:
-            if producer is None and len(self._state.table) + len(self._ahead) >= PRODUCERS_MAX:
-                raise Overloaded(
-                    f"{self._name} knows {PRODUCERS_MAX} producers, and takes no new ones before old expire"
-                )
+            if producer is None:
+                self._make_room(call)
+                call.newcomers += 1
             producers[producer_id] = followed(producer, header, _UNKNOWN)
         elif producer_id in producers:
             raise InvalidBatch(
@@ -191,6 +224,33 @@ class Sequencing:
             )
         self.heard[producer_id] = None
         return original
+
+    def _make_room(self, call: _Judged) -> None:
+        """For one more producer. Raises what definitely refuses it."""
+        table = self._state.table
+        known = len(table) - len(self._expiring) + len(self._newcomers) + call.newcomers
+        if known < self._producers_max:
+            return
+        idle = (each for each in table if not self.is_busy(each) and each not in call.producers)
+        victims = list(islice(idle, min(EXPIRED_MAX, max(1, self._producers_max // _EVICTED_PART))))
+        if not victims:
+            raise Overloaded(f"{self._name}: {self._producers_max} producers have batches in flight; send again")
+        self.expire([(each, producer.epoch) for each in victims if (producer := table.get(each))], "full")
+
+    def expire(self, producers: list[tuple[int, int]], why: str) -> "asyncio.Future[Committed]":
+        """Append an entry that expires these ids up to these epochs. Raises what definitely refuses it."""
+        mark = self._group.propose_control([(ControlKind.EXPIRE_PRODUCERS, encode_expired(producers))])
+        if mark.done():
+            mark.result()
+        self._expiring.update((producer_id, mark) for producer_id, _ in producers)
+        mark.add_done_callback(self._expired)
+        event(_logger, "producers_expired", group=self._group.name, count=len(producers), why=why)
+        return mark
+
+    def _expired(self, mark: "asyncio.Future[Committed]") -> None:
+        """The entry is folded into the table, or was lost with the leadership."""
+        mark.exception()
+        self._expiring = {each: other for each, other in self._expiring.items() if other is not mark}
 
     def _spot(self, header: BatchHeader, original: Written) -> _Spot:
         """Where the original of a duplicate stands."""
@@ -210,6 +270,8 @@ class Sequencing:
         producer_id = header.producer_id
         if producer_id < 0:
             return
+        if producer_id not in self._state.table:
+            self._newcomers.add(producer_id)
         ahead = self._ahead.setdefault(producer_id, _Ahead())
         key = header.base_sequence, last_sequence(header)
         if ahead.last_index and ahead.producer.epoch != header.producer_epoch:
@@ -257,6 +319,7 @@ class Sequencing:
         order = self._order
         while order and order[0][0] <= applied:
             index, producer_id, key = order.popleft()
+            self._newcomers.discard(producer_id)
             ahead = self._ahead.get(producer_id)
             if ahead is None:
                 continue
@@ -269,13 +332,12 @@ class Sequencing:
         """Something happened in the group."""
         if self._waiting:
             self._go_on()
-        if self._ahead and self._group.core.term != self._term:
-            self._ahead.clear()
-            self._order.clear()
+        if (self._ahead or self._expiring) and self._group.core.term != self._term:
+            self._forget_leadership()
 
-    def is_ahead(self, producer_id: int) -> bool:
-        """Whether something of this producer is not delivered yet."""
-        return producer_id in self._ahead
+    def is_busy(self, producer_id: int) -> bool:
+        """Whether a batch of this producer, or an entry that expires it, is not delivered yet."""
+        return producer_id in self._ahead or producer_id in self._expiring
 
     def _go_on(self) -> None:
         """Those that waited can be judged by now, or never here."""

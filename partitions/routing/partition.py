@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 from raftlog.config import TopicConfig
-from raftlog.errors import NotLeader, RaftlogError, RecordTooLarge
+from raftlog.errors import InvalidArgument, NotLeader, RaftlogError, RecordTooLarge
 from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
@@ -26,6 +26,9 @@ from raftlog.types import Buffer, NodeId, Offset
 
 CALL_BYTES_MAX = 24 * 1024 * 1024
 """One call gives one partition no more than this: it travels to the leader in one frame."""
+
+CALL_PRODUCERS_MAX = 1_000
+"""Idempotent producers in one call."""
 
 
 class Shared:
@@ -116,6 +119,11 @@ class Partition:
         count = sum(header.record_count for header, _ in checked)
         producers = frozenset(header.producer_id for header, _ in checked if header.producer_id >= 0)
         if producers:
+            if len(producers) > CALL_PRODUCERS_MAX:
+                raise InvalidArgument(
+                    f"{self.name}: one request has batches of {len(producers)} producers, and may have those of "
+                    f"{CALL_PRODUCERS_MAX}: send them in parts; nothing was appended"
+                )
             await self._shared.check_ids(self.name, producers, deadline)
         return await self._produced(await self._enqueue((), batches, count, len(body), acks, deadline, producers))
 

@@ -54,6 +54,7 @@ _TUNING = {
     "partitions_per_topic_max": "Most partitions of one topic.",
     "open_files_max": "Segment files kept open.",
     "sync_threads": "Syncs that run at once.",
+    "producers_max": "Idempotent producers that a partition knows; for more the least recently used expire.",
     "partition_pending_bytes_max": "Bytes of one partition that may wait for their sync; then producers wait.",
     "broker_pending_bytes_max": "The same for all partitions together.",
     "accumulate_bytes_max": "Largest batch that single records are put into.",

@@ -188,10 +188,12 @@ class BrokerClient:
         )
         return _produced(answer)
 
-    async def new_producer(self, *, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
+    async def new_producer(self, *, is_fresh: bool = False, timeout_ms: int = ANSWER_MS) -> ProducerIdentity:
         """An id of its own for an idempotent producer, which puts it into the headers of its batches. One
-        that is never used costs nothing."""
-        fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True)
+        that is never used costs nothing. `is_fresh`: greater than every id given out before, for a producer whose id
+        a partition has expired."""
+        query = {"fresh": "true"} if is_fresh else None
+        fields = await self._calls.change("POST", "/producers", {}, timeout_ms=timeout_ms, only_reads=True, query=query)
         return ProducerIdentity(int(fields["producer_id"]), int(fields["producer_epoch"]))
 
     async def delete_records(self, topic: str, partition: int, before: int, *, timeout_ms: int = ANSWER_MS) -> Offset:

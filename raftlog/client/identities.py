@@ -26,13 +26,16 @@ class Identities:
         """Wait until there is one; raises `Unavailable`."""
         await self._other_than(None)
 
-    async def newer_than(self, left: ProducerIdentity) -> ProducerIdentity:
-        """One that no lane has left: what another lane got meanwhile, or a new one. Raises as `have`."""
-        return await self._other_than(left)
+    async def newer_than(self, left: ProducerIdentity, *, is_fresh: bool = False) -> ProducerIdentity:
+        """One that no lane has left: what another lane got meanwhile, or a new one. Raises as `have`.
 
-    async def _other_than(self, left: ProducerIdentity | None) -> ProducerIdentity:
+        `is_fresh`: a partition has expired the one that was left, and may have expired others of its age.
+        """
+        return await self._other_than(left, is_fresh=is_fresh)
+
+    async def _other_than(self, left: ProducerIdentity | None, *, is_fresh: bool = False) -> ProducerIdentity:
         async with self._asking:
             current = self._current
             if current is None or current == left:
-                current = self._current = await self._client.new_producer()
+                current = self._current = await self._client.new_producer(is_fresh=is_fresh)
             return current

@@ -56,6 +56,8 @@ class Lane:
         self._identity: ProducerIdentity | None = None
         self._left: ProducerIdentity | None = None
         """The id whose chain is broken; nothing leaves until there is another."""
+        self._is_expired = False
+        """The partition has expired that id, so the next one has to be greater than every earlier one."""
         self._next_sequence = 0
         self._departed = 0
         """Batches that ever left."""
@@ -255,7 +257,7 @@ class Lane:
                 self._give_up(batch, batch.last_error)
                 return None
             if isinstance(batch.last_error, UnknownProducer):
-                self._break_chain(batch.last_error)
+                self._break_chain(batch.last_error, is_expired=True)
         try:
             await self._renew_identity()
             if batch is not None:
@@ -278,6 +280,7 @@ class Lane:
 
     def _give_up(self, batch: Batch, error: RaftlogError) -> None:
         is_late = self._loop.time() >= self._ends_at(batch)
+        is_expired = isinstance(error, UnknownProducer)
         # That the sequence jumps is certain, whatever came before: the broker would have known a repetition.
         is_unsure = batch.maybe_stored and not isinstance(error, OutOfOrderSequence)
         if is_late or (is_unsure and error.outcome == "failed"):
@@ -289,7 +292,7 @@ class Lane:
         if self._settings.stops_at_failure:
             self._stop(error)
         else:
-            self._break_chain(error)
+            self._break_chain(error, is_expired=is_expired)
 
     def _stop(self, error: RaftlogError) -> None:
         """Nothing behind a batch that ended without being stored is stored: its sequence is missing."""
@@ -299,12 +302,13 @@ class Lane:
             kind = OutcomeUnknown if batch.maybe_stored else Unavailable
             self._end(batch, kind(f"{batch.count} records for {self._place} stand behind one that failed: {error}"))
 
-    def _break_chain(self, cause: RaftlogError) -> None:
+    def _break_chain(self, cause: RaftlogError, *, is_expired: bool) -> None:
         """What follows cannot be told from repetitions under the sequences that it has."""
         if self._identities is None:
             return
         if self._identity is not None:
             self._left, self._identity = self._identity, None
+            self._is_expired = is_expired
         for batch in list(self._unsettled):
             if batch.maybe_stored:
                 self._end(batch, OutcomeUnknown(f"{batch.count} records for {self._place} may be stored: {cause}"))
@@ -312,7 +316,8 @@ class Lane:
     async def _renew_identity(self) -> None:
         if self._identities is None or self._left is None:
             return
-        self._identity, self._next_sequence = await self._identities.newer_than(self._left), 0
+        self._identity = await self._identities.newer_than(self._left, is_fresh=self._is_expired)
+        self._next_sequence = 0
         self._left = None
         for batch in self._unsettled:
             self._number(batch)

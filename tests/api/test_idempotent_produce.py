@@ -31,7 +31,9 @@ async def test_a_retry_is_answered_with_the_first_offsets(api):
     status, producer = await api.post("/producers", {})
     assert (status, producer["producer_epoch"]) == (200, 0)
     path, first = "/topics/t/partitions/0", producer["producer_id"]
-    assert (await api.post("/producers", {}))[1]["producer_id"] > first
+    assert (await api.post("/producers", {}))[1]["producer_id"] == first + 1
+    assert (await api.post("/producers?fresh=true", {}))[1]["producer_id"] >= first + 998
+    assert (await api.post("/producers?fresh=maybe", {}))[0] == 400
     status, done = await api.post(path, body(0, "a", "b", producer=first))
     assert (status, done["offsets"]) == (200, [row(0), row(1)])
     assert (await api.post(path, body(2, "c", producer=first)))[1]["offsets"] == [row(2)]

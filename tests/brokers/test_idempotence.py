@@ -53,6 +53,21 @@ async def test_ids_are_given_once_by_any_broker_and_after_restarts(brokers):
     assert min(await ids_of(brokers[2], 2)) > max(given)
 
 
+async def test_a_fresh_id_is_above_all_that_any_broker_gave_out(brokers):
+    given = [*await ids_of(brokers[1], 2), *await ids_of(brokers[2], 2)]
+    fresh = await asyncio.gather(
+        *(brokers[number].producers.allocate(deadline_in(SOON), is_fresh=True) for number in (1, 1, 1, 3))
+    )
+    ids = [each.producer_id for each in fresh]
+    assert min(ids) > max(given)
+    assert len(set(ids)) == 4
+    assert ids[2] == ids[1] + 1  # those that came while the first block was taken share the next one
+    [later] = await ids_of(brokers[1], 1)
+    assert later == ids[2] + 1
+    again = await brokers[1].producers.allocate(deadline_in(SOON), is_fresh=True)
+    assert again.producer_id > max(*ids, later)
+
+
 async def test_a_retry_through_any_broker_after_any_leader_has_one_copy_and_its_offset(brokers):
     await brokers[1].create_topic("t", 1, deadline=deadline_in(SOON))
     [producer] = await ids_of(brokers[3], 1)

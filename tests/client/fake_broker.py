@@ -32,12 +32,15 @@ class Partition:
     end: int = 0
     producers: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """By producer id the last batches: first sequence, next sequence, base offset."""
+    expired: set[int] = field(default_factory=set)
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, body: bytes) -> int | str:
         """The base offset, or the error as "STATUS CODE"."""
         header = read_header(body)
         if header.producer_id >= 0:
+            if header.producer_id in self.expired:
+                return "409 40911"
             known = self.producers.get(header.producer_id, [])
             for first, _, base in known:
                 if first == header.base_sequence:
@@ -98,7 +101,7 @@ class FakeBroker:
                 [{**row, "http_address": self.address, "internal_rpc_address": host, "internal_rpc_port": port}]
             )
         if parts == ["producers"]:
-            self.ids_given += 1
+            self.ids_given += 1 if request.query.get("fresh") != "true" else 1_000
             return _json({"producer_id": self.ids_given, "producer_epoch": 0})
         if parts == ["topics"]:
             return _json(list(self.topics))

@@ -250,6 +250,35 @@ async def test_a_producer_that_the_partition_forgot_goes_on_under_a_new_id(servi
     assert broker.topics["orders"][0].values == [b"0", b"1"]
 
 
+@pytest.mark.parametrize("what", ["lose-answer", "lose-request"])
+async def test_what_an_expired_producer_may_have_stored_is_unknown_and_stored_once(serving: Serving, what: str) -> None:
+    """Also its first batch: sequence 0 of an expired id is no new producer's."""
+    broker = FakeBroker(orders=1)
+    partition = broker.topics["orders"][0]
+
+    async def expire(_: Partition, header: BatchHeader) -> str | None:
+        if len(broker.produces) > 1:
+            return None
+        partition.expired.add(header.producer_id)
+        if what == "lose-request":
+            return what
+        partition.expired.clear()
+        assert partition.append(built) == 0
+        partition.expired.add(header.producer_id)
+        return "lose-request"
+
+    built = bytes(build_batch([b"0"]))
+    broker.fault = expire
+    async with serving(broker) as producer:
+        first = await producer.send("orders", b"0")
+        with pytest.raises(OutcomeUnknown, match="may be stored"):
+            await first
+        later = await sent(producer, "orders", range(1, 4))
+        assert [(await each).offset for each in later] == list(range(len(partition.values) - 3, len(partition.values)))
+    assert partition.values == ([b"0"] if what == "lose-answer" else []) + [b"1", b"2", b"3"]
+    assert broker.produces[-1].producer_id == 1_001
+
+
 async def test_other_partitions_keep_their_id_when_one_takes_a_new_one(serving: Serving) -> None:
     broker = FakeBroker(orders=2)
     async with serving(broker) as producer:
@@ -259,7 +288,7 @@ async def test_other_partitions_keep_their_id_when_one_takes_a_new_one(serving: 
         for partition in (0, 1):
             await (await producer.send("orders", b"b", partition=partition))
     assert set(broker.topics["orders"][1].producers) == {1}
-    assert set(broker.topics["orders"][0].producers) == {2}
+    assert set(broker.topics["orders"][0].producers) == {1_001}  # a fresh one
 
 
 @pytest.mark.parametrize(("what", "kind"), [("refuse", Unavailable), ("lose-answer", OutcomeUnknown)])

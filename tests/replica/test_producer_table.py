@@ -1,5 +1,6 @@
 """What is known of producers against a naive twin, and as bytes."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from raftlog.errors import (
     RaftlogError,
     UnknownProducer,
 )
+from raftlog.partitions.replica.forgotten import NO_IDS, RANGES_MAX, ForgottenIds
 from raftlog.partitions.replica.producers import (
     EXPIRED_MAX,
     ProducerTable,
@@ -42,6 +44,7 @@ class Twin:
 
     def __init__(self) -> None:
         self.written: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
+        self.expired: set[int] = set()
 
     def expected(self, producer: int) -> int:
         known = self.written.get(producer)
@@ -51,7 +54,7 @@ class Twin:
         """The offset of the original, the error, or None: it follows."""
         known = self.written.get(producer)
         if known is None:
-            return None if base == 0 else UnknownProducer
+            return None if base == 0 and producer not in self.expired else UnknownProducer
         if epoch != known[0]:
             if epoch < known[0]:
                 return ProducerFenced
@@ -76,7 +79,8 @@ def header_of(producer: int, epoch: int, base: int, count: int) -> BatchHeader:
 
 def verdict(table: ProducerTable, header: BatchHeader) -> Any:
     try:
-        original = judged("t/0", table.get(header.producer_id), header)
+        producer_id = header.producer_id
+        original = judged("t/0", table.get(producer_id), header, is_forgotten=producer_id in table.forgotten)
     except RaftlogError as error:
         return type(error)
     return None if original is None else original.offset
@@ -96,7 +100,7 @@ def restored(table: ProducerTable, roll_index: int) -> ProducerTable:
 @settings(max_examples=150, deadline=None)
 def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> None:
     table, twin, offset = ProducerTable(), Twin(), 0
-    since, expired, at_roll = ProducerTable(), dict[int, int](), ProducerTable()
+    since, expired, at_roll = ProducerTable(), list[bytes](), ProducerTable()
     for step in steps:
         if step[0] == "send":
             _, producer, epoch, relative, count = step
@@ -116,7 +120,8 @@ def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> N
             payload = encode_expired([(producer, epoch)])
             table.expire(payload)
             since.expire(payload)
-            expired[producer] = max(epoch, expired.get(producer, 0))
+            expired.append(payload)
+            twin.expired.add(producer)
             if producer in twin.written and twin.written[producer][0] <= epoch:
                 del twin.written[producer]
         elif step[0] == "restore":
@@ -126,7 +131,8 @@ def test_it_judges_like_somebody_who_remembers_everything(steps: list[Any]) -> N
         else:  # what was met since the roll is put upon what the snapshot behind it says
             merged = since.copy()
             merged.put_below(restored(at_roll, 7), expired)
-            assert {each: merged.get(each) for each in merged} == {each: table.get(each) for each in table}
+            assert [(each, merged.get(each)) for each in merged] == [(each, table.get(each)) for each in table]
+            assert merged.forgotten.ranges == table.forgotten.ranges
             table = merged
 
 
@@ -154,6 +160,57 @@ def test_a_snapshot_has_the_bytes_of_the_document() -> None:
     mark, expired = layout("expire_producers"), layout("expired producer")
     assert mark.decode(marks[: mark.size]) == {"version": 1, "count": 1}
     assert expired.decode(marks[mark.size :]) == {"producer_id": 5, "producer_epoch": 3}
+
+
+def test_expired_ids_follow_the_first_piece_of_a_snapshot() -> None:
+    table = ProducerTable()
+    for producer in range(2_500):
+        table.append(header_of(producer, 0, 0, 1), Offset(producer))
+    table.expire(encode_expired([(producer, 0) for producer in (3, 4, 5, 9)]))
+    pieces = list(table.snapshot(Index(9)))
+    ranges, head = layout("expired ids"), layout("snapshot")
+    rest = pieces[0][-(4 + 2 * ranges.size) :]
+    assert rest[:4] == (2).to_bytes(4)
+    assert ranges.decode(rest[4 : 4 + ranges.size]) == {"first": 3, "last": 5}
+    assert ranges.decode(rest[4 + ranges.size :]) == {"first": 9, "last": 9}
+    assert all(not pieces[at].endswith(rest) for at in (1, 2))
+    again = restored(table, 9)
+    assert again.forgotten.ranges == ((3, 5), (9, 9))
+    assert list(again) == list(table)
+    for producer in list(again):
+        again.expire(encode_expired([(producer, 0)]))
+    assert not again.is_empty
+    [only] = again.snapshot(Index(9))
+    assert len(only) == head.size + 4 + 4 + ranges.size
+    for damaged in (only[:-1], only + b"x", only[:-16] + only[-8:] + only[-16:-8], only + only[-16:]):
+        with pytest.raises(FormatError):
+            SnapshotRun().take(damaged)
+
+
+@given(st.lists(st.lists(st.integers(0, 3_000), min_size=1, max_size=300), max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_no_expired_id_is_lost_and_few_others_are_refused(entries: list[list[int]]) -> None:
+    forgotten, every = NO_IDS, set[int]()
+    for entry in entries:
+        forgotten = forgotten.with_ids(entry)
+        every.update(entry)
+        ranges = forgotten.ranges
+        assert len(ranges) <= RANGES_MAX
+        assert all(first <= last for first, last in ranges)
+        assert all(earlier[1] + 1 < later[0] for earlier, later in pairwise(ranges))
+        assert all(each in forgotten for each in every)
+        assert max(every) + 1 not in forgotten
+    others = [each for each in range(3_001) if each in forgotten and each not in every]
+    if len(ForgottenIds(forgotten.ranges).ranges) < RANGES_MAX:
+        assert others == []
+
+
+def test_above_the_limit_the_smallest_gaps_close() -> None:
+    wide = [100_000 * each for each in range(1, RANGES_MAX)]
+    forgotten = NO_IDS.with_ids([1, 3, 6, *wide])
+    assert forgotten.ranges[:2] == ((1, 6), (100_000, 100_000))
+    assert len(forgotten.ranges) == RANGES_MAX
+    assert 50_000 not in forgotten
 
 
 def test_a_run_is_taken_whole_or_not_at_all() -> None:

@@ -49,8 +49,14 @@ class Replicas(World):
     """A world whose groups have replicas above them; they are made again with every start."""
 
     def __init__(
-        self, count: int = 3, topic: TopicConfig | None = None, config: DriverConfig = SMALL, voters: int | None = None
+        self,
+        count: int = 3,
+        topic: TopicConfig | None = None,
+        config: DriverConfig = SMALL,
+        voters: int | None = None,
+        producers_max: int = 100_000,
     ) -> None:
+        self._producers_max = producers_max
         self.topic = topic or TopicConfig()
         self._replicas: dict[int, tuple[Driver, Replica]] = {}
         super().__init__(count, config, voters)
@@ -64,7 +70,7 @@ class Replicas(World):
         known = self._replicas.get(number)
         if known is not None and known[0] is driver:
             return known[1]
-        replica = Replica("t/0", driver.groups[GROUP.bytes], self.topic, Counters())
+        replica = Replica("t/0", driver.groups[GROUP.bytes], self.topic, Counters(), producers_max=self._producers_max)
         driver.on_step = lambda group, ready: replica.stepped(ready)
         self._replicas[number] = driver, replica
         return replica

@@ -105,7 +105,10 @@ PATHS: Json = {
             "records",
             "newProducer",
             {"200": answer("One that nobody had before.", ref("Producer")), **errors(400, 429, 503, 504, 507)},
-            [TIMEOUT],
+            [
+                in_query("fresh", BOOLEAN, "Greater than every id given out before: for a producer that expired."),
+                TIMEOUT,
+            ],
         )
     },
     "/topics/{topic}/partitions/{partition}/records": {

@@ -1,0 +1,70 @@
+"""Producer ids whose state a partition has expired, as at most `RANGES_MAX` ranges of ids.
+
+    every expired id lies in a range           ranges ascend, and at least one id lies between two of them
+
+The first batch of an expired producer may be repeated by the network after its expiry, and its sequence 0 looks like a
+new producer's. So an id in a range appends nothing any more. Above the limit the ranges with the smallest gaps between
+them become one: an id in such a gap is refused although it never wrote, and its producer takes a newer one, which lies
+above all ranges. Changed by committed entries only, and by each entry as a whole, so it is the same on every replica.
+Pure.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from raftlog.records import COMPUTED_PRODUCER_IDS
+
+RANGES_MAX: Final = 256
+RANGE: Final = struct.Struct(">qq")
+"""First and last id."""
+
+
+class ForgottenIds:
+    """See the module. `ranges` are first and last ids, ascending."""
+
+    __slots__ = ("_firsts", "ranges")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self.ranges = tuple(ranges)
+        self._firsts = [first for first, _ in self.ranges]
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __contains__(self, producer_id: int) -> bool:
+        at = bisect_right(self._firsts, producer_id) - 1
+        return at >= 0 and producer_id <= self.ranges[at][1]
+
+    def with_ids(self, producer_ids: Iterable[int]) -> "ForgottenIds":
+        """These ranges and the ids of one entry; computed ids (the sink on Spark) are not kept."""
+        new = [(each, each) for each in producer_ids if each < COMPUTED_PRODUCER_IDS and each not in self]
+        if not new:
+            return self
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted([*self.ranges, *new]):
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = joined[-1][0], max(last, joined[-1][1])
+            else:
+                joined.append((first, last))
+        return ForgottenIds(_with_fewer_gaps(joined))
+
+
+def _with_fewer_gaps(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most `RANGES_MAX` ranges: the largest gaps stay, of equal ones the higher."""
+    excess = len(ranges) - RANGES_MAX
+    if excess <= 0:
+        return ranges
+    gaps = sorted((ranges[at][0] - ranges[at - 1][1], at) for at in range(1, len(ranges)))
+    closed = {at for _, at in gaps[:excess]}
+    kept: list[tuple[int, int]] = []
+    for at, (first, last) in enumerate(ranges):
+        if at in closed:
+            kept[-1] = kept[-1][0], last
+        else:
+            kept.append((first, last))
+    return kept
+
+
+NO_IDS: Final = ForgottenIds()
