@@ -189,6 +189,20 @@ def test_the_last_record_below_the_mark_stays_also_as_a_tombstone() -> None:
     assert [record[0] for record in read_all(keyed.log)] == [1]
 
 
+@pytest.mark.parametrize(("tombstones_to", "stays"), [(2, True), (3, False)])
+def test_a_tombstone_stays_up_to_the_offset_that_was_named(tombstones_to: int, stays: bool) -> None:
+    keyed = KeyedLog()
+    keyed.append([(b"a", b"1"), (b"b", b"1"), (b"a", None), (b"c", b"1")])
+    keyed.roll()
+    keyed.compact()
+    keyed.append([(b"d", b"1")])
+    keyed.roll()
+    keyed.settle()
+    for step in compaction.Compaction(keyed.log, Offset(5), Offset(tombstones_to), BOUNDS).run():
+        keyed.disk.sync(step.files, step.directories)
+    assert [record[0] for record in read_all(keyed.log)] == [1, *([2] if stays else []), 3, 4]
+
+
 def test_records_below_the_log_start_go() -> None:
     keyed = many_segments(3)
     keyed.log.log_start_offset = Offset(9)

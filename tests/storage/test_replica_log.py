@@ -203,6 +203,46 @@ def test_a_damaged_batch_is_replaced_by_the_very_same_one_only() -> None:
     assert [each.path for each in r.log.changed_since_checkpoint().files] == [file]
 
 
+def test_a_rebuilt_entry_ends_where_the_next_one_begins() -> None:
+    r = three_segments(publish=True)
+    segment, row = r.log.segments[1], r.log.row_at(Index(9))
+    r.disk.flip_bit(segment.files.index.path, 2 * ROW_SIZE + 3, 1)
+    r.disk.flip_bit(segment.files.log.path, row.position + 70, 3)
+    shorter, longer = (build_batch([NewRecord(bytes(size), timestamp=5)]) for size in (17, 19))
+    for wrong in (shorter, longer):
+        stamp(wrong, Offset(row.offset), Term(2))
+        with pytest.raises(CorruptBatch, match="does not fit"):
+            r.log.rebuild_entry(Index(9), bytes(wrong))
+    r.log.rebuild_entry(Index(9), r.entries[8])
+    r.check()
+
+
+def test_what_is_durable_stays_durable() -> None:
+    r = three_segments(publish=True)
+    durable = r.log.durable_index, r.log.durable_offset
+    r.log.mark_durable(Index(7))
+    assert (r.log.durable_index, r.log.durable_offset) == durable
+
+
+def test_a_read_that_a_cut_disturbed_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    r = three_segments(publish=True)
+    attempts: list[int] = []
+    read = SegmentedLog._read
+
+    def disturbed(log: SegmentedLog, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
+        found = read(log, offset, max_bytes, end)
+        attempts.append(len(found))
+        if len(attempts) == 1:
+            r.cut(15)
+            r.log.durable_offset = r.log.next_offset
+        return found
+
+    monkeypatch.setattr(SegmentedLog, "_read", disturbed)
+    found = r.log.read(10, 1 << 20)
+    assert attempts == [5, 2], "the first one saw what is gone"
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("field", [0, 7, 15, 23, 31, 35, 39, 43])
 def test_a_rotten_row_is_healed_and_never_believed(field: int) -> None:
     r = three_segments(publish=True)

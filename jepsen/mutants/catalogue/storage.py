@@ -6,6 +6,9 @@ from jepsen.mutants.mutant import Mutant
 
 _LONE: Final = ("tests/storage/test_recovery.py", "tests/storage/test_adversity.py")
 _LISTED: Final = (*_LONE, "tests/storage/test_log_against_list.py")
+_POWER: Final = ("tests/storage/test_power_loss.py",)
+_LIMITS: Final = ("tests/storage/test_recovery_limits.py",)
+_ADOPTION: Final = ("tests/storage/test_adoption.py",)
 _REPLICA: Final = ("tests/storage/test_replica_log.py", "tests/runtime/test_group_recovery.py")
 _DAMAGED: Final = ("tests/runtime/test_group_damage.py", "tests/runtime/test_rebuilding.py")
 _COMPACTION: Final = ("tests/storage/test_compaction.py",)
@@ -19,6 +22,27 @@ def _storage(name: str, place: str, old: str, new: str, tests: tuple[str, ...], 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     # cuts, trims and refused appends
+    _storage(
+        "refused-append-comes-back",
+        "segmented_log:SegmentedLog.take_back",
+        "self.disk.sync([self.active.files.log], [self.path])",
+        "pass",
+        _POWER,
+    ),
+    _storage(
+        "cut-comes-back",
+        "segmented_log:SegmentedLog.cut",
+        "self.disk.sync([segment.files.log], [self.path])",
+        "pass",
+        _POWER,
+    ),
+    _storage(
+        "cut-log-before-index",
+        "segmented_log:SegmentedLog.cut",
+        "self.disk.sync([segment.files.index])",
+        "pass",
+        _POWER,
+    ),
     _storage(
         "cut-stays-visible",
         "segmented_log:SegmentedLog._settle_cut",
@@ -40,6 +64,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "pass",
         _REPLICA,
     ),
+    _storage(
+        "trim-to-an-undurable-roll",
+        "segmented_log:SegmentedLog.segments_below",
+        " and newer.base_index <= self.durable_index",
+        "",
+        _LISTED,
+        equivalent="Both callers ask below rolls that are durable: `LoneLog.trim` goes no further than the segment "
+        "of the checkpoint, whose rows are published, and `GroupLog.end_of_leftovers` no further than "
+        "the applied index.",
+    ),
     _storage("refused-append-in-time-index", "segment:Segment.take_back", "self.times.drop_from(rows)", "pass", _LONE),
     # what is durable
     _storage(
@@ -48,6 +82,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "self._directory_dirty = True",
         "pass",
         _LISTED,
+    ),
+    _storage(
+        "name-counts-as-synced-early",
+        "segmented_log:SegmentedLog.mark_durable",
+        "if index == self.last_index:",
+        "if True:",
+        _POWER,
+    ),
+    _storage(
+        "durable-falls",
+        "segmented_log:SegmentedLog.mark_durable",
+        "if index > self.durable_index:",
+        "if True:",
+        ("tests/storage/test_replica_log.py",),
     ),
     _storage(
         "checkpoint-without-index-files",
@@ -114,13 +162,34 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _LONE,
     ),
     _storage(
+        "reader-amid-a-cut",
+        "reading:ReadableLog._undisturbed",
+        "            else:\n                if generation == self.generation:",
+        "            else:\n                if True:",
+        ("tests/storage/test_replica_log.py",),
+    ),
+    _storage(
         "repair-with-other-bytes",
         "segmented_log:SegmentedLog.repair_batch",
         "why = self.why_corrupt(segment.row_bytes(number, 1), row, batch)",
         'why: str | None = ""',
         ("tests/storage/test_replica_log.py",),
     ),
+    _storage(
+        "rebuild-where-it-does-not-end",
+        "segmented_log:SegmentedLog.rebuild_entry",
+        "elif is_confirmed and (row.end, header.next_offset) != follows:",
+        "elif False:",
+        ("tests/storage/test_replica_log.py",),
+    ),
     # recovery of a lone log
+    _storage(
+        "damage-cut-as-torn",
+        "recovery:Recovery._scan",
+        "if not self._synced_behind(segment) and looks_torn(segment, position, why):",
+        "if not self._synced_behind(segment):",
+        _LIMITS,
+    ),
     _storage(
         "synced-cut-as-torn",
         "recovery:Recovery._scan",
@@ -141,6 +210,62 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         " and segment.end_position < checkpoint.end_position:",
         " and False:",
         _LONE,
+    ),
+    _storage(
+        "lost-before-a-newer-file-unseen",
+        "recovery:Recovery._synced_behind",
+        "return newer is not None and newer != segment.next_offset and self._counted(newer)",
+        "return False",
+        _LIMITS,
+    ),
+    _storage(
+        "synced-segment-set-aside",
+        "recovery:Recovery._counted",
+        "return vouched or any(self._has_rows(newer) for newer in self._bases if newer >= base)",
+        "return vouched",
+        _LIMITS,
+    ),
+    _storage(
+        "missing-first-segment-unseen",
+        "recovery:Recovery.run",
+        "if self.checkpoint and self._bases and self._bases[0] > self.checkpoint.log_start_offset:",
+        "if False:",
+        _LIMITS,
+    ),
+    _storage(
+        "rows-before-their-sync",
+        "recovery:Recovery._publish",
+        "self.disk.sync([segment.files.log], [self.path])",
+        "pass",
+        _POWER,
+    ),
+    _storage(
+        "opened-without-sync",
+        "recovery:Recovery._settle",
+        "self.disk.sync([file for segment in touched for file in segment.files], [self.path])",
+        "pass",
+        _POWER,
+    ),
+    _storage(
+        "page-cache-after-a-failed-sync",
+        "recovery:Recovery._scan_sound",
+        "if self._write_again:",
+        "if False:",
+        _POWER,
+    ),
+    _storage(
+        "adopt-a-row-of-another-entry",
+        "recovery:Recovery._adopt_checked",
+        "if len(head) < HEADER_SIZE or not row_matches(last, head):",
+        "if len(head) < HEADER_SIZE:",
+        _LIMITS,
+    ),
+    _storage(
+        "any-offset-follows",
+        "recovery:_why_not_next",
+        "if header.base_offset != next_offset:",
+        "if False:",
+        _LIMITS,
     ),
     # checkpoints of a lone log
     _storage(
@@ -164,6 +289,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "0",
         _LISTED,
     ),
+    _storage("torn-slot-counts", "checkpoint:_read_slot", "if intact and magic", "if magic", _LIMITS),
+    _storage(
+        "repair-lowers-the-log-start",
+        "checkpoint:vouch_for_nothing",
+        "max(newest.log_start_offset, first_offset)",
+        "first_offset",
+        _LIMITS,
+    ),
     _storage(
         "repair-trusts-the-old-checkpoint",
         "repair:repair_log",
@@ -174,6 +307,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     _storage("repair-not-synced", "repair:_rewrite", "disk.sync([new])", "pass", _LONE),
     # retention
     _storage(
+        "retention-trusts-a-client-s-clock",
+        "retention:retained_from",
+        "max(segment.times.max_timestamp, newer.created_ms)",
+        "segment.times.max_timestamp",
+        _POWER,
+    ),
+    _storage(
         "retention-needs-both-bounds",
         "retention:retained_from",
         "if not is_old and excess < segment.end_position:",
@@ -182,11 +322,25 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     # replicas: taking files over
     _storage(
+        "adopt-any-term",
+        "adoption:Adoption._next_batch",
+        "if not self._term <= header.leader_epoch <= self._term_max:",
+        "if False:",
+        _ADOPTION,
+    ),
+    _storage(
         "adopt-a-wrong-crc",
         "adoption:Adoption._batch_at",
         "if header.last_offset_delta < -1 or not crc_matches(batch, header):",
         "if header.last_offset_delta < -1:",
         (*_REPLICA, *_DAMAGED),
+    ),
+    _storage(
+        "adopt-a-short-file",
+        "adoption:Adoption._adopt_up_to_entry",
+        "if self._size < row.end or (header is None and self._end_row is None):",
+        "if header is None and self._end_row is None:",
+        _ADOPTION,
     ),
     _storage(
         "adopt-a-longer-file",
@@ -195,6 +349,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         (*_REPLICA, *_DAMAGED),
     ),
+    _storage(
+        "believe-a-rotten-header",
+        "adoption:Adoption._why_not",
+        "return _DISAGREE",
+        "return None",
+        _ADOPTION,
+    ),
     # compaction
     _storage(
         "tombstone-goes-with-its-record",
@@ -202,6 +363,33 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "min(tombstones_to, clean_to(log))",
         "tombstones_to",
         _COMPACTION,
+    ),
+    _storage(
+        "tombstone-goes-early",
+        "compaction:Compaction._stays",
+        "(is_tombstone and offset < self._tombstones_to)",
+        "(is_tombstone and offset <= self._tombstones_to)",
+        _COMPACTION,
+    ),
+    _storage(
+        "last-record-below-the-mark-goes",
+        "compaction:Compaction._stays",
+        " or offset == self._mark - 1",
+        "",
+        _COMPACTION,
+        equivalent="It is the newest of its key below the mark, and no tombstone below `tombstones_to`, which is at "
+        "most `clean_to` and so below the mark while there is anything to do. A log start above it takes "
+        "its whole file.",
+    ),
+    _storage(
+        "records-behind-the-part-go",
+        "compaction:Compaction._stays",
+        "offset >= self._end or ",
+        "",
+        _COMPACTION,
+        equivalent="The index of keys ends before them, so it names none of them as replaced; they are not below "
+        "`tombstones_to`, which is at most `clean_to`, and not below the log start, unless their file "
+        "goes with it.",
     ),
     _storage(
         "newest-record-goes",
@@ -224,5 +412,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        try:\n            yield Step(directories=(self.log.path,))",
         "        try:\n            yield Step()",
         ("tests/storage/test_compaction.py", "tests/runtime/test_compacting.py"),
+    ),
+    _storage(
+        "unreadable-batch-goes",
+        "compaction:Compaction._kept",
+        "return bytes(batch) if header.next_offset > self.log.log_start_offset else None",
+        "return None",
+        _COMPACTION,
     ),
 )

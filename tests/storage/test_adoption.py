@@ -1,0 +1,76 @@
+"""Taking over a segment of a replica: what its files say wrongly is found, whichever way the rows are taken."""
+
+from raftlog.raft.entry import TERM_MAX
+from raftlog.records import HEADER_SIZE
+from raftlog.storage.adoption import Adopted, Adoption, Damage
+from raftlog.storage.rows import ROW_SIZE
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_files import open_segment_files
+from raftlog.types import Index, Term
+from tests.storage.test_replica_log import PATH, Replica
+
+EPOCH_AT = 15
+"""The lowest byte of a batch's leader epoch, which no CRC covers."""
+ENTRIES = 6
+
+
+class Stopped:
+    """One segment of `ENTRIES` entries, terms 2 and 3, synced and closed; and how a start takes it over."""
+
+    def __init__(self) -> None:
+        r = Replica()
+        r.roll(2)
+        r.append(2, count=3)
+        r.append(3, count=2)
+        r.write(publish=True)
+        self.rows = [r.log.row_at(Index(index)) for index in range(1, ENTRIES + 1)]
+        self.disk = r.disk
+        self.files = r.log.active.files
+        self.damage: list[Damage] = []
+
+    def adopt(self, term_max: int = TERM_MAX) -> Adopted:
+        segment = Segment(0, 1, open_segment_files(self.disk, PATH, 0))
+        adopted = Adoption(
+            segment,
+            Index(ENTRIES),
+            end_row=None,
+            following=lambda: None,
+            term_min=Term(0),
+            term_max=Term(term_max),
+            damage=self.damage,
+        ).run()
+        self.next_index = segment.next_index
+        return adopted
+
+
+def test_a_sound_segment_is_taken_over_with_and_without_its_rows() -> None:
+    s = Stopped()
+    assert s.adopt() == Adopted()
+    assert s.next_index == ENTRIES + 1
+    s.files.index.truncate(0)
+    assert s.adopt() == Adopted(is_rebuilt=True)
+    assert (s.next_index, s.damage) == (ENTRIES + 1, [])
+
+
+def test_a_term_that_no_entry_there_can_have_ends_the_log() -> None:
+    s = Stopped()
+    s.files.index.truncate(0)
+    s.disk.flip_bit(s.files.log.path, s.rows[3].position + EPOCH_AT, 6)
+    adopted = s.adopt(term_max=3)
+    assert "term" in str(adopted.broken)
+    assert s.next_index == 4
+
+
+def test_a_file_that_ends_inside_its_last_batch_is_not_taken_by_its_rows() -> None:
+    s = Stopped()
+    s.files.log.truncate(s.rows[-1].position + HEADER_SIZE)
+    adopted = s.adopt()
+    assert adopted.broken is not None or adopted.pending is not None or s.damage
+
+
+def test_a_row_speaks_against_a_header_whose_term_rotted() -> None:
+    s = Stopped()
+    s.files.index.truncate((ENTRIES - 1) * ROW_SIZE)
+    s.disk.flip_bit(s.files.log.path, s.rows[2].position + EPOCH_AT, 0)  # 2 becomes 3, as later entries have it
+    s.adopt(term_max=3)
+    assert [each.index for each in s.damage] == [3]

@@ -1,0 +1,107 @@
+"""What the opening of a lone log must not believe, and must not throw away."""
+
+import pytest
+
+from raftlog.storage.checkpoint import SLOT_SIZE, read_checkpoint
+from raftlog.storage.repair import repair_log
+from raftlog.storage.rows import ROW_SIZE
+from tests.storage.test_recovery import FIRST, PATH, Fixture
+
+CHECKPOINT = f"{PATH}/.raftlog/checkpoint"
+
+
+def two_segments(missing_bytes: int) -> tuple[Fixture, str]:
+    """Return a log without a checkpoint whose first file lacks its last row and batch, or a part; its second file."""
+    f = Fixture(segment_bytes=4096)
+    f.append_durably(40)
+    second = f"{PATH}/{f.log._log.segments[1].base_offset:020d}"
+    last = f.log._log.segments[0].row(f.log._log.segments[0].rows - 1)
+    f.disk.process_crash()
+    f.disk.unlink(CHECKPOINT)
+    f.disk.open(f"{FIRST}.log").truncate(last.end - (missing_bytes or last.length))
+    index = f.disk.open(f"{FIRST}.index")
+    index.truncate(index.size() - ROW_SIZE)
+    return f, second
+
+
+def test_the_end_of_a_file_before_a_synced_one_is_damage_and_is_not_cut() -> None:
+    f, _ = two_segments(missing_bytes=30)
+    before = f.disk.snapshot()[f"{FIRST}.log"]
+    log = f.open()
+    assert log.damage is not None
+    assert log.report.torn == []
+    assert f.disk.snapshot()[f"{FIRST}.log"] == before
+
+
+def test_a_synced_file_behind_a_hole_is_kept_and_read() -> None:
+    f, second = two_segments(missing_bytes=0)
+    before = f.disk.snapshot()[f"{second}.log"]
+    log = f.open()
+    assert log.damage is not None
+    assert f.disk.snapshot()[f"{second}.log"] == before
+    base = int(second[-20:])
+    assert f.values(base)[:3] == [base, base + 1, base + 2]
+
+
+def test_a_first_file_that_is_gone_is_damage() -> None:
+    f = Fixture(segment_bytes=4096)
+    f.append_durably(80)
+    f.log.close()
+    for suffix in (".log", ".index", ".timeindex"):
+        f.disk.unlink(FIRST + suffix)
+    log = f.open()
+    assert log.damage is not None
+    assert "missing" in log.damage.why
+
+
+def test_a_flipped_bit_in_an_unsynced_batch_is_damage_for_no_power_loss_flips_it() -> None:
+    f = Fixture()
+    f.append_durably(2)
+    f.append(1)
+    f.log._log.write()
+    position, length = f.position_of(2)
+    f.disk.process_crash()
+    f.disk.flip_bit(f"{FIRST}.log", position + length - 3, 1)
+    log = f.open()
+    assert log.damage is not None
+    assert log.report.torn == []
+
+
+@pytest.mark.parametrize("is_checked", [True, False], ids=["checkpoint", "scan"])
+@pytest.mark.parametrize("at", [6, 7])
+def test_an_offset_that_rotted_in_a_header_is_damage(at: int, is_checked: bool) -> None:
+    f = Fixture()
+    f.append_durably(5)
+    position, _ = f.position_of(4)
+    if is_checked:
+        f.log.close()
+    else:
+        f.disk.process_crash()
+    f.disk.flip_bit(f"{FIRST}.log", position + at, 1)
+    log = f.open()
+    assert log.damage is not None
+    assert log.log_end_offset <= 5
+    assert f.values()[:4] == [0, 1, 2, 3]
+
+
+def test_a_slot_of_the_checkpoint_that_fails_its_checksum_does_not_count() -> None:
+    f = Fixture()
+    f.append_durably(3)
+    first = f.log.checkpoint()
+    f.append_durably(3)
+    second = f.log.checkpoint()
+    assert second.sequence == first.sequence + 1
+    f.disk.flip_bit(CHECKPOINT, second.sequence % 2 * SLOT_SIZE + 40, 1)
+    assert read_checkpoint(f.disk, PATH) == first
+
+
+def test_a_repair_does_not_bring_trimmed_records_back() -> None:
+    f = Fixture(segment_bytes=8192)
+    f.append_durably(100)
+    assert f.log.trim(7) == 7
+    position, _ = f.position_of(20)
+    f.log.close()
+    f.disk.flip_bit(f"{FIRST}.log", position + 70, 1)
+    repair_log(f.disk, PATH, accept_loss=True)
+    assert f.open().log_start_offset == 7
+    assert f.values()[:2] == [7, 8]
