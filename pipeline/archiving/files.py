@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from raftlog.errors import InvalidArgument
-from raftlog.pipeline.errors import ArchiveTaken
+from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken
 from raftlog.storage.disk import DirectoryLock
 from raftlog.storage.real_disk import FileLock
 
@@ -102,7 +102,17 @@ class LocalFiles:
         self.uri = f"file://{root}"
 
     def _at(self, name: str) -> str:
-        return os.path.join(self._root, name) if name else self._root
+        return os.path.join(self._root, _relative(name)) if name else self._root
+
+    def _own(self, name: str) -> str:
+        """The path of what is moved or deleted; raises `ArchiveDamaged` where a symbolic link leads out of here."""
+        path, root = self._at(name), os.path.realpath(self._root)
+        directory = os.path.realpath(os.path.dirname(path))
+        if os.path.commonpath((root, directory)) != root:
+            raise ArchiveDamaged(
+                f"{path}: a symbolic link leads out of the archive, to {directory}; nothing is moved or deleted there"
+            )
+        return path
 
     def lock(self, name: str) -> DirectoryLock:
         try:
@@ -141,17 +151,21 @@ class LocalFiles:
         os.makedirs(self._at(name), exist_ok=True)
 
     def move(self, old: str, new: str) -> None:
-        os.rename(self._at(old), self._at(new))
+        os.rename(self._own(old), self._own(new))
 
     def delete(self, name: str) -> None:
         try:
-            os.unlink(self._at(name))
+            os.unlink(self._own(name))
         except FileNotFoundError:
             return
 
     def delete_directory(self, name: str) -> None:
+        path = self._own(name)
         try:
-            shutil.rmtree(self._at(name))
+            if os.path.islink(path):
+                os.unlink(path)  # and not what it leads to
+            else:
+                shutil.rmtree(path)
         except FileNotFoundError:
             return
 
@@ -181,7 +195,7 @@ class RemoteFiles:
         self._system, self._root, self.uri = system, root, uri
 
     def _at(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        return f"{self._root}/{_relative(name)}" if name else self._root
 
     def lock(self, name: str) -> DirectoryLock:
         """Nothing: there are no locks; the claim in the archive's commits is what holds."""
@@ -247,6 +261,13 @@ class RemoteFiles:
 class _NoLock:
     def release(self) -> None:
         """Nothing was taken."""
+
+
+def _relative(name: str) -> str:
+    """The name, if it is relative and stays below the archive; raises `ArchiveDamaged`."""
+    if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
+        raise ArchiveDamaged(f"{name!r} is no name of a file of an archive")
+    return name
 
 
 def _size(path: str) -> int | None:

@@ -13,10 +13,23 @@ canonical form) tells a damaged commit. docs/FORMATS.md specifies the bytes. Pur
 
 import json
 from datetime import date, timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from crc32c import crc32c
 
+from raftlog.pipeline.archiving.validation import (
+    NO_DATE,
+    PARTITION_MAX,
+    day,
+    integer,
+    one_of,
+    path_of,
+    rows_path,
+    staged_path,
+    text,
+    topic_name,
+    uuid_text,
+)
 from raftlog.pipeline.errors import ArchiveDamaged
 from raftlog.types import TopicPartition
 
@@ -25,8 +38,6 @@ INTERNALS: Final = "_raftlog"
 COMMITS: Final = f"{INTERNALS}/commits"
 SNAPSHOTS: Final = f"{INTERNALS}/snapshots"
 STAGING: Final = f"{INTERNALS}/staging"
-NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark and Hive call the partition of null."""
 _SUFFIX: Final = ".json"
 _EPOCH: Final = date(1970, 1, 1)
 DAYS_MAX: Final = (date.max - _EPOCH).days
@@ -74,8 +85,7 @@ class ArchivedFile(NamedTuple):
     @property
     def path(self) -> str:
         """Relative to the archive."""
-        name = f"{self.first:020d}-{self.last:020d}.parquet"
-        return f"topic={self.topic}/partition={self.partition}/date={self.day}/{name}"
+        return path_of(self.topic, self.partition, self.day, self.first, self.last)
 
 
 class StagedFile(NamedTuple):
@@ -145,20 +155,67 @@ def decoded(name: str, content: bytes) -> Commit:
     """Raises `ArchiveDamaged`, which says what is wrong with the file called `name`."""
     fields = opened(name, content)
     try:
+        run = uuid_text(fields["run"], "run")
         return Commit(
-            fields["number"],
-            fields["kind"],
-            fields["run"],
-            fields["time_ms"],
-            fields["archive_id"],
-            {TopicPartition(row[0], row[1]): Coverage(*row[2:]) for row in fields["covered"]},
-            tuple(StagedFile(row[0], ArchivedFile(*row[1:])) for row in fields["added"]),
-            tuple(fields["dropped"]),
-            tuple(fields["deleted"]),
-            tuple(LostRange(*row) for row in fields["lost"]),
+            integer(fields["number"], "number"),
+            cast(Kind, one_of(fields["kind"], "kind", get_args(Kind))),
+            run,
+            integer(fields["time_ms"], "time_ms"),
+            text(fields["archive_id"], "archive_id"),
+            coverage_of(fields["covered"]),
+            tuple(
+                StagedFile(staged_path(row[0], f"{STAGING}/{run}"), file_of(row[1:])) for row in _rows(fields, "added")
+            ),
+            tuple(map(rows_path, _rows(fields, "dropped"))),
+            tuple(map(rows_path, _rows(fields, "deleted"))),
+            tuple(map(_lost_of, _rows(fields, "lost"))),
         )
-    except (KeyError, TypeError, IndexError) as error:
-        raise ArchiveDamaged(f"{name}: not a commit of an archive: {error!r}") from error
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise unwritten(name, "a commit", error) from error
+
+
+def unwritten(name: str, what: str, error: Exception) -> ArchiveDamaged:
+    """For a file with a right checksum that raftlog would not write."""
+    why = str(error) if type(error) is ValueError else repr(error)
+    return ArchiveDamaged(f"{name}: not {what} of an archive: {why}; nothing was read or deleted by it")
+
+
+def coverage_of(rows: Any) -> dict[TopicPartition, Coverage]:
+    """From rows of JSON; raises `ValueError` and `TypeError`."""
+    covered = {}
+    for topic, partition, log_id, start, end in rows:
+        place = TopicPartition(topic_name(topic), integer(partition, "partition", 0, PARTITION_MAX))
+        covered[place] = Coverage(text(log_id, "group id"), integer(start, "start"), integer(end, "end"))
+    return covered
+
+
+def file_of(row: Any) -> ArchivedFile:
+    """From a row of JSON; raises `ValueError` and `TypeError`."""
+    topic, partition, date_, first, last, rows, size = row
+    first = integer(first, "first offset")
+    last = integer(last, "last offset", first)
+    return ArchivedFile(
+        topic_name(topic),
+        integer(partition, "partition", 0, PARTITION_MAX),
+        day(date_),
+        first,
+        last,
+        integer(rows, "rows", 1, last - first + 1),
+        integer(size, "bytes"),
+    )
+
+
+def _lost_of(row: Any) -> LostRange:
+    topic, partition, start, end = row
+    start = integer(start, "start")
+    partition = integer(partition, "partition", 0, PARTITION_MAX)
+    return LostRange(topic_name(topic), partition, start, integer(end, "end", start))
+
+
+def _rows(fields: dict[str, Any], name: str) -> list[Any]:
+    if type(fields[name]) is not list:
+        raise ValueError(f"{name} is no list")
+    return cast(list[Any], fields[name])
 
 
 def sealed(fields: dict[str, Any]) -> bytes:

@@ -20,12 +20,16 @@ from raftlog.pipeline.archiving.manifest import (
     Commit,
     Coverage,
     StagedFile,
+    coverage_of,
     decoded,
+    file_of,
     numbered,
     numbers_in,
     opened,
     sealed,
+    unwritten,
 )
+from raftlog.pipeline.archiving.validation import integer, rows_path, text
 from raftlog.pipeline.errors import ArchiveDamaged, NotAnArchive
 from raftlog.types import TopicPartition
 
@@ -162,11 +166,12 @@ def _begin(files: Files, upto: int) -> ArchiveState:
     """From the newest snapshot up to that commit that can be read; else from the first commit."""
     numbers = [number for number in numbers_in(files.names(SNAPSHOTS)) if number <= upto]
     for number in numbers[: -_SNAPSHOTS_TRIED - 1 : -1]:
-        name = numbered(SNAPSHOTS, number)
+        name = f"{files.uri}/{numbered(SNAPSHOTS, number)}"
         try:
-            return _decoded(opened(f"{files.uri}/{name}", files.read(name)))
+            fields = opened(name, files.read(numbered(SNAPSHOTS, number)))
         except ArchiveDamaged:
             continue  # an older one, or the commits themselves, say the same
+        return _decoded(name, number, fields)
     first = _commit(files, 0)
     if first.kind != "created" or first.number != 0:
         raise ArchiveDamaged(f"{files.uri}/{first.name}: an archive does not begin like this")
@@ -191,12 +196,19 @@ def write_snapshot(files: Files, state: ArchiveState) -> None:
         return  # another run's, which says the same
 
 
-def _decoded(fields: dict[str, Any]) -> ArchiveState:
-    files = (ArchivedFile(*row) for row in fields["files"])
-    return ArchiveState(
-        fields["archive_id"],
-        fields["number"],
-        {TopicPartition(row[0], row[1]): Coverage(*row[2:]) for row in fields["covered"]},
-        {file.path: file for file in files},
-        dict(fields["dropped"]),
-    )
+def _decoded(name: str, at: int, fields: dict[str, Any]) -> ArchiveState:
+    """Raises `ArchiveDamaged` for a snapshot that raftlog would not write, whose checksum is right."""
+    try:
+        files = {file.path: file for file in map(file_of, fields["files"])}
+        dropped = {rows_path(path): integer(since, "time") for path, since in fields["dropped"].items()}
+        if both := files.keys() & dropped.keys():
+            raise ValueError(f"{min(both)} is in use, and replaced")
+        return ArchiveState(
+            text(fields["archive_id"], "archive_id"),
+            integer(fields["number"], "number", at, at),
+            coverage_of(fields["covered"]),
+            files,
+            dropped,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise unwritten(name, "a snapshot", error) from error

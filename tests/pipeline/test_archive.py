@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from raftlog.pipeline.archiving.compacting import plan_merges
 from raftlog.pipeline.archiving.files import Files, LocalFiles, RemoteFiles, files_at
 from raftlog.pipeline.archiving.manifest import ArchivedFile, Commit, Coverage, decoded, encoded
 from raftlog.pipeline.archiving.state import SNAPSHOT_EVERY, read_newest, read_settled
+from raftlog.pipeline.archiving.validation import path_of
 from raftlog.pipeline.archiving.writing import writing_to
 from raftlog.pipeline.errors import ArchiveDamaged, ArchiveTaken, DataLost, LogReplaced, NotAnArchive
 from raftlog.pipeline.options import TopicChoice
@@ -369,11 +371,12 @@ def test_reading_an_archive_costs_a_snapshot_and_what_came_after_it(tmp_path: Pa
 
 def test_a_commit_comes_back_as_it_went() -> None:
     coverage = {PLACE: Coverage("id", 1, 2), TopicPartition("a", 3): Coverage("id", 0, 0)}
-    commit = Commit(7, "archived", "run", 12, "archive", coverage, dropped=("a", "b"), deleted=("c",))
+    paths = [path_of("orders", 0, "2026-01-01", first, first) for first in (1, 2, 3)]
+    commit = Commit(7, "archived", str(uuid4()), 12, "archive", coverage, dropped=tuple(paths[:2]), deleted=(paths[2],))
     content = encoded(commit)
     assert decoded("name", content) == commit
     with pytest.raises(ArchiveDamaged, match="checksum"):
-        decoded("name", content.replace(b"12", b"13"))
+        decoded("name", content.replace(b'"time_ms":12', b'"time_ms":13'))
     with pytest.raises(ArchiveDamaged, match="name"):
         decoded("name", content[:-1])
 

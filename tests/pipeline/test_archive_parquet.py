@@ -42,6 +42,7 @@ def batches_of(rows: list[tuple[int, int | None, bytes]], at_once: int) -> list[
 @given(rows=ROWS, at_once=st.integers(1, 20), open_files=st.integers(1, 3), start=st.integers(0, 50))
 def test_rows_come_back_in_order(tmp_path_factory: Any, rows: Any, at_once: int, open_files: int, start: int) -> None:
     files = LocalFiles(str(tmp_path_factory.mktemp("archive")))
+    files.make_directory("staging")
     batches = batches_of(rows, at_once)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parquet, "OPEN_FILES_MAX", open_files)
@@ -49,7 +50,7 @@ def test_rows_come_back_in_order(tmp_path_factory: Any, rows: Any, at_once: int,
         patched.setattr(parquet, "ROW_GROUP_ROWS", 3)
         patched.setattr(parquet, "READ_ROWS", 4)
         patched.setattr(parquet, "READ_ROWS_MIN", 2)
-        writing = DayFiles(files, "", PLACE, "zstd", file_bytes_max=400)
+        writing = DayFiles(files, "staging", PLACE, "zstd", file_bytes_max=400)
         for batch in batches:
             writing.write(batch)
         staged = writing.finish()
@@ -85,7 +86,8 @@ def test_days() -> None:
 
 def test_a_day_ends_at_midnight_in_utc(tmp_path: Path) -> None:
     files = LocalFiles(str(tmp_path))
-    writing = DayFiles(files, "", PLACE, "none")
+    files.make_directory("staging")
+    writing = DayFiles(files, "staging", PLACE, "none")
     rows = [{"offset": number, "timestamp": DAY_US - 2 + number} for number in range(4)]
     writing.write(pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA))
     assert [(each.file.day, each.file.first, each.file.last) for each in writing.finish()] == [

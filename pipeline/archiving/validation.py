@@ -1,0 +1,95 @@
+"""Checks of what stands in commits and snapshots of an archive, before anything is read, moved or deleted by it.
+
+Who can write to an archive's directory can write a manifest with a right checksum. So every path in one is relative, in
+the one form that raftlog gives it, and below the archive: `../x`, `/any/file` or `topic=a/../../b` are no paths of
+files of an archive. All functions return the value and raise `ValueError`, which says what is wrong with it. Called by
+`manifest` and `state`.
+"""
+
+import re
+from datetime import date
+from typing import Any, Final
+
+INT64_MAX: Final = (1 << 63) - 1
+PARTITION_MAX: Final = (1 << 31) - 1
+TOPIC_BYTES_MAX: Final = 255
+"""A topic may be called as the directory of a log."""
+NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark and Hive call the partition of null."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_ROWS: Final = re.compile(r"topic=([^/\0]+)/partition=(\d{1,10})/date=([^/]+)/(\d{20})-(\d{20})\.parquet", re.ASCII)
+_SHOWN_CHARS: Final = 200
+
+
+def text(value: Any, what: str) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{what} is {_shown(value)}, which is no text")
+    return value
+
+
+def integer(value: Any, what: str, least: int = 0, greatest: int = INT64_MAX) -> int:
+    if type(value) is not int or not least <= value <= greatest:
+        raise ValueError(f"{what} is {_shown(value)}, which is no whole number from {least} to {greatest}")
+    return value
+
+
+def one_of(value: Any, what: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{what} is {_shown(value)}, which is none of {', '.join(choices)}")
+    return text(value, what)
+
+
+def uuid_text(value: Any, what: str) -> str:
+    if type(value) is not str or not _UUID.fullmatch(value):
+        raise ValueError(f"{what} is {_shown(value)}, which is no uuid")
+    return value
+
+
+def topic_name(value: Any) -> str:
+    """A name of one directory."""
+    if type(value) is not str or value in ("", ".", "..") or "/" in value or "\0" in value:
+        raise ValueError(f"{_shown(value)} is no name of a topic")
+    if len(value.encode(errors="surrogatepass")) > TOPIC_BYTES_MAX:
+        raise ValueError(f"{_shown(value)} is longer than a name of a topic may be")
+    return value
+
+
+def day(value: Any) -> str:
+    """As `day_of` gives it."""
+    if value == NO_DATE:
+        return NO_DATE
+    try:
+        if type(value) is str and date.fromisoformat(value).isoformat() == value:
+            return value
+    except ValueError:
+        pass  # raised below with its name
+    raise ValueError(f"{_shown(value)} is no date of a file")
+
+
+def path_of(topic: str, partition: int, date_: str, first: int, last: int) -> str:
+    """Of a file with rows, relative to the archive."""
+    return f"topic={topic}/partition={partition}/date={date_}/{first:020d}-{last:020d}.parquet"
+
+
+def rows_path(value: Any) -> str:
+    """A path that `path_of` gives."""
+    match = _ROWS.fullmatch(value) if type(value) is str else None
+    if match is not None:
+        topic, partition, date_, first, last = match.groups()
+        own = path_of(topic_name(topic), int(partition), day(date_), int(first), int(last))
+        if own == value and int(partition) <= PARTITION_MAX and int(first) <= int(last) <= INT64_MAX:
+            return own
+    raise ValueError(f"{_shown(value)} is no path of a file of an archive")
+
+
+def staged_path(value: Any, staging: str) -> str:
+    """A path of a file in the directory `staging`, as tasks name it."""
+    stem = value.removeprefix(f"{staging}/").removesuffix(".parquet") if type(value) is str else ""
+    if not _UUID.fullmatch(stem) or value != f"{staging}/{stem}.parquet":
+        raise ValueError(f"{_shown(value)} is no path of a file in {staging}")
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}…"
