@@ -1,0 +1,123 @@
+"""Mutants of the journal and of a replica's recovery from it (`journal/`, `group_recovery`, `replay`)."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_JOURNAL: Final = ("tests/runtime/test_journal.py", "tests/runtime/test_journal_crashes.py")
+_ENDING: Final = ("tests/runtime/test_journal_ending.py",)
+_FOLD: Final = ("tests/runtime/test_journal_fold.py", "tests/runtime/test_journal_against_twin.py")
+_RECOVERY: Final = ("tests/runtime/test_group_recovery.py", "tests/runtime/test_group_damage.py")
+
+
+def _journal(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function."""
+    module, _, function = place.partition(":")
+    return Mutant(f"journal-{name}", f"raftlog/runtime/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # journal
+    _journal(
+        "failed-sync-counts",
+        "journal/journal:Journal._synced",
+        "if error:",
+        "if False:",
+        _JOURNAL,
+    ),
+    _journal(
+        "two-frames-under-way",
+        "journal/journal:Journal._write_next",
+        "if self._is_writing or self.failure:",
+        "if self.failure:",
+        _JOURNAL,
+    ),
+    _journal(
+        "start-before-the-checkpoint-is-durable",
+        "journal/journal:Journal._can_move_start",
+        " and self._completed.last <= self.durable_sequence",
+        "",
+        _JOURNAL,
+    ),
+    _journal(
+        "dropped-entries-come-back",
+        "journal/journal:Journal._take_back",
+        "if cuts:",
+        "if False:",
+        (*_FOLD, "tests/runtime/test_adversity.py"),
+    ),
+    _journal(
+        "hole-unseen",
+        "journal/ending:_judge_what_is_behind",
+        "if run.frame > ending.end:",
+        "if False:",
+        _ENDING,
+    ),
+    _journal(
+        "bad-block-unseen",
+        "journal/ending:_judge_bad",
+        "if first < min(block + count, reached.stop):",
+        "if False:",
+        _ENDING,
+    ),
+    _journal(
+        "peers-memory-ignored",
+        "journal/ending:find_ending",
+        "if end <= synced_at_least:",
+        "if False:",
+        _ENDING,
+    ),
+    _journal(
+        "any-block-follows",
+        "journal/ending:_follows",
+        "run.first_chain == before.checksum and ",
+        "",
+        _ENDING,
+    ),
+    _journal(
+        "block-of-another-place",
+        "journal/survey:_survey_blocks",
+        "elif block != number:",
+        "elif False:",
+        (*_ENDING, "tests/runtime/test_journal_format.py"),
+    ),
+    _journal(
+        "cut-of-the-checkpoint-s-entries",
+        "journal/fold:FoldedGroup.cut",
+        "self.keep_to = min(self.keep_to, Index(index - 1))",
+        "pass",
+        _FOLD,
+    ),
+    _journal(
+        "fold-keeps-a-gap", "journal/fold:FoldedGroup.drop_behind_gap", "if not self._has_gap:", "if True:", _FOLD
+    ),
+    _journal(
+        "fold-a-second-vote",
+        "journal/fold:FoldedGroup.set_hard_state",
+        "if term == self.term and self.vote is not None and vote != self.vote:",
+        "if False:",
+        _FOLD,
+    ),
+    _journal(
+        "fold-forgets-the-voting-position",
+        "journal/fold:FoldedGroup.load",
+        "LostEnd(*state.voting_position) if state.voting_position else None",
+        "None",
+        (*_FOLD, "tests/runtime/test_doubt.py"),
+    ),
+    # recovery of a replica
+    _journal(
+        "replay-trusts-large-appends",
+        "replay:Replay._take_row",
+        "why = ReadableLog.why_corrupt(packed, row, batch)",
+        "why: str | None = None",
+        _RECOVERY,
+    ),
+    _journal(
+        "damage-hides-a-tail",
+        "group_recovery:GroupRecovery._finish",
+        "self._voting_position() if self._lost else None",
+        "None",
+        _RECOVERY,
+    ),
+)

@@ -1,0 +1,208 @@
+"""Mutants of idempotent producers (sequences, epochs, snapshots, expiry, ids) and of the produce queue."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_TABLE: Final = ("tests/replica/test_producer_table.py",)
+_PRODUCERS: Final = ("tests/replica/test_producers.py",)
+_BOTH: Final = (*_TABLE, *_PRODUCERS)
+_QUEUE: Final = ("tests/routing/test_produce_queue.py", "tests/routing/test_sequenced_calls.py")
+
+
+def _producers(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function below `raftlog/partitions`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"producers-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # sequences and epochs
+    _producers(
+        "evicted-producer-goes-on",
+        "replica/producers:judged",
+        "        if base == 0:\n            return None\n        raise UnknownProducer(",
+        "        if True:\n            return None\n        raise UnknownProducer(",
+        _BOTH,
+    ),
+    _producers(
+        "zombie-writes",
+        "replica/producers:judged",
+        "if header.producer_epoch < producer.epoch:",
+        "if False:",
+        _BOTH,
+    ),
+    _producers(
+        "epoch-begins-anywhere",
+        "replica/producers:judged",
+        "        if base == 0:\n            return None\n        raise OutOfOrderSequence(",
+        "        if True:\n            return None\n        raise OutOfOrderSequence(",
+        _BOTH,
+    ),
+    _producers(
+        "longer-batch-is-a-duplicate",
+        "replica/producers:judged",
+        " and batch.last_sequence == last:",
+        ":",
+        _BOTH,
+    ),
+    _producers("sequence-jumps", "replica/producers:judged", "if ahead == 0:", "if ahead <= 1:", _BOTH),
+    _producers(
+        "short-window",
+        "replica/producers:followed",
+        "before[-(WINDOW - 1) :]",
+        "before[-(WINDOW - 2) :]",
+        _BOTH,
+    ),
+    _producers(
+        "window-of-an-old-epoch",
+        "replica/producers:followed",
+        "producer is None or producer.epoch != header.producer_epoch",
+        "producer is None",
+        _BOTH,
+    ),
+    _producers(
+        "sequences-do-not-wrap",
+        "replica/producers:last_sequence",
+        "(header.base_sequence + header.last_offset_delta) % SEQUENCES",
+        "header.base_sequence + header.last_offset_delta",
+        _BOTH,
+    ),
+    _producers(
+        "expire-a-newer-epoch",
+        "replica/producers:ProducerTable.expire",
+        "if producer is not None and producer.epoch <= epoch:",
+        "if producer is not None:",
+        _BOTH,
+    ),
+    # judging at the leader
+    _producers(
+        "judge-before-it-is-loaded",
+        "replica/sequencing:Sequencing.can_judge",
+        " or not self._state.is_loaded",
+        "",
+        _PRODUCERS,
+    ),
+    _producers(
+        "deposed-leader-refuses",
+        "replica/sequencing:Sequencing._append",
+        "self._group.read_index().add_done_callback(partial(self._refuse, error, future))",
+        "future.set_exception(error)",
+        _PRODUCERS,
+    ),
+    _producers(
+        "duplicate-answered-when-written",
+        "replica/sequencing:Sequencing._answer",
+        "if acks != ALL:",
+        "if True:",
+        _PRODUCERS,
+    ),
+    _producers(
+        "duplicate-without-copies",
+        "replica/sequencing:Sequencing._answer",
+        "if copies and acks == ALL:",
+        "if False:",
+        _PRODUCERS,
+    ),
+    _producers(
+        "twice-in-one-call",
+        "replica/sequencing:Sequencing._original",
+        "elif producer_id in producers:",
+        "elif False:",
+        _PRODUCERS,
+    ),
+    # the state and its log
+    _producers(
+        "roll-before-the-run",
+        "replica/producer_state:ProducerState.is_covered",
+        " and self._at_roll is None",
+        "",
+        _PRODUCERS,
+    ),
+    _producers(
+        "another-log-unnoticed",
+        "replica/producer_state:ProducerState.delivered",
+        "if first != self._delivered + 1 or self._segments is not self._group.log.segments:",
+        "if False:",
+        _PRODUCERS,
+    ),
+    _producers(
+        "new-leader-forgets-at-once",
+        "replica/expiry:ProducerExpiry.apply",
+        "dict.fromkeys(table, now_ms)",
+        "dict.fromkeys(table, 0)",
+        _PRODUCERS,
+    ),
+    _producers(
+        "forget-who-was-heard",
+        "replica/expiry:ProducerExpiry.apply",
+        "            self._heard_ms[producer_id] = now_ms\n",
+        "            self._heard_ms.setdefault(producer_id, 0)\n",
+        _PRODUCERS,
+    ),
+    # ids
+    _producers(
+        "a-block-given-twice",
+        "control/broker_rules:allocate_producer_ids",
+        "cluster.next_producer_id = first + command.count",
+        "cluster.next_producer_id = first + command.count - 1",
+        ("tests/control/test_brokers.py", "tests/control/test_against_model.py"),
+    ),
+    # the produce queue
+    _producers(
+        "append-twice-after-unknown",
+        "routing/produce_queue:ProduceQueue._may_try_again",
+        "return isinstance(error, Unavailable) and not",
+        "return isinstance(error, Unavailable | OutcomeUnknown) and not",
+        _QUEUE,
+    ),
+    _producers(
+        "unknown-forgotten-when-tried-again",
+        "routing/produce_queue:ProduceQueue._fail_one",
+        'if pending.maybe_appended is not None and error.outcome != "unknown":',
+        "if False:",
+        _QUEUE,
+    ),
+    _producers(
+        "unknown-not-noted",
+        "routing/produce_queue:ProduceQueue._take_back",
+        "pending.maybe_appended = error",
+        "pass",
+        _QUEUE,
+    ),
+    _producers(
+        "late-means-failed",
+        "routing/produce_queue:ProduceQueue._expire",
+        "self._fail_late(pending)",
+        "self._fail_expired(pending)",
+        _QUEUE,
+    ),
+    _producers(
+        "answer-of-another-length",
+        "routing/produce_queue:ProduceQueue._landed",
+        "if error is None and not flight.is_sequenced and _length(done.result()) != flight.count:",
+        "if False:",
+        _QUEUE,
+    ),
+    _producers(
+        "taken-back-out-of-order",
+        "routing/produce_queue:ProduceQueue._take_back",
+        "if back and self._queue and self._queue[0].number < back[-1].number:",
+        "if False:",
+        _QUEUE,
+    ),
+    _producers(
+        "mixed-acknowledgements",
+        "routing/produce_queue:ProduceQueue._take",
+        "(queue[0].acks == ALL) != (taken[0].acks == ALL) or ",
+        "",
+        _QUEUE,
+    ),
+    _producers(
+        "overtaken-call-fails",
+        "routing/produce_queue:ProduceQueue._may_try_again",
+        "return self._is_behind(pending)",
+        "return False",
+        _QUEUE,
+    ),
+)

@@ -1,0 +1,130 @@
+"""Mutants of a partition's replica (`raftlog/partitions/replica`): readers, answers to appends, trims."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_READING: Final = ("tests/replica/test_reading.py",)
+_APPENDING: Final = ("tests/replica/test_appending.py",)
+_CLEANING: Final = ("tests/replica/test_cleaning.py",)
+_RETENTION: Final = ("tests/replica/test_retention.py",)
+_ROUTER: Final = ("tests/routing/test_router.py", "tests/brokers/test_any_node.py")
+
+
+def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function below `raftlog/partitions`."""
+    module, _, function = place.partition(":")
+    return Mutant(f"replica-{name}", f"raftlog/partitions/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # what readers see
+    _replica(
+        "read-uncommitted",
+        "replica/replica:Replica._readable_end",
+        "        if core.role is Role.LEADER:\n            return group.high_watermark",
+        "        if core.role is Role.LEADER:\n            return group.log_end_offset",
+        _READING,
+    ),
+    _replica(
+        "out-of-range-unconfirmed",
+        "replica/replica:Replica._reach",
+        "await self._confirm(patient)",
+        "pass",
+        _READING,
+    ),
+    _replica(
+        "linearizable-without-quorum",
+        "replica/replica:Replica.offsets",
+        "if linearizable:",
+        "if False:",
+        _READING,
+    ),
+    _replica(
+        "uncommitted-by-time",
+        "replica/replica:Replica.offset_for_timestamp",
+        "return found if found is not None and found[0] < end else None",
+        "return found",
+        _READING,
+    ),
+    _replica(
+        "read-below-a-trim",
+        "replica/replica:Replica.fetch",
+        "if offset < self.group.committed_start_offset:",
+        "if False:",
+        (*_READING, "tests/replica/test_committed_trims.py"),
+    ),
+    # when appends are answered
+    _replica(
+        "append-while-damaged",
+        "replica/replica:Replica.append",
+        "if group.damage is not None or group.is_closed or self._is_closed:",
+        "if group.is_closed or self._is_closed:",
+        (*_APPENDING, *_READING),
+    ),
+    _replica(
+        "too-few-copies",
+        "replica/replica:Replica.append",
+        "copies = self._copies_wanted() if acks == ALL else 0",
+        "copies = 0",
+        _APPENDING,
+    ),
+    _replica(
+        "append-without-enough-replicas",
+        "replica/replica:Replica.append",
+        "if too_few is not None:",
+        "if False:",
+        _APPENDING,
+    ),
+    _replica(
+        "one-copy-is-enough",
+        "replica/appending:Appending._count_copies",
+        "held[copies - 1] < committed.last_index",
+        "held[0] < committed.last_index",
+        _APPENDING,
+    ),
+    _replica(
+        "copies-counted-by-a-follower",
+        "replica/appending:Appending._count_copies",
+        "if core.role is not Role.LEADER:",
+        "if False:",
+        _APPENDING,
+    ),
+    _replica(
+        "written-by-another-leader",
+        "replica/appending:Appending.note_written",
+        " and log.term_at(last) == term:",
+        ":",
+        _APPENDING,
+    ),
+    _replica(
+        "lost-append-failed",
+        "replica/appending:Appending.note_written",
+        'OutcomeUnknown(f"{self._name}: the leadership was lost with the append")',
+        'Unavailable(f"{self._name}: the leadership was lost with the append")',
+        _APPENDING,
+    ),
+    # what goes
+    _replica(
+        "retention-deletes-what-is-compacted",
+        "replica/retention:Retention.apply",
+        " or not config.is_deleted",
+        "",
+        (*_RETENTION, *_CLEANING),
+    ),
+    _replica(
+        "tombstones-go-at-once",
+        "replica/cleaning:Cleaning._remember",
+        "while self._marks and now_ms - self._marks[0][1] >= retention_ms:",
+        "while self._marks:",
+        _CLEANING,
+    ),
+    _replica(
+        "compact-the-newest-producers",
+        "replica/cleaning:Cleaning._dirty",
+        "if not self._producers.is_covered:",
+        "if False:",
+        (*_CLEANING, "tests/replica/test_producers.py"),
+    ),
+    # routing
+)

@@ -1,0 +1,258 @@
+"""Mutants of connections between brokers: proof of identity, handshakes, what a peer may say, outcomes of requests."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_PROOFS: Final = ("tests/rpc/test_authentication.py", "tests/rpc/test_strangers.py")
+_CERTIFICATES: Final = (*_PROOFS, "tests/rpc/test_tls.py")
+_HANDSHAKE: Final = ("tests/rpc/test_handshake.py",)
+_PROBES: Final = ("tests/rpc/test_probes.py", "tests/rpc/test_strangers.py")
+_CALLS: Final = ("tests/rpc/test_calls.py", "tests/rpc/test_transport.py")
+_SECRET: Final = ("tests/test_cluster_secret.py",)
+_GOSSIP: Final = ("tests/membership/test_authentication.py", "tests/membership/test_replay.py")
+
+
+def _rpc(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function, of `runtime/rpc` unless it has a slash."""
+    module, _, function = place.partition(":")
+    file = module if "/" in module else f"runtime/rpc/{module}"
+    return Mutant(f"rpc-{name}", f"raftlog/{file.removeprefix('/')}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # proofs
+    _rpc("any-proof", "authentication:Credentials.accepts", "return any(matches)", "return True", _PROOFS),
+    _rpc(
+        "reflected-proof",
+        "authentication:_mac",
+        "(_PURPOSE, side.value, transcript, refusal)",
+        "(_PURPOSE, transcript, refusal)",
+        _PROOFS,
+    ),
+    _rpc(
+        "refusal-without-proof",
+        "authentication:_mac",
+        "(_PURPOSE, side.value, transcript, refusal)",
+        "(_PURPOSE, side.value, transcript)",
+        _PROOFS,
+    ),
+    _rpc(
+        "replayed-proof",
+        "authentication:transcript_of",
+        " + connector_hello + acceptor_hello",
+        " + connector_hello",
+        _PROOFS,
+    ),
+    _rpc(
+        "no-proof-at-all",
+        "authentication:authenticate",
+        "    if certified:\n        return None",
+        "    if True:\n        return None",
+        _PROOFS,
+    ),
+    _rpc(
+        "certificate-of-another-node",
+        "authentication:authenticate",
+        "if certified and node not in certified:",
+        "if False:",
+        _CERTIFICATES,
+    ),
+    _rpc(
+        "certificate-in-place-of-the-secret",
+        "authentication:authenticate",
+        "            return None\n        return Refusal(\n            Reason.UNAUTHENTICATED,",
+        "            return None\n        return None if certified else Refusal(\n            Reason.UNAUTHENTICATED,",
+        _CERTIFICATES,
+    ),
+    _rpc(
+        "any-name-in-a-certificate",
+        "authentication:certified_nodes",
+        'kind == "URI" and ',
+        "",
+        _CERTIFICATES,
+    ),
+    _rpc(
+        "served-before-the-proof",
+        "accepted:Accepted._introduce",
+        "self.connection.write(encode_hello(our_body))",
+        "self.connection.write(encode_hello(our_body))\n        self._begin(theirs, is_noted=True)",
+        _PROOFS,
+    ),
+    _rpc(
+        "refused-and-served",
+        "accepted:Accepted._verify",
+        "            self._refuse(refusal, own_proof)\n            return",
+        "            self._refuse(refusal, own_proof)",
+        (*_PROBES, "tests/rpc/test_transport.py"),
+    ),
+    _rpc(
+        "stranger-s-refusal-counts",
+        "outgoing:Outgoing._end_refused",
+        "        if is_proven:\n",
+        "        if True:\n",
+        _PROOFS,
+    ),
+    _rpc(
+        "stranger-s-reason-counts",
+        "outgoing:Outgoing._end_refused",
+        "refusal.reason if is_proven or refusal.reason in UNPROVEN else Reason.UNKNOWN",
+        "refusal.reason",
+        _PROOFS,
+    ),
+    _rpc(
+        "one-key-for-all-purposes",
+        "/cluster_secret:ClusterSecret.derive",
+        "tuple(hmac.digest(key, purpose, hashlib.sha256) for key in self.keys)",
+        "self.keys",
+        _SECRET,
+    ),
+    _rpc("readable-secret", "/cluster_secret:create_secret", "0o600", "0o644", _SECRET),
+    _rpc("overwritten-secret", "/cluster_secret:create_secret", "os.O_CREAT | os.O_EXCL", "os.O_CREAT", _SECRET),
+    _rpc("short-key", "/cluster_secret:_key_of", "if len(key) < KEY_BYTES_MIN:", "if False:", _SECRET),
+    # judgements
+    _rpc("judge-no-names", "handshake:judge", "        or _judge_names(ours, theirs, expected_node)\n", "", _HANDSHAKE),
+    _rpc("judge-no-levels", "handshake:judge", "_judge_levels(ours, theirs)\n        or ", "", _HANDSHAKE),
+    _rpc("retired-disk", "handshake:_judge_disk", "if known.is_retired:", "if False:", _HANDSHAKE),
+    _rpc("disk-of-another-node", "handshake:_judge_disk", "if known.other_node is not None:", "if False:", _HANDSHAKE),
+    _rpc(
+        "another-disk",
+        "handshake:_judge_disk",
+        "if known.assigned_disk not in (None, peer.disk_uuid):",
+        "if False:",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "node-id-twice",
+        "handshake:_judge_disk",
+        "if known.live_disk not in (None, peer.disk_uuid):",
+        "if False:",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "old-epoch",
+        "handshake:_judge_past",
+        "if peer.boot_epoch < known.boot_epoch:",
+        "if False:",
+        _HANDSHAKE,
+    ),
+    _rpc("copied-disk", "handshake:_judge_past", "if theirs.life == known.life:", "if True:", _HANDSHAKE),
+    _rpc(
+        "lost-writes",
+        "handshake:_judge_past",
+        "if peer.journal_sequence < known.journal_sequence:",
+        "if False:",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "huge-numbers",
+        "handshake:decode_hello",
+        " or (type(field) is int and not 0 <= field <= NUMBER_MAX)",
+        "",
+        (*_HANDSHAKE, *_PROOFS),
+    ),
+    # memory of peers
+    _rpc(
+        "sequence-falls",
+        "memory:PeerMemory._raise",
+        "journal_sequence = max(journal_sequence, past.journal_sequence)",
+        "pass",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "epoch-falls",
+        "memory:PeerMemory._raise",
+        "if boot_epoch < past.boot_epoch:",
+        "if False:",
+        _HANDSHAKE,
+    ),
+    _rpc(
+        "beat-of-another-life",
+        "memory:PeerMemory.note_beat",
+        "if beat.boot_epoch == peer.boot_epoch:",
+        "if True:",
+        (*_HANDSHAKE, *_PROOFS),
+    ),
+    # what a peer may say
+    _rpc(
+        "messages-in-another-name",
+        "codec:TurnDecoder._decode",
+        "if sender is not peer and sender != peer:",
+        "if False:",
+        _PROOFS,
+    ),
+    _rpc(
+        "messages-of-outsiders",
+        "accepted:Accepted.take",
+        "            if self._endpoint.memory.is_member(*self._replica):\n                self._endpoint.on_envelopes",
+        "            if True:\n                self._endpoint.on_envelopes",
+        _PROOFS,
+    ),
+    _rpc(
+        "beats-of-outsiders",
+        "accepted:Accepted.take",
+        "            if self._endpoint.memory.is_member(*self._replica):\n                self._endpoint.on_beat",
+        "            if True:\n                self._endpoint.on_beat",
+        _PROOFS,
+    ),
+    _rpc(
+        "beat-of-another-disk",
+        "accepted:Accepted.take",
+        "if beat.disk_uuid != self.hello.identity.disk_uuid:",
+        "if False:",
+        (*_PROOFS, "tests/rpc/test_transport.py"),
+    ),
+    # outcomes of requests
+    _rpc("broken-off-means-not-sent", "outgoing:Outgoing.closed", "ConnectionLost(f", "NotConnected(f", _CALLS),
+    _rpc("no-answer-means-not-sent", "outgoing:Outgoing._time_out", "NoAnswer(f", "NotConnected(f", _CALLS),
+    _rpc(
+        "unknown-error-means-failed",
+        "failures:from_fields",
+        "OutcomeUnknown if is_unknown else Unavailable",
+        "Unavailable",
+        ("tests/rpc/test_calls.py",),
+    ),
+    _rpc(
+        "outcome-by-name-alone",
+        "failures:from_fields",
+        'error_type is None or (error_type.outcome == "unknown") != is_unknown',
+        "error_type is None",
+        ("tests/rpc/test_calls.py",),
+    ),
+    _rpc(
+        "half-done-means-failed",
+        "serving:Serving._serve",
+        "OutcomeUnknown(f",
+        "Overloaded(f",
+        _CALLS,
+    ),
+    # gossip
+    _rpc(
+        "forged-gossip",
+        "/membership/authentication:Seal.open",
+        "if not any(hmac.compare_digest(_tag(key, sealed), tag) for key in self._keys.accepted):",
+        "if False:",
+        _GOSSIP,
+    ),
+    _rpc(
+        "replayed-gossip",
+        "/membership/authentication:Seal.open",
+        "if not self._guard.note(sender, life, number):",
+        "if False:",
+        _GOSSIP,
+    ),
+    _rpc(
+        "gossip-of-an-old-life",
+        "/membership/authentication:Seal.open",
+        "if self._guard.is_old_life(sender, life):",
+        "if False:",
+        _GOSSIP,
+    ),
+    _rpc(
+        "gossip-of-another-cluster",
+        "/membership/authentication:Seal.open",
+        "if cluster_id != self._me.cluster_id.bytes:",
+        "if False:",
+        _GOSSIP,
+    ),
+)
