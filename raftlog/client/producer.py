@@ -124,8 +124,12 @@ class Producer(Generic[K, V]):
         record_headers = list(headers) if headers else _NO_HEADERS
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        value_bytes = serialized(self._value_serializer, value, "value")
-        key_bytes = serialized(self._key_serializer, key, "key")
+        value_bytes: bytes | None = value  # type: ignore[assignment]  # bytes are checked below
+        key_bytes: bytes | None = key  # type: ignore[assignment]
+        if self._value_serializer is not None:
+            value_bytes = serialized(self._value_serializer, value, "value")
+        if self._key_serializer is not None:
+            key_bytes = serialized(self._key_serializer, key, "key")
         _check(value_bytes, key_bytes, timestamp_ms, record_headers)
         size = size_of(value_bytes, key_bytes, record_headers)
         spreading = self._spreadings.get(topic)

@@ -66,10 +66,10 @@ def deserialize_json(data: bytes) -> Any:
     return orjson.loads(data)
 
 
-def serialized(serializer: Serializer[T] | None, value: T | None, field: str) -> bytes | None:
-    """Return what is sent of a value or key. Raises `InvalidArgument`."""
-    if value is None or serializer is None:
-        return value  # type: ignore[return-value]  # checked with the record
+def serialized(serializer: Serializer[T], value: T | None, field: str) -> bytes | None:
+    """Return the bytes of a value or key. Raises `InvalidArgument`."""
+    if value is None:
+        return None
     try:
         data = serializer(value)
     except Exception as error:
