@@ -78,7 +78,7 @@ def test_a_builder_counts_and_gives_its_size() -> None:
     "record", ["text", NewRecord("text"), NewRecord(b"", timestamp=1 << 70), NewRecord(b"", headers=[(b"k", "v")])]
 )
 def test_what_cannot_be_stored_is_named(record: object) -> None:
-    with pytest.raises(InvalidArgument, match="record 1 cannot be stored"):
+    with pytest.raises(InvalidArgument, match=r"record 1 (cannot be stored|is str 'text'; encode it)"):
         build_batch([b"fine", record])
 
 

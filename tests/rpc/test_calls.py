@@ -141,6 +141,8 @@ def everything() -> list[RaftlogError]:
             found.append(CorruptBatch("a.log", Position(5), Offset(9), "its CRC differs"))
         elif error_type is errors.JournalDamaged:
             found.append(errors.JournalDamaged("journal", Position(5), "a hole"))
+        elif error_type is errors.UndecodableBatch:
+            found.append(errors.UndecodableBatch(5, 6, 9, "a length below zero"))
         else:
             found.append(error_type("because"))
     return found

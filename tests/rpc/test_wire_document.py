@@ -84,7 +84,7 @@ def test_the_handshake() -> None:
         5,
         b"host",
         1,
-        2,
+        3,
         b"",
         bytes(NONCE_SIZE),
     ]

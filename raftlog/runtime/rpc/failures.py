@@ -18,6 +18,7 @@ from raftlog.errors import (
     OutcomeUnknown,
     RaftlogError,
     Unavailable,
+    UndecodableBatch,
 )
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc.errors import BadFrame
@@ -29,6 +30,7 @@ _FIELDS: Final[dict[type[RaftlogError], tuple[tuple[str, type], ...]]] = {
     NotAtBatchBorder: (("offset", int), ("below", int), ("above", int)),
     CorruptBatch: (("file", str), ("position", int), ("offset", int), ("why", str)),
     JournalDamaged: (("file", str), ("position", int), ("why", str)),
+    UndecodableBatch: (("base_offset", int), ("offset", int), ("next_offset", int), ("why", str)),
 }
 """Errors that are made of more than a message."""
 
