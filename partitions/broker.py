@@ -83,7 +83,10 @@ class Broker:
         self._shared = Shared(settings, self._router, self.counters, surroundings.wall_ms, check_ids)
         self._topics = Topics(self._shared)
         self._finder = Finder(node.identity.node_id, self._topics, metadata, self._router)
-        self._assignments = Assignments(node, metadata, self._topics, self.counters, settings.producers_max)
+        lag_ticks_max = settings.replica_lag_time_max_ms // settings.driver.tick_ms
+        self._assignments = Assignments(
+            node, metadata, self._topics, self.counters, settings.producers_max, lag_ticks_max
+        )
         self._moves = Moves(node, metadata)
         self._leaving = Leaving(node, metadata, self._assignments.remove)
         self._assignments.on_step = self._moves.stepped
@@ -94,7 +97,8 @@ class Broker:
             settings, node, metadata, self._topics, surroundings.random, surroundings.wall_ms, self.gossip.free_bytes
         )
         self._map = ClusterMap(node, metadata, self._topics, self._router, self.gossip)
-        self.measuring = Measuring(node, self._router, self._moves, self._assignments.replicas, self._shared.budget)
+        replicas, budget = self._assignments.replicas, self._shared.budget
+        self.measuring = Measuring(node, self._router, self._moves, replicas, budget, lag_ticks_max)
         self._view = ClusterView(node, metadata, self._topics, self.disk_space, self._moves, self.gossip)
         self._recovering = Recovering(node, metadata, self._assignments)
         self.balancer = Balancer(

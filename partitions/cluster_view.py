@@ -184,7 +184,8 @@ class ClusterView:
         rate_of = self._node.driver.supplying.rate_of
         behind = [[*lag, rate_of(replica.group, lag.node_id)] for lag in told.behind]
         damage = describe_damage(replica.group)
-        return [told.leader, told.term, in_sync, told.high_watermark, told.log_start_offset, problem, behind, damage]
+        bounds = (told.high_watermark, told.log_start_offset)
+        return [told.leader, told.term, in_sync, list(told.caught_up), *bounds, problem, behind, damage]
 
     async def _serve_partitions(self, request: Request) -> Answer:
         match request.header:
@@ -258,7 +259,7 @@ class ClusterView:
         brokers = await self.brokers(deadline)
         topics = list(self._topics)
         rows = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
-        leaderless, under_replicated, problems = [], [], []
+        leaderless, under_replicated, lagging, problems = [], [], [], []
         behind: list[ReplicaLag] = []
         for topic in topics:
             for partition in topic.partitions:
@@ -268,6 +269,8 @@ class ClusterView:
                 elif len(described.in_sync) < len(partition.assigned):
                     under_replicated.append(partition.name)
                     behind += described.behind
+                if len(described.caught_up) < len(partition.assigned):
+                    lagging.append(partition.name)
                 if described.problem is not None:
                     problems.append(f"{partition.name}: {described.problem}")
         down = [broker.node_id for broker in brokers if not broker.is_alive]
@@ -303,6 +306,8 @@ class ClusterView:
             resting,
             draining,
             sum(broker.moving for broker in brokers),
+            lagging[:HEALTH_NAMES_MAX],
+            len(lagging),
         )
 
     def _why_not_emptied(self, draining: Iterable[int]) -> list[str]:
@@ -324,7 +329,7 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
     replicas = [replica.node_id for replica in partition.assigned]
     if row is None:
         return PartitionDescription(partition.number, None, replicas, (), None)
-    leader, term, in_sync, high_watermark, log_start, problem, lags, damaged = row
+    leader, term, in_sync, caught_up, high_watermark, log_start, problem, lags, damaged = row
     if in_sync is None:
         believed = leader if is_belief else None
         return PartitionDescription(partition.number, believed, replicas, (), problem, damaged=dict(damaged))
@@ -340,6 +345,7 @@ def _partition(partition: Partition, row: list[Any] | None, *, is_belief: bool =
         log_start,
         behind,
         dict(damaged),
+        caught_up=caught_up,
     )
 
 

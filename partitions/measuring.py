@@ -12,7 +12,7 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.moves import Moves
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.replica import Replica
-from raftlog.partitions.replica.appending import active_members
+from raftlog.partitions.replica.describing import voters_in_sync
 from raftlog.partitions.routing.router import Router
 from raftlog.raft import Role
 from raftlog.raft.ready import Status
@@ -48,7 +48,7 @@ class Figures(NamedTuple):
     unavailable: int
     """Replicas of partitions that are damaged or stopped."""
     under_replicated: int
-    """Groups led here in which a voter is away, or lacks something that is committed."""
+    """Groups led here in which a voter is away or not in sync."""
     moving: int
     """Groups led here whose members are not yet what the controller wants."""
     waiting_fetches: int
@@ -62,8 +62,15 @@ class Measuring:
     """See the module. `replicas` are those of the assignments, `budget` that of all producers."""
 
     def __init__(
-        self, node: Node, router: Router, moves: Moves, replicas: Mapping[GroupKey, Replica], budget: Budget
+        self,
+        node: Node,
+        router: Router,
+        moves: Moves,
+        replicas: Mapping[GroupKey, Replica],
+        budget: Budget,
+        lag_ticks_max: int,
     ) -> None:
+        self._lag_ticks_max = lag_ticks_max
         self._node, self._router, self._moves, self._replicas, self._budget = node, router, moves, replicas, budget
 
     async def look(self) -> Figures:
@@ -76,7 +83,7 @@ class Measuring:
             status = core.status() if core.role is Role.LEADER else None
             if status is not None:
                 led += 1
-                under_replicated += not _is_whole(status)
+                under_replicated += not _is_whole(status, self._lag_ticks_max)
             leaderless += core.leader is None
             asleep += core.is_asleep
             quarantined += group.damage is not None
@@ -103,11 +110,10 @@ class Measuring:
         )
 
 
-def _is_whole(status: Status) -> bool:
-    """Every voter is there and holds durably what is committed."""
-    holding = {each.member for each in status.followers if each.match_index >= status.committed_index} | {status.me}
-    active = active_members(status)
-    return all(voter in holding and voter in active for voter in status.configuration.voters)
+def _is_whole(status: Status, lag_ticks_max: int) -> bool:
+    """Every voter is in sync."""
+    in_sync = voters_in_sync(status, lag_ticks_max)
+    return all(voter in in_sync for voter in status.configuration.voters)
 
 
 def _figures(group: Group, name: str, status: Status | None) -> ReplicaFigures:

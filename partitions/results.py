@@ -95,6 +95,8 @@ class PartitionDescription(NamedTuple):
     """Node ids of quarantined replicas, with file, position and offset, and how far their repair is."""
     version: int | None = None
     """Of its assignment: what an order about its replicas is compared with. None for a topic that is not there yet."""
+    caught_up: Sequence[int] = ()
+    """Those in sync that hold everything committed at this moment."""
 
 
 class TopicDescription(NamedTuple):
@@ -155,6 +157,10 @@ class Health(NamedTuple):
     nodes_draining: Sequence[int] = ()
     reconfigurations_count: int = 0
     """Partitions whose replicas are not where they shall be."""
+    lagging: Sequence[str] = ()
+    """Partitions with a replica that does not hold everything committed at this moment; a busy one may be among them in
+    any look. What is stopped must not be decided by less."""
+    lagging_count: int = 0
 
 
 HEALTH_NAMES_MAX = 128

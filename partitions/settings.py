@@ -97,6 +97,9 @@ class BrokerSettings:
     storage_min_free_bytes: int = 64 * MIB
     """With less room on the file system no records are taken (507), and leaderships go to brokers that have more;
     reads, trims and deletions go on in what is left. 1: only a disk that is really full refuses."""
+    replica_lag_time_max_ms: int = 10_000
+    """A replica is shown as in sync while it holds what was committed so long ago. For operators only:
+    acknowledgements, `min.insync.replicas`, moves and rolling restarts go by what is committed now."""
     catch_up_bytes_per_s: int = 100 * MIB
     """What this broker sends a second, all together, to replicas elsewhere that catch up or are repaired."""
     scrub_interval_days: float = 7.0
@@ -174,6 +177,7 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("opened_bytes_max", 64 * KIB, GIB),
     ("retention_interval_s", 0.01, 86_400),
     ("storage_min_free_bytes", 1, 1 << 50),
+    ("replica_lag_time_max_ms", 0, DAY_MS),
     ("catch_up_bytes_per_s", MIB, 64 * GIB),
     ("scrub_interval_days", 0, 3_650),
     ("offsets_partitions", 1, 1_000),

@@ -129,7 +129,10 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
 _FIGURES: Final = {
     "partitions_led": ("Raft groups that this broker leads, the controller's among them.", "led"),
     "partitions_leaderless": ("Raft groups with a replica here and no known leader.", "leaderless"),
-    "partitions_under_replicated": ("Raft groups led here with a voter that is away or behind.", "under_replicated"),
+    "partitions_under_replicated": (
+        "Raft groups led here with a voter that is away or not in sync.",
+        "under_replicated",
+    ),
     "partitions_moving": ("Raft groups led here that are getting other members.", "moving"),
     "partitions_asleep": ("Raft groups here without anything to do, which send no heartbeats.", "asleep"),
     "partitions_quarantined": ("Raft groups whose replica here is damaged and is being repaired.", "quarantined"),

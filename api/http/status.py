@@ -41,6 +41,8 @@ class StatusHandlers:
                 "nodes_in_maintenance": list(health.nodes_in_maintenance),
                 "nodes_draining": list(health.nodes_draining),
                 "reconfigurations_count": health.reconfigurations_count,
+                "lagging_partitions": list(health.lagging),
+                "lagging_count": health.lagging_count,
             }
         )
 

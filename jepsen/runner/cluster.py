@@ -138,7 +138,9 @@ class RealCluster:
 
     def is_healthy(self) -> bool:
         health = self._health()
-        return health is not None and health["is_healthy"] and not health.get("reconfigurations_count")
+        if health is None or not health["is_healthy"]:
+            return False
+        return not health["reconfigurations_count"] and not health["lagging_count"]
 
     def _health(self) -> dict[str, Any] | None:
         """As the first node says that serves. Quickly: other faults wait for it."""

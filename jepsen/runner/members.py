@@ -96,6 +96,8 @@ class Members:
             return f"node {node} has not left: {self._asked(f'/v1/brokers/{node}/decommission')}"
         if missing := set(self.staying()) - there:
             return f"nodes {sorted(missing)} have not joined"
+        if lagging := int(health["lagging_count"]):
+            return f"{lagging} partitions have replicas that lag"
         moving = int(health.get("reconfigurations_count", 0))
         return f"{moving} partitions are on their way" if moving else None
 

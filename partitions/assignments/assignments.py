@@ -57,7 +57,16 @@ class _Missing(NamedTuple):
 class Assignments:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, node: Node, metadata: Metadata, topics: Topics, counters: Counters, producers_max: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        metadata: Metadata,
+        topics: Topics,
+        counters: Counters,
+        producers_max: int,
+        lag_ticks_max: int = 0,
+    ) -> None:
+        """`lag_ticks_max`: how far a replica may be behind and still be shown as in sync."""
         self.replicas: dict[GroupKey, Replica] = {}
         """Of the topics' partitions; the controller's own group is not among them."""
         self.on_step: Callable[[Group, Ready], None] = lambda group, ready: None
@@ -73,7 +82,7 @@ class Assignments:
         """Paths of groups whose removal was begun."""
         self._empty: dict[GroupKey, Partition] = {}
         """Groups without members, which wait for a leader to fill them."""
-        self._loading = Loading()
+        self._loading, self._lag_ticks_max = Loading(), lag_ticks_max
         self._unknown: dict[GroupKey, None] = {}
         """Groups of no topic that is known, which were reported."""
 
@@ -322,5 +331,6 @@ class Assignments:
 
     def _begin_replica(self, partition: Partition, group: Group) -> None:
         config = partition.config
-        replica = Replica(partition.name, group, config, self._counters, self._loading, self._producers_max)
+        bounds = (self._producers_max, self._lag_ticks_max)
+        replica = Replica(partition.name, group, config, self._counters, self._loading, *bounds)
         self.replicas[group.key] = partition.replica = replica

@@ -1,10 +1,11 @@
 """A picture of one replica, for metadata answers, health and operators."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from raftlog.errors import CorruptBatch
 from raftlog.partitions.replica.appending import active_members
-from raftlog.raft import Role
+from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
 from raftlog.runtime.group import Group
 from raftlog.types import Index, NodeId, Offset
@@ -29,15 +30,20 @@ class ReplicaDescription(NamedTuple):
     log_end_offset: Offset
     size_bytes: int
     in_sync: tuple[NodeId, ...] | None
-    """Voters that were heard lately and hold durably what is committed, ascending; only the leader knows."""
+    """Voters that were heard lately and hold durably what was committed `lag_ticks_max` ago, ascending; only the leader
+    knows. For operators: it does not change from commit to commit, as `caught_up` does."""
+    caught_up: tuple[NodeId, ...]
+    """Those of them that hold what is committed at this moment."""
     behind: tuple[Lag, ...]
     """Members that lack something that is committed, and of whom it is known how much; of a leader."""
     problem: str | None
     """Why it cannot be written, or what of it cannot be read."""
 
 
-def describe(group: Group) -> ReplicaDescription:
+def describe(group: Group, lag_ticks_max: int) -> ReplicaDescription:
+    """`lag_ticks_max`: how far a voter may be behind and still be in sync."""
     core = group.core
+    is_leader = core.role is Role.LEADER
     return ReplicaDescription(
         core.leader.node_id if core.leader else None,
         core.term,
@@ -46,17 +52,29 @@ def describe(group: Group) -> ReplicaDescription:
         group.log_start_offset,
         group.log_end_offset,
         group.log.segments.size_bytes,
-        _in_sync(group) if core.role is Role.LEADER else None,
-        _behind(group) if core.role is Role.LEADER else (),
+        _node_ids(voters_in_sync(core.status(), lag_ticks_max)) if is_leader else None,
+        _node_ids(voters_in_sync(core.status(), 0)) if is_leader else (),
+        _behind(group) if is_leader else (),
         _problem(group),
     )
 
 
-def _in_sync(group: Group) -> tuple[NodeId, ...]:
-    status = group.core.status()
-    holding = {each.member for each in status.followers if each.match_index >= status.committed_index} | {status.me}
+def voters_in_sync(status: Status, lag_ticks_max: int) -> list[ReplicaId]:
+    """Return the voters that a leader heard lately and that hold what was committed so many ticks ago; 0: now.
+
+    One that lacks so much that it fetches it by itself is not among them.
+    """
+    holding = {each.member for each in status.followers if _is_in_sync(each, lag_ticks_max)} | {status.me}
     voters = status.configuration.voters
-    return tuple(sorted(each.node_id for each in active_members(status) if each in holding and each in voters))
+    return [each for each in active_members(status) if each in holding and each in voters]
+
+
+def _is_in_sync(follower: FollowerStatus, lag_ticks_max: int) -> bool:
+    return follower.lag_ticks == 0 or (follower.lag_ticks <= lag_ticks_max and follower.state != "catch-up")
+
+
+def _node_ids(members: Iterable[ReplicaId]) -> tuple[NodeId, ...]:
+    return tuple(sorted(member.node_id for member in members))
 
 
 def _behind(group: Group) -> tuple[Lag, ...]:

@@ -58,13 +58,14 @@ class Replica:
         counters: Counters,
         loading: Loading | None = None,
         producers_max: int = 100_000,
+        lag_ticks_max: int = 0,
     ) -> None:
         """`loading` is shared by the replicas of a process; `producers_max` bounds the idempotent producers that are
-        known."""
+        known. `lag_ticks_max`: see `describe`."""
         self.name = name
         self.group = group
         self.config: TopicConfig
-        self._counters = counters
+        self._counters, self._lag_ticks_max = counters, lag_ticks_max
         self._appending = Appending(name, group)
         self._producers = ProducerState(name, group, loading or Loading())
         self._sequencing = Sequencing(name, group, self._producers, self._appending, producers_max)
@@ -321,7 +322,7 @@ class Replica:
         self._cleaning.apply(self.config, now_ms, loop_ms)
 
     def describe(self) -> ReplicaDescription:
-        return describe(self.group)
+        return describe(self.group, self._lag_ticks_max)
 
     def stop_waiting(self) -> None:
         """Answer every waiting fetch with what is there, and let none wait from now on."""

@@ -45,9 +45,10 @@ async def _changes(client: BrokerClient) -> AsyncIterator[ClusterHealth]:
     last: ClusterHealth | None = None
     while True:
         found = await client.health()
-        if found != last:
+        steady = found._replace(lagging_partitions=(), lagging_count=0)  # which changes from commit to commit
+        if steady != last:
             yield found
-        last = found
+        last = steady
         await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -66,6 +67,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         ("nodes draining", _listed(found.nodes_draining)),
         ("leaderless partitions", _counted(found.leaderless_partitions, found.leaderless_count)),
         ("under-replicated partitions", _counted(found.under_replicated_partitions, found.under_replicated_count)),
+        ("partitions that lag now", f"{found.lagging_count:,}"),
         ("partitions on their way", f"{found.reconfigurations_count:,}"),
     ):
         table.add_row(name, text)

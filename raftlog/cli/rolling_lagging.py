@@ -1,7 +1,8 @@
 """Which partitions really lack replicas, from several looks at a cluster that is written to.
 
-A follower that is a moment behind its leader's last commit counts as not in sync in that look; with many busy
-partitions some are at any time. What lacks replicas is what lacked them in every look of the last `LOOKED_S`.
+What health calls in sync may be seconds behind, which is too much for a broker to be stopped. So this goes by the
+partitions that lag in a look: of many busy ones some do at any time, by one commit. What lacks replicas is what lagged
+in every look of the last `LOOKED_S`.
 """
 
 from collections import deque
@@ -24,8 +25,8 @@ class Lagging:
 
     def of(self, health: ClusterHealth, now: float) -> list[str]:
         """Partitions that lacked replicas lately whenever somebody looked, by name."""
-        listed = frozenset(health.under_replicated_partitions)
-        if len(listed) < health.under_replicated_count:  # of those that are not listed nothing is known
+        listed = frozenset(health.lagging_partitions)
+        if len(listed) < health.lagging_count:  # of those that are not listed nothing is known
             self._looks.clear()
             return sorted(listed)
         self._looks.append((now, listed))

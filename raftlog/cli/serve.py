@@ -63,6 +63,7 @@ _TUNING = {
     "opened_bytes_max": "Largest opened size of a compressed batch that is decoded.",
     "retention_interval_s": "Seconds between two looks for segments to delete or compact.",
     "storage_min_free_bytes": "With less room on the file system no records are taken; reads and deletions go on.",
+    "replica_lag_time_max_ms": "A replica is shown as in sync while it holds what was committed so long ago.",
     "catch_up_bytes_per_s": "Bytes a second that are sent to replicas which catch up or are repaired, all together.",
     "scrub_interval_days": "Days in which the scrub reads everything once; 0 turns it off.",
     "metadata_growth_bytes_max": "Growth after which a log of metadata or of committed offsets is made shorter.",

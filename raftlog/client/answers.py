@@ -94,6 +94,9 @@ class ClusterHealth(NamedTuple):
     nodes_draining: Sequence[int] = ()
     reconfigurations_count: int = 0
     """Partitions whose replicas are on their way."""
+    lagging_partitions: Sequence[str] = ()
+    """With a replica that does not hold everything committed at this moment, though it may be in sync."""
+    lagging_count: int = 0
 
 
 class TopicView(NamedTuple):
@@ -176,6 +179,8 @@ def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
         list(fields["nodes_in_maintenance"]),
         list(fields["nodes_draining"]),
         int(fields["reconfigurations_count"]),
+        list(fields["lagging_partitions"]),
+        int(fields["lagging_count"]),
     )
 
 

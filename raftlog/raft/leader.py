@@ -291,8 +291,9 @@ class Leader:
         """Commit what a quorum holds, if it is of this term; what precedes it comes along (thesis 3.6.2)."""
         replica, replication = self._replica, self.replication
         replication.match_moved = replication.written_moved = False
-        index = replication.quorum_durable()
+        index, before = replication.quorum_durable(), replica.committed
         if index >= self.first_own_index and replica.maybe_commit_to(index):
+            replication.note_commit(before)
             replication.are_notices_due = True
             while self._uncommitted and self._uncommitted[0][0] <= index:
                 self._uncommitted_bytes -= self._uncommitted.popleft()[1]

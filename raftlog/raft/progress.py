@@ -8,11 +8,15 @@ CATCH_UP: the follower lacks what the leader trimmed away, or so much that it fe
 
 from collections import deque
 from enum import Enum
+from typing import Final
 
 from raftlog.raft.configuration import ReplicaId
 from raftlog.raft.ready import FollowerStatus
 from raftlog.raft.settings import RaftSettings
 from raftlog.types import Index
+
+_LOST_TICK: Final = -(1 << 40)
+"""Of a follower that lost what it held: so long ago that no bound allows it."""
 
 
 class ProgressState(Enum):
@@ -30,6 +34,9 @@ class Progress:
         "agreed_sequence",
         "asleep_sequence",
         "awake_sequence",
+        "goal_index",
+        "goal_tick",
+        "held_tick",
         "in_flight_bytes",
         "is_active",
         "is_probe_sent",
@@ -47,7 +54,7 @@ class Progress:
         "written_index",
     )
 
-    def __init__(self, member: ReplicaId, next_index: Index, sequence: int) -> None:
+    def __init__(self, member: ReplicaId, next_index: Index, sequence: int, tick: int = 0) -> None:
         self.member = member
         self.state = ProgressState.PROBE
         self.match_index = Index(0)
@@ -74,6 +81,10 @@ class Progress:
         self.mark_sequence = self.mark_index = 0
         """A heartbeat that has no answer yet, and the last index that had been sent before it; 0 and 0: none has."""
         self.sent_commit = Index(0)
+        self.held_tick = tick
+        """The latest tick of which it is known that it held everything committed then; a new one gets the benefit."""
+        self.goal_index, self.goal_tick = Index(0), tick
+        """What was committed at an earlier tick, and that tick: `held_tick` is at least this one once it holds that."""
 
     def become_probe(self, next_index: Index, sequence: int) -> None:
         """Find out anew where the logs part; refusals of anything sent up to `sequence` say nothing new."""
@@ -160,10 +171,23 @@ class Progress:
         """The follower no longer has what it acknowledged above `index`: damage, or a disk that lied."""
         self.match_index = min(self.match_index, index)
         self.written_index = min(self.written_index, index)
+        self.held_tick = self.goal_tick = _LOST_TICK
 
-    def status(self) -> FollowerStatus:
+    def note_answer(self, committed: Index, tick: int) -> None:
+        """It answered, when so much was committed."""
+        if self.match_index >= self.goal_index:
+            self.held_tick = max(self.held_tick, self.goal_tick)
+            self.goal_index, self.goal_tick = committed, tick
+
+    def note_commit(self, before: Index, tick: int) -> None:
+        """More is committed than up to `before`: whatever holds that held everything until now."""
+        if self.match_index >= before:
+            self.held_tick = tick
+
+    def status(self, committed: Index, tick: int) -> FollowerStatus:
         is_active = self.is_active or self.was_active
-        return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active)
+        lag_ticks = 0 if self.match_index >= committed else max(1, tick - self.held_tick)
+        return FollowerStatus(self.member, self.state.value, self.match_index, self.next_index, is_active, lag_ticks)
 
     def _land_all(self) -> None:
         self.mark_sequence = self.mark_index = 0

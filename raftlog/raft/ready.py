@@ -153,6 +153,8 @@ class FollowerStatus(NamedTuple):
     next_index: Index
     is_active: bool
     """Heard from in this period of CheckQuorum, or in the one before."""
+    lag_ticks: int = 0
+    """It holds everything that was committed so many ticks ago, as far as the leader knows; 0: it lacks nothing."""
 
 
 class Status(NamedTuple):

@@ -72,7 +72,8 @@ class Replication:
         members = [member for member in replica.configuration.all_members() if member != replica.me]
         next_index = Index(replica.log.last_index + 1)
         self.progress = {
-            member: self.progress.get(member) or Progress(member, next_index, self.sequence) for member in members
+            member: self.progress.get(member) or Progress(member, next_index, self.sequence, replica.ticks)
+            for member in members
         }
         self._voters = [self.progress.get(voter) for voter in replica.configuration.voters]
         self._outgoing = [self.progress.get(voter) for voter in replica.configuration.outgoing]
@@ -122,7 +123,14 @@ class Replication:
             progress.was_active, progress.is_active = progress.is_active, False
 
     def statuses(self) -> tuple[FollowerStatus, ...]:
-        return tuple(progress.status() for progress in self.progress.values())
+        committed, ticks = self._replica.committed, self._replica.ticks
+        return tuple(progress.status(committed, ticks) for progress in self.progress.values())
+
+    def note_commit(self, before: Index) -> None:
+        """More is committed than up to `before`."""
+        ticks = self._replica.ticks
+        for progress in self.progress.values():
+            progress.note_commit(before, ticks)
 
     # sending
 
@@ -307,6 +315,7 @@ class Replication:
         has_more_written = written > progress.written_index
         if progress.acknowledge(durable, written, self.sequence):
             self.is_due = self.match_moved = self.are_notices_due = True
+        progress.note_answer(self._replica.committed, self._replica.ticks)
         if has_more_written:
             self.written_moved = True
 

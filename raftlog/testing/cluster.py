@@ -198,10 +198,10 @@ class Cluster(NetworkFaults):
                 time.sleep(POLL_SECONDS)
 
     def wait_healthy(self, timeout_s: float = READY_SECONDS_MAX) -> None:
-        """Until every node that runs, and is not paused, says that the cluster is healthy."""
+        """Until every node that runs, and is not paused, says that the cluster is healthy and no replica lags."""
         until = time.monotonic() + timeout_s
         for node in self._awake():
-            while not (overview := self._health(node)).get("is_healthy"):
+            while not (overview := self._health(node)).get("is_healthy") or overview["lagging_count"]:
                 if time.monotonic() >= until:
                     raise BrokerFailed(f"not healthy after {timeout_s:g} s, as node {node.node_id} sees it: {overview}")
                 time.sleep(POLL_SECONDS)

@@ -1,8 +1,13 @@
 """`raftlog cluster` and `topic describe` against a broker that answers what a test tells it."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from raftlog.cli import cluster_health as health_command
+from raftlog.client import BrokerClient, ClusterHealth
+from raftlog.client.answers import cluster_health
 from tests.cli.told import Told
 
 HEALTHY = {
@@ -18,6 +23,8 @@ HEALTHY = {
     "nodes_in_maintenance": [3],
     "nodes_draining": [],
     "reconfigurations_count": 7,
+    "lagging_partitions": [],
+    "lagging_count": 0,
 }
 REASON = "node 3 does not answer"
 UNHEALTHY = HEALTHY | {
@@ -66,6 +73,19 @@ def test_watching_prints_changes(spawn: Any, told: Told) -> None:
     process.send_signal(2)
     assert process.wait(10) == 0
     assert process.stderr.read() == b""
+
+
+async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1}
+    looks = iter(map(cluster_health, (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)))
+
+    class Client:
+        async def health(self) -> ClusterHealth:
+            return next(looks)
+
+    monkeypatch.setattr(health_command, "WATCH_SECONDS", 0)
+    changes = health_command._changes(cast(BrokerClient, Client()))
+    assert [(await anext(changes)).is_healthy for _ in range(2)] == [True, False]
 
 
 def test_info(ask: Any, told: Told) -> None:

@@ -123,6 +123,8 @@ def health_of(lacking: list[str]) -> ClusterHealth:
             "nodes_in_maintenance": [],
             "nodes_draining": [],
             "reconfigurations_count": 0,
+            "lagging_partitions": lacking,
+            "lagging_count": len(lacking),
         }
     )
 
@@ -230,7 +232,7 @@ async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once(
     found = health_of(["t/0"])
     assert why_not_healthy(found, []) is None
     assert why_not_whole(found, []) is None
-    assert lagging.of(found._replace(under_replicated_count=2_000), 4.0) == ["t/0"], "not all of them are named"
+    assert lagging.of(found._replace(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
 
 
 async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:

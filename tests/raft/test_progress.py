@@ -89,3 +89,44 @@ def test_a_probe_gives_the_whole_window_back() -> None:
     progress.note_append(Index(12), 30)
     assert progress.acknowledge(Index(12), Index(12), 9)
     assert progress.room(settings) == (10, 100)
+
+
+def _lag(progress: Progress, committed: int, tick: int) -> int:
+    return progress.status(Index(committed), tick).lag_ticks
+
+
+def test_a_follower_lags_since_it_held_all_that_was_committed() -> None:
+    progress = _replicating(10)
+    assert _lag(progress, 10, 5_000) == 0, "nothing happened for long"
+    progress.note_commit(Index(10), 5_000)
+    assert _lag(progress, 11, 5_003) == 3
+    progress.acknowledge(Index(11), Index(11), 6)
+    progress.note_answer(Index(11), 5_003)
+    assert _lag(progress, 11, 6_000) == 0
+
+
+def test_a_follower_that_is_always_a_commit_behind_lags_by_that_time_only() -> None:
+    progress = _replicating(10)
+    for tick in range(100, 200):
+        progress.note_commit(Index(tick - 1), tick)  # which it does not hold yet
+        progress.acknowledge(Index(tick - 1), Index(tick - 1), tick)
+        progress.note_answer(Index(tick), tick)
+        assert tick < 102 or 0 < _lag(progress, tick, tick) <= 2
+    for tick in range(200, 300):
+        progress.note_commit(Index(tick - 1), tick)  # it stands still
+        assert _lag(progress, tick, tick) >= tick - 200
+    progress.acknowledge(Index(250), Index(250), 300)  # the half of what it lacks
+    progress.note_answer(Index(299), 300)
+    assert _lag(progress, 299, 300) > 90
+
+
+def test_a_follower_that_lost_what_it_held_lags_at_once() -> None:
+    progress = _replicating(10)
+    progress.note_commit(Index(10), 70)
+    progress.lose(Index(4))
+    assert _lag(progress, 11, 71) > 1_000_000
+
+
+def test_a_new_leader_gives_its_followers_time() -> None:
+    progress = Progress(TWO, Index(4), 0, tick=500)
+    assert _lag(progress, 3, 501) == 1

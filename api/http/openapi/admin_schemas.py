@@ -72,6 +72,8 @@ ADMIN_SCHEMAS: Json = {
             "nodes_in_maintenance": array(NODE),
             "nodes_draining": array(NODE),
             "reconfigurations_count": integer(text="Partitions whose replicas are not where they shall be."),
+            "lagging_partitions": array(string()),
+            "lagging_count": integer(text="Partitions with a replica that lacks something committed at this moment."),
         }
     ),
     "NamespacePartition": obj(
