@@ -17,8 +17,8 @@ FileKind = Literal[
 """`controller`: segments and indexes of group 0. `meta`: of the node and of its replicas. Only a lone log has a
 `checkpoint`."""
 KINDS: Final[tuple[FileKind, ...]] = get_args(FileKind)
-SURVIVABLE: Final[tuple[FileKind, ...]] = tuple(kind for kind in KINDS if kind not in ("identity", "bootstrap"))
-"""Those that are meant where no kind is named. With `identity` or `bootstrap` damaged a broker needs an operator."""
+SURVIVABLE: Final[tuple[FileKind, ...]] = tuple(kind for kind in KINDS if kind != "identity")
+"""Those that are meant where no kind is named. With `identity` damaged a broker needs an operator."""
 INTERNAL: Final = ".raftlog"
 _BY_SUFFIX: Final[dict[str, FileKind]] = {".log": "segment", ".index": "index", ".timeindex": "timeindex"}
 _BY_NAME: Final[dict[str, FileKind]] = {

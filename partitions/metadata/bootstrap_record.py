@@ -5,23 +5,29 @@
     a directory holds at most one record, and never another one
 
 Whether a process makes group 0 itself is decided by the record alone: it names node ids *and* disk uuids, so a process
-that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts. One that is gone
-is written again from the controller's state, for those who ask this process how to join.
+that was wiped is not a seed any more. Written once, by `first_start`; read when the process starts. One that is gone or
+damaged is written again from the controller's state, for processes that ask this one how to join; where this process
+has no replica of group 0 either, it is taken from a peer, and never made anew (`first_start`).
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from raftlog.errors import FormatError, InvalidArgument
+from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged
 from raftlog.partitions.addresses import Address, parse_address
 from raftlog.partitions.control import Bootstrap, ControllerState
 from raftlog.raft import ReplicaId
+from raftlog.runtime.node_identity import NodeIdentity
+from raftlog.runtime.replica_directory import holds_replicas
 from raftlog.runtime.sealed_file import read_sealed, write_sealed
-from raftlog.storage.directory import internal
+from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
+from raftlog.storage.json_file import uuid_of
 from raftlog.types import NodeId
 
+_logger = logging.getLogger(__name__)
 BOOTSTRAP: Final = "bootstrap"
 
 
@@ -115,24 +121,47 @@ class BootstrapFile:
     """The file of one directory. Methods block for their syncs and raise `OSError`."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
-        self._disk, self._path = disk, internal(data_dir, BOOTSTRAP)
+        self._disk, self._data_dir = disk, data_dir
+        self._path = internal(data_dir, BOOTSTRAP)
         self.record: BootstrapRecord | None = None
         self.members: tuple[Member, ...] = ()
         """Of the cluster that this process joined; empty for a seed."""
+        self.is_lost = False
+        """There is no record, and there was one: this process may take a record or join, and never makes one."""
+
+    def judge_use(self, identity: NodeIdentity, given_cluster_id: str | None) -> None:
+        """Note whether a directory without a record was in use: it belongs to a cluster, or holds data."""
+        is_member = identity.cluster_id is not None and (
+            identity.cluster_id != given_cluster_id or bool(identity.former_disks)
+        )
+        self.is_lost = self.record is None and (self.is_lost or is_member or holds_replicas(self._disk, self._data_dir))
 
     def read(self) -> None:
-        """Raises `FormatError` when it is damaged."""
-        fields = read_sealed(self._disk, self._path, BOOTSTRAP)
-        if fields is not None:
-            self.members = tuple(map(Member.unpacked, fields.pop("members")))
-            self.record = BootstrapRecord.unpacked(fields)
+        """Read the file; move a damaged one to `.raftlog/damaged/`. Raises `FormatError` for one of another version."""
+        try:
+            file = read_sealed(self._disk, self._path, BOOTSTRAP)
+            if file is not None:
+                members = file.parsed("members", lambda raw: tuple(map(Member.unpacked, raw)), "a list of members")
+                try:
+                    self.record, self.members = BootstrapRecord.unpacked(dict(file.fields)), members
+                except FormatError as error:
+                    raise SmallFileDamaged(f"{self._path} is damaged: it holds {error}") from None
+        except SmallFileDamaged as error:
+            self.is_lost = True
+            kept = internal(self._data_dir, DAMAGED, BOOTSTRAP)
+            make_directory(self._disk, internal(self._data_dir, DAMAGED))
+            self._disk.rename(self._path, kept)
+            self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
+            _logger.error(
+                "%s; it is kept as %s, and made again from the controller's state or from a peer", error, kept
+            )
 
     def keep(self, record: BootstrapRecord, members: Sequence[Member] = ()) -> None:
         """Hold this record for ever; durable on return."""
         assert self.record in (None, record), f"holds the record of {self.record}, and is given {record}"
         fields = {**record.packed(), "members": [member.packed() for member in members]}
         write_sealed(self._disk, self._path, BOOTSTRAP, fields)
-        self.record, self.members = record, tuple(members)
+        self.record, self.members, self.is_lost = record, tuple(members), False
 
 
 def address_of(member: Member) -> Address | None:
@@ -142,6 +171,6 @@ def address_of(member: Member) -> Address | None:
 
 def _uuid(text: str) -> UUID:
     try:
-        return UUID(text)
+        return uuid_of(text)
     except ValueError:
         raise FormatError(f"{text!r} is not a uuid") from None

@@ -28,8 +28,9 @@ its old disk blocks the founding for good, which is said with what to do. (It co
 group 0 and has votes in it.) A stale copy of a HOLDING disk is refused by those who remember its later boot epoch, and
 without one accepted handshake it never begins.
 
-A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. Called by the
-host, once; what others ask is answered for as long as the process lives.
+A process that joins keeps the record as well, which does not name it, so it never counts as EMPTY again. One that lost
+its record, and group 0 with it, makes none: it joins, or takes again the record of its own cluster that names its disk.
+Called by the host, once; what others ask is answered for as long as the process lives.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ from raftlog.partitions.addresses import canonical, parse_address
 from raftlog.partitions.control import FEATURE_LEVEL_KNOWN
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, BootstrapRecord, Member
+from raftlog.partitions.metadata.damaged_copy import lost_alone
 from raftlog.partitions.metadata.settings import MetadataSettings
 from raftlog.partitions.multiraft import Node, Request
 from raftlog.partitions.multiraft.opening import draw_uuid
@@ -144,6 +146,9 @@ class FirstStart:
                 elif members:
                     at, view = next(iter(members.items()))
                     return met_at(view, at)
+                elif self._file.is_lost:
+                    if self._take_again(views):
+                        continue
                 elif self._may_found(views):
                     self._make(views)
                     continue
@@ -153,6 +158,9 @@ class FirstStart:
     def _found_alone(self) -> None:
         """A broker without seeds founds a cluster of its own, at once."""
         record = self._file.record
+        data_dir = self._node.settings.data_dir
+        if self._file.is_lost:
+            raise lost_alone(data_dir, self._node.identity.cluster_id)
         if record is None:
             self._keep(self._new_record([self._member()], ()))
             if self._address:
@@ -163,7 +171,7 @@ class FirstStart:
                 )
         elif not record.names(self._node.identity.replica):
             raise InvalidArgument(
-                f"{self._node.settings.data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
+                f"{data_dir} belongs to cluster {record.cluster_id} and has nothing of it that can "
                 "be trusted: start it with the address of a member as seed. Where there is no other member, start a "
                 "new cluster in an empty directory; nothing that is left in this one was deleted"
             )
@@ -188,6 +196,18 @@ class FirstStart:
         self._file.keep(record)
         self._node.join_cluster(str(record.cluster_id))
         _logger.info("node %s holds the bootstrap record of cluster %s", self._node.identity.node_id, record.cluster_id)
+
+    def _take_again(self, views: dict[str, View | None]) -> bool:
+        """Take the record that was lost from a peer that holds it; it names this disk, and is of this cluster."""
+        me, cluster_id = self._node.identity.replica, self._node.identity.cluster_id
+        for view in views.values():
+            record = None if view is None else view.record
+            if record is not None and record.names(me) and cluster_id in (None, str(record.cluster_id)):
+                self._keep(record)
+                return True
+        waits = f"node {me.node_id} waits for a member of cluster {cluster_id or '(not known)'} at {', '.join(views)}"
+        self._tell(f"{waits}: its bootstrap record was lost, and a broker that holds data founds no cluster")
+        return False
 
     # looking
 
@@ -226,8 +246,8 @@ class FirstStart:
 
     def _own_view(self) -> View:
         phase, members = self._picture()
-        if phase is Phase.EMPTY and self._file.record is not None:
-            is_seed = self._file.record.names(self._node.identity.replica)
+        if phase is Phase.EMPTY and (self._file.record is not None or self._file.is_lost):
+            is_seed = self._file.record is not None and self._file.record.names(self._node.identity.replica)
             phase = Phase.HOLDING if is_seed else Phase.JOINING
         identity = self._node.identity
         seeds = self._addresses() if phase is Phase.HOLDING else self._seeds

@@ -33,6 +33,7 @@ from raftlog.partitions.control import (
 from raftlog.partitions.control.rolls import CONTROLLER_VOTERS_MAX
 from raftlog.partitions.deadline import NEVER, Deadline, deadline_in
 from raftlog.partitions.metadata.bootstrap_record import BootstrapFile, Member, record_again
+from raftlog.partitions.metadata.damaged_copy import check_repairable
 from raftlog.partitions.metadata.first_start import FirstStart, Phase, View
 from raftlog.partitions.metadata.foreign_seeds import ForeignSeeds
 from raftlog.partitions.metadata.introductions import Introductions
@@ -101,30 +102,24 @@ class Metadata:
         """
         metadata = cls(node, settings or MetadataSettings())
         metadata._file.read()
+        metadata._file.judge_use(node.identity, node.settings.cluster_id)
         check_start(metadata._settings, node.settings.rpc_port, node.identity.cluster_id)
         if metadata._file.record is not None:  # a crash may have come between the two files
             node.join_cluster(str(metadata._file.record.cluster_id))
         group = metadata._find_group()
         if group is not None:
             metadata._follow(group)
+            damage: CorruptBatch | None = None
             try:
                 metadata._copy.fold_now()
             except CorruptBatch as error:
-                if metadata._is_alone(group):
-                    raise
-                _logger.error("%s; it is repaired from the other brokers", error)
+                damage = error
+            check_repairable(node, group, metadata._file, metadata._settings.seeds, damage)
         if metadata._is_removed():
             raise removed(node.identity.node_id)
         metadata._tell_peers()
         metadata._check_peers()
         return metadata
-
-    def _is_alone(self, group: Group) -> bool:
-        """Whether nobody else can have what is damaged here; the members may stand in what is damaged."""
-        record = self._file.record
-        seeds = 1 if record is None else len(record.seeds)
-        known = max(seeds, len(self._settings.seeds), len(group.core.configuration.all_members()))
-        return known < 2 and not self._node.transport.memory.records()
 
     def _check_peers(self) -> None:
         if self._told is not None and self._told.addresses and self._node.settings.rpc_port is None:
@@ -285,7 +280,7 @@ class Metadata:
         """Whoever joins through this process needs it."""
         lost = record_again(self.state, canonical(self._settings.seeds)) if self._file.record is None else None
         if lost is not None:
-            _logger.warning("the bootstrap record of cluster %s was gone, and is written again", lost.cluster_id)
+            _logger.warning("the bootstrap record of cluster %s was lost, and is written again", lost.cluster_id)
             self._file.keep(lost)
 
     def _has_moved(self, addresses: Addresses) -> bool:

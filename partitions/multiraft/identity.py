@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raftlog.errors import FormatError, InvalidArgument, SmallFileDamaged, StorageError
-from raftlog.runtime.node_identity import IDENTITY, JOURNAL, NodeIdentity, identity_of, read_identity
-from raftlog.runtime.sealed_file import read_sealed, write_sealed
+from raftlog.runtime.node_identity import IDENTITY, JOURNAL, NodeIdentity, read_identity
+from raftlog.runtime.sealed_file import write_sealed
 from raftlog.storage.directory import (
     DAMAGED,
     INTERNAL,
@@ -151,14 +151,13 @@ def _identify(
     """Who the process is in this start."""
     name = internal(path, IDENTITY)
     try:
-        fields = read_sealed(disk, name, IDENTITY)
-    except FormatError as error:
-        raise FormatError(f"{error}; {_IDENTITY_LOST}") from None
-    if fields is None:
+        known = read_identity(disk, path)
+    except SmallFileDamaged as error:
+        raise SmallFileDamaged(f"{error}; {_IDENTITY_LOST}") from None
+    if known is None:
         if disk.exists(internal(path, META)) or disk.exists(internal(path, JOURNAL)):
             raise FormatError(f"{name} is gone, and {path} was in use; {_IDENTITY_LOST}")
         return NodeIdentity(cluster_id, node_id, draw_uuid(), 1, False)
-    known = identity_of(fields)
     if known.node_id != node_id:
         raise InvalidArgument(
             f"{path} belongs to node {known.node_id}, and this is node {node_id}; "

@@ -14,11 +14,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.errors import FormatError, StorageFull, SyncFailed
+from raftlog.errors import SmallFileDamaged, StorageFull, SyncFailed
 from raftlog.runtime.rpc import PeerMemory, PeerRecord
 from raftlog.runtime.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
+from raftlog.storage.json_file import JsonFile, uuid_of
 from raftlog.storage.segmented_log import FULL_ERRORS
 from raftlog.types import NodeId
 
@@ -50,18 +51,19 @@ class RememberedPeers:
         self._is_over = True
 
     def restore(self) -> None:
-        """Give the memory back what an earlier life saw; blocking."""
+        """Give the memory back what an earlier life saw; blocking. Raises `FormatError` for another version's file."""
         try:
-            fields = read_sealed(self._disk, self._path, PEERS)
-        except FormatError as error:
+            file = read_sealed(self._disk, self._path, PEERS)
+            records = [] if file is None else _records_of(file)
+        except SmallFileDamaged as error:
             target = internal(self._data_dir, DAMAGED, PEERS)
             _logger.error("%s; it is kept as %s, and what it said of other disks is forgotten", error, target)
             make_directory(self._disk, internal(self._data_dir, DAMAGED))
             self._disk.rename(self._path, target)
             self._disk.sync([], [internal(self._data_dir), internal(self._data_dir, DAMAGED)])
             return
-        if fields is not None:
-            self._memory.restore(_records_of(fields))
+        if file is not None:
+            self._memory.restore(records)
             self._saved = self._memory.records()
 
     def maybe_save(self, now: float, *, is_checkpoint: bool) -> bool:
@@ -122,15 +124,20 @@ def _fields_of(records: Sequence[PeerRecord]) -> dict[str, Any]:
     }
 
 
-def _records_of(fields: Mapping[str, Any]) -> list[PeerRecord]:
-    lives = fields.get("lives", {})
-    return [
-        PeerRecord(
-            uuid.UUID(disk_uuid),
-            NodeId(node_id),
-            boot_epoch,
-            journal_sequence,
-            bytes.fromhex(lives[disk_uuid]) if disk_uuid in lives else None,
-        )
-        for disk_uuid, node_id, boot_epoch, journal_sequence in fields["disks"]
-    ]
+def _records_of(file: JsonFile) -> list[PeerRecord]:
+    """Raises `SmallFileDamaged`."""
+    lives = file.parsed("lives", _lives_of, "lives in hex by uuid", {})
+    return file.parsed("disks", lambda rows: [_record_of(row, lives) for row in rows], "a list of disks")
+
+
+def _record_of(row: Any, lives: Mapping[uuid.UUID, bytes]) -> PeerRecord:
+    """Raises `ValueError`."""
+    match row:
+        case [str(text), int(node_id), int(boot_epoch), int(journal_sequence)]:
+            disk_uuid = uuid_of(text)
+            return PeerRecord(disk_uuid, NodeId(node_id), boot_epoch, journal_sequence, lives.get(disk_uuid))
+    raise ValueError(f"{row!r} is no disk")
+
+
+def _lives_of(raw: Any) -> dict[uuid.UUID, bytes]:
+    return {uuid_of(disk_uuid): bytes.fromhex(life) for disk_uuid, life in dict(raw).items()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from raftlog.errors import CorruptBatch
+from raftlog.errors import CorruptBatch, LogDamaged
 from raftlog.partitions.replica.appending import active_members
 from raftlog.raft import ReplicaId, Role, Status
 from raftlog.raft.ready import FollowerStatus
@@ -97,4 +97,23 @@ def _problem(group: Group) -> str | None:
         return f"it stopped: {group.closed_by}"
     if group.damage is not None:
         return f"it is damaged: {group.damage}"
+    if (lost := lost_end(group)) is not None:
+        return f"it is damaged: {lost}"
     return "the disk is full" if group.is_disk_full else None
+
+
+def lost_end(group: Group) -> str | None:
+    """Why a replica that found no other damage does not lead: its log ends before what it held."""
+    lost = group.core.voting_position
+    if lost is None:
+        return None
+    return f"it held entry {lost.index} of term {lost.term}, and its log ends at entry {group.log.last_index} now"
+
+
+def damaged(name: str, why: str, *, is_alone: bool) -> LogDamaged:
+    """The error for a partition that has no leader because of damage."""
+    others = "it has no other one" if is_alone else "none is sound, or none can be reached"
+    return LogDamaged(
+        f"{name} takes no records because it is damaged ({why}); sound offsets can be read. It would be repaired from "
+        f"another replica, and {others}: `raftlog partition recover {name}` says what can be done"
+    )

@@ -28,7 +28,7 @@ from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.replica.appending import Appended, Appending
 from raftlog.partitions.replica.cleaning import Cleaning
 from raftlog.partitions.replica.deleting import Deleting
-from raftlog.partitions.replica.describing import ReplicaDescription, describe
+from raftlog.partitions.replica.describing import ReplicaDescription, damaged, describe, lost_end
 from raftlog.partitions.replica.expiry import ProducerExpiry
 from raftlog.partitions.replica.loading import Loading
 from raftlog.partitions.replica.producer_state import ProducerState
@@ -142,12 +142,7 @@ class Replica:
 
     def damaged(self) -> LogDamaged:
         """Why nothing is taken while it is damaged and nobody else leads."""
-        others = "it has no other one" if self.is_alone else "none is sound, or none can be reached"
-        return LogDamaged(
-            f"{self.name} takes no records because it is damaged ({self.group.damage}); sound offsets can be read. It "
-            f"would be repaired from another replica, and {others}: `raftlog partition recover {self.name}` says what "
-            "can be done"
-        )
+        return damaged(self.name, str(self.group.damage or lost_end(self.group)), is_alone=self.is_alone)
 
     def _closed(self) -> LogClosed:
         why = self.group.closed_by
@@ -205,6 +200,11 @@ class Replica:
         if self.is_alone:
             return error
         return NotLeader(f"{self.name} is being repaired here ({error})", self.group.core.leader)
+
+    @property
+    def is_damaged(self) -> bool:
+        """It cannot lead, because of damage that it has not repaired."""
+        return self.group.damage is not None or lost_end(self.group) is not None
 
     @property
     def is_alone(self) -> bool:

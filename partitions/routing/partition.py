@@ -14,6 +14,7 @@ from raftlog.partitions.budget import Budget
 from raftlog.partitions.counters import Counters
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica.describing import damaged
 from raftlog.partitions.results import Acks, Produced, ProducerSequence
 from raftlog.partitions.routing.compacted import check_stored_keys, no_key
 from raftlog.partitions.routing.pending import NOBODY, Pending, as_raised_again, build_sequenced, record_size
@@ -213,8 +214,10 @@ class Partition:
         leader = router.leader_of(self)
         if replica is not None and leader == router.me:
             return None
-        if replica is not None and leader is None and replica.group.damage is not None:
-            return None if replica.is_alone else replica.damaged()
+        if replica is not None and leader is None and replica.is_damaged:
+            return None if replica.is_alone and replica.group.damage is not None else replica.damaged()
+        if replica is None and leader is None and len(self.assigned) == 1 and (lost := router.lost_end(self)):
+            return damaged(self.name, lost, is_alone=True)
         if leader is None or leader == router.me:
             return NotLeader(f"{self.name}: no leader is known")
         return None

@@ -15,6 +15,7 @@ from raftlog.errors import NoLeader, NotLeader, OutcomeUnknown, RaftlogError
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.multiraft import Node
 from raftlog.partitions.replica import Appended, Replica
+from raftlog.partitions.replica.describing import lost_end
 from raftlog.partitions.results import Acks
 from raftlog.raft import ReplicaId
 from raftlog.runtime.rpc import Answer, NotConnected
@@ -71,6 +72,11 @@ class Router:
         ]
         return next((node for node in others if node != partition.failed), others[0] if others else None)
 
+    def lost_end(self, partition: "Partition") -> str | None:
+        """Why the replica here, of which too little is left to lead, cannot go on; None where there is none."""
+        group = self._node.group(partition.group_id)
+        return None if group is None else lost_end(group)
+
     async def leader_changes(self, partition: "Partition", deadline: Deadline) -> None:
         """Wait until the leader may be another one, a short time at most."""
         until = Deadline(min(deadline, asyncio.get_running_loop().time() + _PAUSE_S))
@@ -99,7 +105,8 @@ class Router:
                 if leader is not None and leader != self.me:
                     return await there(leader)
                 if replica is None or (leader is None and not is_over):
-                    raise NotLeader(f"{partition.name}: no leader is known")
+                    why = partition.why_no_leader() if is_over else None
+                    raise why or NotLeader(f"{partition.name}: no leader is known")
                 return await here(replica)
             except (NotLeader, NotConnected, OutcomeUnknown) as error:
                 if is_over:

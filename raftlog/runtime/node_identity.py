@@ -5,12 +5,13 @@ the files of processes which do not run.
 """
 
 import uuid
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from raftlog.raft import ReplicaId
 from raftlog.runtime.sealed_file import read_sealed
 from raftlog.storage.directory import internal
 from raftlog.storage.disk import Disk
+from raftlog.storage.json_file import JsonFile, uuid_of
 from raftlog.types import NodeId
 
 IDENTITY: Final = "identity"
@@ -39,12 +40,19 @@ class NodeIdentity(NamedTuple):
 
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity | None:
-    """Whose data directory this is, for tools that change nothing; `None` when it is nobody's. Raises `FormatError`."""
-    fields = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
-    return None if fields is None else identity_of(fields)
+    """Whose data directory this is; `None` without such a file. Raises `FormatError` that names the file."""
+    file = read_sealed(disk, internal(path, IDENTITY), IDENTITY)
+    return None if file is None else _identity_of(file)
 
 
-def identity_of(fields: dict[str, Any]) -> NodeIdentity:
-    """The identity in the fields of its file."""
-    former = tuple(map(uuid.UUID, fields.get("former_disks", ())))
-    return NodeIdentity(**{**fields, "disk_uuid": uuid.UUID(fields["disk_uuid"]), "former_disks": former})
+def _identity_of(file: JsonFile) -> NodeIdentity:
+    return NodeIdentity(
+        file.text_or_none("cluster_id"),
+        NodeId(file.number("node_id")),
+        file.uuid("disk_uuid"),
+        file.number("boot_epoch", at_least=1),
+        file.flag("has_journal"),
+        file.text_or_none("refusal", None),
+        file.parsed("former_disks", lambda former: tuple(map(uuid_of, former)), "a list of uuids", ()),
+        file.flag("was_refused", False),
+    )

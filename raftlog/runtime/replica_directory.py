@@ -64,7 +64,7 @@ def group_of(disk: Disk, path: str, *, heals: bool) -> uuid.UUID | None:
     try:
         meta = read_meta(disk, path, REPLICA)
         if meta is not None:
-            return uuid.UUID(meta["group_id"])
+            return meta.uuid("group_id")
     except SmallFileDamaged as error:
         why = str(error)
     if disk.exists(internal(path, CHECKPOINT)):
@@ -103,6 +103,14 @@ def _candidates(disk: Disk, data_dir: str) -> Iterator[str]:
         for inner in disk.list_directory(path):
             if inner != INTERNAL and disk.is_directory(f"{path}/{inner}"):
                 yield f"{path}/{inner}"
+
+
+def holds_replicas(disk: Disk, data_dir: str) -> bool:
+    """Whether directories of replicas are there, known or not; without one no record was ever stored here."""
+    unknown = internal(data_dir, _UNKNOWN)
+    return any(True for _ in _candidates(disk, data_dir)) or (
+        disk.exists(unknown) and bool(disk.list_directory(unknown))
+    )
 
 
 def make_replica_directory(disk: Disk, path: str, group_id: uuid.UUID) -> None:

@@ -6,14 +6,12 @@ So at every moment the file is the old one or the new one, whole. For what a pro
 before it says anything; called by `node_identity` and, above it, by whoever writes such a file.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from crc32c import crc32c
-
-from raftlog.errors import FormatError, SmallFileDamaged
+from raftlog.errors import FormatError
 from raftlog.storage.disk import Disk, File
+from raftlog.storage.json_file import JsonFile, read_json_file, write_json
 
 FORMAT_VERSION: Final = 1
 """Raised when an older program could no longer read such a file."""
@@ -61,41 +59,32 @@ def submit_sealed(
     disk.submit_sync([file], [], synced)
 
 
-def read_sealed(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
-    """The fields that were written; `None` without a file.
+def read_sealed(disk: Disk, path: str, kind: str) -> JsonFile | None:
+    """What was written; `None` without a file.
 
     Raises `SmallFileDamaged`, and `FormatError` when it is of another kind or version.
     """
-    if not disk.exists(path):
+    found = read_json_file(disk, path)
+    if found is None:
         return None
-    file = disk.open(path, read_only=True)
-    try:
-        text = file.read(0, file.size())
-    finally:
-        file.close()
-    try:
-        body = json.loads(text)
-        stated, version, found = body.pop("crc32c"), body.pop("format"), body.pop("kind")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise SmallFileDamaged(f"{path} is damaged ({error})") from None
-    if stated != _checksum({"format": version, "kind": found, **body}):
-        raise SmallFileDamaged(f"{path} is damaged: its checksum does not match")
-    if version != FORMAT_VERSION:
-        raise FormatError(f"{path} has format version {version}; this program reads version {FORMAT_VERSION}")
-    if found != kind:
-        raise FormatError(f"{path} holds {found!r}, and not {kind!r}")
-    return dict(body)
+    if found.format_version != FORMAT_VERSION:
+        raise FormatError(
+            f"{path} has format version {found.format_version}; this program reads version {FORMAT_VERSION}: use the "
+            "program that wrote it, or a newer one"
+        )
+    if found.kind != kind:
+        raise FormatError(f"{path} holds {found.kind!r}, and not {kind!r}")
+    return found
 
 
 def _write_beside(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> File:
-    body = {"format": FORMAT_VERSION, "kind": kind, **fields}
-    body["crc32c"] = _checksum(body)
+    content = write_json({"format": FORMAT_VERSION, "kind": kind, **fields})
     beside = path + _NEW
     if disk.exists(beside):
         disk.unlink(beside)
     file = disk.open(beside, create=True)
     try:
-        file.write(0, [json.dumps(body).encode() + b"\n"])
+        file.write(0, [content])
     except BaseException:
         file.close()
         raise
@@ -104,7 +93,3 @@ def _write_beside(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -
 
 def _directory_of(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _checksum(body: Mapping[str, Any]) -> int:
-    return int(crc32c(json.dumps(body, sort_keys=True).encode()))

@@ -4,12 +4,13 @@ A log exists from the moment its checkpoint does; a directory with a meta file a
 its first roll was interrupted while it was made, and is made again.
 """
 
+import logging
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
 from raftlog.config import LogConfig
-from raftlog.errors import FormatError
+from raftlog.errors import FormatError, SmallFileDamaged
 from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.directory import (
     CHECKPOINT,
@@ -31,6 +32,8 @@ from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import open_segment_files
 from raftlog.storage.segmented_log import SegmentedLog
 from raftlog.types import Offset, Term
+
+_logger = logging.getLogger(__name__)
 
 
 class OpenedLog(NamedTuple):
@@ -127,10 +130,19 @@ def _create(disk: Disk, path: str, clock: Callable[[], int], opened: OpenedLog) 
 
 
 def _read_or_write_meta(disk: Disk, path: str) -> uuid.UUID:
-    meta = read_meta(disk, path, LONE_LOG)
-    if meta is not None:
-        return uuid.UUID(meta["group_id"])
-    group_id = _group_from_first_roll(disk, path) or uuid.uuid4()
+    damage = None
+    try:
+        meta = read_meta(disk, path, LONE_LOG)
+        if meta is not None:
+            return meta.uuid("group_id")
+    except SmallFileDamaged as error:
+        damage = error
+    group_id = _group_from_first_roll(disk, path)
+    if damage is not None and group_id is None:
+        raise damage
+    if damage is not None:
+        _logger.warning("the meta file is written again, as the first entry says: %s", damage)
+    group_id = group_id or uuid.uuid4()
     write_meta(disk, path, LONE_LOG, {"group_id": str(group_id)})
     return group_id
 

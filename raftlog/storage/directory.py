@@ -4,14 +4,12 @@ The meta file is one JSON object on one line, so that a person can read it, with
 written beside its final name, synced and renamed into place.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from crc32c import crc32c
-
 from raftlog.errors import DirectoryLocked, FormatError, SmallFileDamaged
 from raftlog.storage.disk import DirectoryLock, Disk, File
+from raftlog.storage.json_file import JsonFile, read_json_file, write_json
 
 INTERNAL = ".raftlog"
 FORMAT_VERSION = 1
@@ -85,13 +83,12 @@ def write_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> N
 def stage_meta(disk: Disk, path: str, kind: str, fields: Mapping[str, Any]) -> File:
     """Write the meta file beside its place; once the caller synced and closed it, `place_meta` puts it there."""
     body = {"format": FORMAT_VERSION, "feature_level": FEATURE_LEVEL, "kind": kind, **fields}
-    body["crc32c"] = _checksum(body)
     temporary = internal(path, _META_STAGED)
     if disk.exists(temporary):
         disk.unlink(temporary)
     file = disk.open(temporary, create=True)
     try:
-        file.write(0, [json.dumps(body).encode() + b"\n"])
+        file.write(0, [write_json(body)])
     except OSError:
         file.close()
         raise
@@ -103,39 +100,24 @@ def place_meta(disk: Disk, path: str) -> None:
     disk.rename(internal(path, _META_STAGED), internal(path, META))
 
 
-def read_meta(disk: Disk, path: str, kind: str) -> dict[str, Any] | None:
-    """The meta fields of a directory of this kind; `None` when it has none.
+def read_meta(disk: Disk, path: str, kind: str) -> JsonFile | None:
+    """The meta file of a directory of this kind; `None` when it has none.
 
     Raises `SmallFileDamaged`, and `FormatError` when the directory is of another kind or version.
     """
-    name = internal(path, META)
-    if not disk.exists(name):
-        return None
-    file = disk.open(name, read_only=True)
     try:
-        text = file.read(0, 1 << 20)
-    finally:
-        file.close()
-    try:
-        body = json.loads(text)
-        stated = body.pop("crc32c")
-        version, level, found_kind = body.pop("format"), body.pop("feature_level"), body.pop("kind")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise SmallFileDamaged(f"{name} is damaged ({error}); restore it from a copy of the directory") from None
-    is_sound = stated == _checksum({"format": version, "feature_level": level, "kind": found_kind, **body})
-    if not is_sound and version == FORMAT_VERSION:  # another version may have another checksum
-        raise SmallFileDamaged(
-            f"{name} is damaged: its checksum does not match; restore it from a copy of the directory"
-        )
-    if version != FORMAT_VERSION or level > FEATURE_LEVEL:
+        meta = read_json_file(disk, internal(path, META))
+        if meta is None:
+            return None
+        level = meta.number("feature_level")
+    except SmallFileDamaged as error:
+        raise SmallFileDamaged(f"{error}; restore it from a copy of the directory") from None
+    if meta.format_version != FORMAT_VERSION or level > FEATURE_LEVEL:
         raise FormatError(
-            f"{path} has format version {version}, feature level {level}; this program reads format version "
-            f"{FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the program that wrote it, or a newer one"
+            f"{meta.path} says that the directory has format version {meta.format_version}, feature level {level}; "
+            f"this program reads format version {FORMAT_VERSION} up to feature level {FEATURE_LEVEL}: use the program "
+            "that wrote it, or a newer one"
         )
-    if found_kind != kind:
-        raise FormatError(f"{path} is the directory of a {found_kind}, not of a {kind}")
-    return dict(body)
-
-
-def _checksum(body: Mapping[str, Any]) -> int:
-    return int(crc32c(json.dumps(body, sort_keys=True).encode()))
+    if meta.kind != kind:
+        raise FormatError(f"{path} is the directory of a {meta.kind}, not of a {kind}")
+    return meta

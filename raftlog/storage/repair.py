@@ -107,8 +107,9 @@ def _new_roll(disk: Disk, path: str, segment: Segment) -> bytes:
     """A roll in place of a damaged one: a lone log knows all that it said but its creation time."""
     checkpoint = read_checkpoint(disk, path)
     start = checkpoint.log_start_offset if checkpoint else 0
-    meta = read_meta(disk, path, LONE_LOG) or {"group_id": str(uuid.uuid4())}
-    roll = Roll(uuid.UUID(meta["group_id"]), segment.base_index, 0, start, -1, 0)
+    meta = read_meta(disk, path, LONE_LOG)
+    group_id = uuid.uuid4() if meta is None else meta.uuid("group_id")
+    roll = Roll(group_id, segment.base_index, 0, start, -1, 0)
     offset = Offset(segment.base_offset)
     batch = build_control_batch(ControlKind.ROLL, encode_roll(roll), 0, next_offset=offset)
     stamp(batch, offset, Term(0))

@@ -45,6 +45,7 @@ class Process:
         self.world, self.disk = world, disk
         self.is_dead = False
         self.handlers: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
+        self.loop = world.loop
         self.surroundings = SimpleNamespace(random=world.random, wall_ms=lambda: 1)
         self.settings = SimpleNamespace(data_dir="/data")
         self.file = cast(BootstrapFile, FileOf(self))
@@ -116,6 +117,10 @@ class FileOf:
     def members(self) -> tuple[Member, ...]:
         return self._process.disk.members
 
+    @property
+    def is_lost(self) -> bool:
+        return self.record is None and self._process.disk.cluster_id is not None
+
     def keep(self, record: BootstrapRecord) -> None:
         disk = self._process.disk
         assert disk.record in (None, record)
@@ -127,10 +132,11 @@ class FileOf:
 class World:
     """Processes by number, which is also their address."""
 
-    def __init__(self, seed: int, *, wipes: bool) -> None:
+    def __init__(self, seed: int, *, wipes: bool, loses_records: bool = False) -> None:
         self.random = Random(seed)
         self.loop = VirtualLoop()
-        self.wipes = wipes
+        self.wipes, self.loses_records = wipes, loses_records
+        self.lost_count = 0
         self.is_calm = False
         self.processes: dict[int, Process] = {}
         self.begun: dict[BootstrapRecord, list[Any]] = {}
@@ -174,6 +180,12 @@ class World:
         kept = old.disk if old is not None else self.new_disk(number)
         self.processes[number] = Process(self, disk or kept)
 
+    def maybe_lose_record(self, disk: DiskOf) -> None:
+        """Of a disk that belongs to a cluster and has no replica of group 0, from which it would be written again."""
+        if self.loses_records and disk.cluster_id is not None and not disk.has_begun and disk.record is not None:
+            disk.record = None
+            self.lost_count += 1
+
     async def faults(self) -> None:
         for number in range(1, SEEDS + 1):
             await asyncio.sleep(self.random.uniform(0, 0.05))
@@ -184,6 +196,7 @@ class World:
             what = self.random.random()
             if what < 0.35:
                 self.processes[number].die()
+                self.maybe_lose_record(self.processes[number].disk)
             elif what < 0.7:
                 self.start(number)
             elif what < 0.8 and self.wipes:
@@ -232,6 +245,21 @@ def test_lost_disks_never_make_two_clusters_of_one_seed(seed: int) -> None:
     world = World(1_000 + seed, wipes=True)
     world.run()
     check_disjoint(world)
+
+
+def test_lost_records_are_taken_again_and_never_make_another_cluster() -> None:
+    lost = converged = 0
+    for seed in range(60):
+        world = World(2_000 + seed, wipes=False, loses_records=True)
+        world.run()
+        check_disjoint(world)
+        assert len(world.begun) <= 1
+        is_whole = all(process.disk.has_begun for process in world.processes.values())
+        all_lost = all(process.disk.record is None for process in world.processes.values())
+        assert is_whole or all_lost, "a record that one of the seeds holds is made again from it"
+        lost, converged = lost + (world.lost_count > 0), converged + is_whole
+    assert lost > 20
+    assert converged > 40
 
 
 def test_the_errors_of_the_model_are_those_of_the_product() -> None:

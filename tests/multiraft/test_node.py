@@ -279,7 +279,8 @@ async def test_a_start_of_another_one_is_kept_at_once(tmp_path: Path) -> None:
         disk = cluster.nodes[2].identity.disk_uuid
 
         def kept() -> list[Any]:
-            fields = read_sealed(node.surroundings.disk, path, PEERS) or {"disks": [], "lives": {}}
+            file = read_sealed(node.surroundings.disk, path, PEERS)
+            fields = {"disks": [], "lives": {}} if file is None else file.fields
             return [[*row[1:3], fields["lives"][row[0]]] for row in fields["disks"] if row[0] == str(disk)]
 
         (known,) = node.transport.memory.records()

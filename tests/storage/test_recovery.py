@@ -7,7 +7,15 @@ from random import Random
 import pytest
 
 from raftlog.config import LogConfig
-from raftlog.errors import CorruptBatch, DirectoryLocked, FormatError, LogDamaged, StorageFull, SyncFailed
+from raftlog.errors import (
+    CorruptBatch,
+    DirectoryLocked,
+    FormatError,
+    LogDamaged,
+    SmallFileDamaged,
+    StorageFull,
+    SyncFailed,
+)
 from raftlog.records import build_batch, read_records
 from raftlog.storage import directory
 from raftlog.storage.lone_log import LoneLog
@@ -263,13 +271,26 @@ def test_a_lost_meta_file_is_written_again_from_the_first_roll() -> None:
     assert f.values() == [0, 1]
 
 
-def test_a_damaged_meta_file_is_refused_and_nothing_is_changed() -> None:
+def test_a_damaged_meta_file_is_made_again_from_the_first_entry() -> None:
     f = Fixture()
     f.append_durably(2)
+    group_id = f.log.group_id
     f.log.close()
     f.disk.flip_bit(f"{PATH}/.raftlog/meta", 60, 1)
+    f.open()
+    assert f.values() == [0, 1]
+    assert f.log.group_id == group_id
+
+
+def test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed() -> None:
+    f = Fixture()
+    f.log.close()
+    f.disk.flip_bit(f"{PATH}/.raftlog/meta", 60, 1)
+    for name in f.disk.list_directory(PATH):
+        if name != ".raftlog":
+            f.disk.unlink(f"{PATH}/{name}")
     before = f.disk.snapshot()
-    with pytest.raises(FormatError, match="damaged"):
+    with pytest.raises(SmallFileDamaged, match=r"/\.raftlog/meta is damaged.*restore it from a copy"):
         f.open()
     assert {name: data for name, data in f.disk.snapshot().items() if data} == {n: d for n, d in before.items() if d}
 

@@ -193,8 +193,9 @@ class DiskFaults(MachineFaults[Machine]):
 
 def _remembered_epoch(disk: TimedDisk, replica: ReplicaId) -> int:
     """The latest start of that disk which this one's file of peers knows; 0: none."""
-    fields = read_sealed(disk, f"{DATA_DIR}/.raftlog/{PEERS}", PEERS) or {"disks": []}
-    known = [entry for entry in fields["disks"] if entry[0] == str(replica.disk_uuid)]
+    file = read_sealed(disk, f"{DATA_DIR}/.raftlog/{PEERS}", PEERS)
+    rows = [] if file is None else file.items("disks")
+    known = [entry for entry in rows if entry[0] == str(replica.disk_uuid)]
     return int(known[0][2]) if known else 0
 
 
