@@ -97,24 +97,28 @@ class UndecodableBatch(InvalidBatch):
     """
 
     def __init__(
-        self, base_offset: int, offset: int, next_offset: int, why: str, place: TopicPartition | None = None
+        self, base_offset: int, offset: int, next_offset: int, why: str, topic: str = "", partition: int = -1
     ) -> None:
         super().__init__(
-            ("" if place is None else f"{place}: ")
+            (f"{topic}/{partition}: " if topic else "")
             + f"the records from offset {offset} on cannot be decoded in the batch at offset {base_offset}: {why}; "
             f"go on behind it at offset {next_offset}"
         )
         self.base_offset, self.offset, self.next_offset, self.why = base_offset, offset, next_offset, why
-        self.place = place
+        self.topic, self.partition = topic, partition
+
+    @property
+    def place(self) -> TopicPartition | None:
         """The partition, where the reader knows it."""
+        return TopicPartition(self.topic, self.partition) if self.topic else None
 
     def at(self, place: TopicPartition) -> "UndecodableBatch":
         """The same error with the partition."""
-        return type(self)(self.base_offset, self.offset, self.next_offset, self.why, place)
+        return type(self)(self.base_offset, self.offset, self.next_offset, self.why, *place)
 
-    def __reduce__(self) -> tuple[type["UndecodableBatch"], tuple[int, int, int, str, TopicPartition | None]]:
+    def __reduce__(self) -> tuple[type["UndecodableBatch"], tuple[int, int, int, str, str, int]]:
         """It goes from one process to another whole."""
-        return type(self), (self.base_offset, self.offset, self.next_offset, self.why, self.place)
+        return type(self), (self.base_offset, self.offset, self.next_offset, self.why, self.topic, self.partition)
 
 
 class RecordTooLarge(RequestError):

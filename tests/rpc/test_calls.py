@@ -142,7 +142,7 @@ def everything() -> list[RaftlogError]:
         elif error_type is errors.JournalDamaged:
             found.append(errors.JournalDamaged("journal", Position(5), "a hole"))
         elif error_type is errors.UndecodableBatch:
-            found.append(errors.UndecodableBatch(5, 6, 9, "a length below zero"))
+            found.append(errors.UndecodableBatch(5, 6, 9, "a length that lies", "orders", 3))
         else:
             found.append(error_type("because"))
     return found

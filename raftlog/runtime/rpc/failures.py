@@ -30,7 +30,14 @@ _FIELDS: Final[dict[type[RaftlogError], tuple[tuple[str, type], ...]]] = {
     NotAtBatchBorder: (("offset", int), ("below", int), ("above", int)),
     CorruptBatch: (("file", str), ("position", int), ("offset", int), ("why", str)),
     JournalDamaged: (("file", str), ("position", int), ("why", str)),
-    UndecodableBatch: (("base_offset", int), ("offset", int), ("next_offset", int), ("why", str)),
+    UndecodableBatch: (
+        ("base_offset", int),
+        ("offset", int),
+        ("next_offset", int),
+        ("why", str),
+        ("topic", str),
+        ("partition", int),
+    ),
 }
 """Errors that are made of more than a message."""
 
