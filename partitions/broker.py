@@ -50,6 +50,7 @@ from raftlog.partitions.results import (
     TopicDescription,
 )
 from raftlog.partitions.routing.finding import Finder
+from raftlog.partitions.routing.large_calls import produce_large
 from raftlog.partitions.routing.partition import Partition, Shared
 from raftlog.partitions.routing.reading import Reader
 from raftlog.partitions.routing.router import Router
@@ -260,8 +261,9 @@ class Broker:
         acks: Acks = ALL,
         deadline: Deadline,
         producer: ProducerSequence | None = None,
+        is_large: bool = False,
     ) -> list[RecordResult]:
-        """Append records; one result each, in their order.
+        """Append records; one result each, in their order. A call `is_large` when it may not be worked on at once.
 
         `partition` is a number for all of them, or `None` to choose by key and in turn without one, or a list that
         says so for each. Records of an idempotent `producer` all go to one partition that is named, as one batch.
@@ -271,6 +273,8 @@ class Broker:
         target = await self._writable(topic, deadline)
         if producer is not None:
             results = await produce_sequenced(target, partition, records, producer, acks, deadline)
+        elif is_large:
+            results = await produce_large(target, partition, records, acks, deadline, self._shared.wall_ms())
         else:
             results = await produce_records(target, partition, records, acks, deadline)
         return await self._finder.put_right(results, target, deadline)

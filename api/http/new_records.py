@@ -14,7 +14,7 @@ from raftlog.api.http.media import Format
 from raftlog.api.http.problems import HttpProblem
 from raftlog.partitions.results import ProducerSequence
 from raftlog.records import NewRecord
-from raftlog.records.json_record import from_base64, json_text, partition_of, read_record
+from raftlog.records.json_record import Encode, from_base64, json_text, partition_of, read_record
 
 RECORDS_MAX = 200_000
 """Records in one JSON request: a bound on the objects that its bytes turn into."""
@@ -32,11 +32,13 @@ class ParsedRecords(NamedTuple):
 def parse_records(body: bytes | bytearray, format_: Format) -> ParsedRecords:
     """Raises `HttpProblem` 422, and 400 for numbers of a producer that cannot be."""
     parsed = json_object(body)
-    producer = _producer(parsed) if len(parsed) > 1 else None
-    return ParsedRecords(*_records(parsed.get("records"), format_), producer)
+    producer = producer_of(parsed) if len(parsed) > 1 else None
+    records = RecordList(format_)
+    records.add_all(parsed.get("records"))
+    return ParsedRecords(*records.result(), producer)
 
 
-def _producer(body: dict[str, Any]) -> ProducerSequence | None:
+def producer_of(body: dict[str, Any]) -> ProducerSequence | None:
     """All three members, or none."""
     fields = JsonFields(body)
     if not any(name in fields for name, _ in _PRODUCER):
@@ -44,27 +46,58 @@ def _producer(body: dict[str, Any]) -> ProducerSequence | None:
     return ProducerSequence(*(fields.whole(name, 0, high) for name, high in _PRODUCER))
 
 
-def _records(records: Any, format_: Format) -> tuple[list[NewRecord], list[int | None] | None]:
-    if type(records) is not list:
-        raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
-    if not records:
-        raise HttpProblem(EMPTY_REQUEST, 'the list "records" is empty')
-    if len(records) > RECORDS_MAX:
-        raise HttpProblem(TOO_LARGE, f"{len(records)} records in one request; send at most {RECORDS_MAX} at once")
-    encode = json_text if format_ is Format.JSON else from_base64
-    parsed: list[NewRecord] = []
-    partitions: list[int | None] | None = None
-    for number, record in enumerate(records):
-        try:
-            if type(record) is dict and len(record) == 1 and "value" in record:
-                value = record["value"]
-                parsed.append(NewRecord(None if value is None else encode(value)))
-                continue
-            parsed.append(read_record(record, encode))
-            partition = partition_of(record)
-        except ValueError as error:
-            raise HttpProblem(INVALID_JSON, f"record {number}: {error}") from None
-        if partition is not None:
-            partitions = partitions or [None] * len(records)
-            partitions[number] = partition
-    return parsed, partitions
+class RecordList:
+    """The records of one request, and the partitions that they name, in their order."""
+
+    __slots__ = ("_partitions", "_records", "encode")
+
+    def __init__(self, format_: Format) -> None:
+        self.encode: Encode = json_text if format_ is Format.JSON else from_base64
+        self._records: list[NewRecord] = []
+        self._partitions: list[int | None] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._records)
+
+    def add_all(self, objects: Any) -> None:
+        """More records, as JSON objects. Raises `HttpProblem` 422 and 413."""
+        if type(objects) is not list:
+            raise HttpProblem(INVALID_JSON, 'the body has no list "records"')
+        self._check_count(len(objects))
+        encode, parsed = self.encode, self._records
+        for record in objects:
+            try:
+                if type(record) is dict and len(record) == 1 and "value" in record:
+                    value = record["value"]
+                    parsed.append(NewRecord(None if value is None else encode(value)))
+                    if self._partitions is not None:
+                        self._partitions.append(None)
+                    continue
+                new, partition = read_record(record, encode), partition_of(record)
+            except ValueError as error:
+                raise HttpProblem(INVALID_JSON, f"record {len(parsed)}: {error}") from None
+            self._append(new, partition)
+
+    def add(self, record: NewRecord, partition: int | None) -> None:
+        """One more. Raises `HttpProblem` 413."""
+        self._check_count(1)
+        self._append(record, partition)
+
+    def result(self) -> tuple[list[NewRecord], list[int | None] | None]:
+        """The records; when any names one, the partition of each. Raises `HttpProblem` 422 when there are none."""
+        if not self._records:
+            raise HttpProblem(EMPTY_REQUEST, 'the list "records" is empty')
+        return self._records, self._partitions
+
+    def _append(self, record: NewRecord, partition: int | None) -> None:
+        if partition is not None and self._partitions is None:
+            self._partitions = [None] * len(self._records)
+        self._records.append(record)
+        if self._partitions is not None:
+            self._partitions.append(partition)
+
+    def _check_count(self, more: int) -> None:
+        count = len(self._records) + more
+        if count > RECORDS_MAX:
+            raise HttpProblem(TOO_LARGE, f"{count} records or more in one request; send at most {RECORDS_MAX} at once")

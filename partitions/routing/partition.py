@@ -23,6 +23,7 @@ from raftlog.partitions.routing.router import Router
 from raftlog.partitions.settings import BrokerSettings
 from raftlog.raft import ReplicaId
 from raftlog.records import HEADER_SIZE, NewRecord, validate_client_batches
+from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, NodeId, Offset
 
 CALL_BYTES_MAX = 24 * 1024 * 1024
@@ -30,6 +31,10 @@ CALL_BYTES_MAX = 24 * 1024 * 1024
 
 CALL_PRODUCERS_MAX = 1_000
 """Idempotent producers in one call."""
+
+
+CALL_BATCHES_MAX = 10_000
+"""One call has no more batches: each costs a few microseconds wherever it comes to."""
 
 
 class Shared:
@@ -113,7 +118,7 @@ class Partition:
 
     async def produce_batches(self, body: Buffer, acks: Acks, deadline: Deadline) -> Produced:
         """Append a client's batches as they are, all or nothing; a writable body is stamped in place."""
-        checked = validate_client_batches(body, self.config.max_message_bytes)
+        checked = validate_client_batches(body, self.config.max_message_bytes, CALL_BATCHES_MAX)
         if self.config.is_compacted:
             await check_stored_keys(self.name, checked, self.config.max_message_bytes)
         batches = [batch if isinstance(batch, bytearray) else bytearray(batch) for _, batch in checked]
@@ -133,12 +138,8 @@ class Partition:
     ) -> Produced:
         """Append records of an idempotent producer, as one batch."""
         self.check_keys(records)
-        batch = build_sequenced(records, producer, self._shared.wall_ms())
-        if len(batch) > self.config.max_message_bytes:
-            raise RecordTooLarge(
-                f"{self.name}: the records of an idempotent producer's call are one batch, of {len(batch)} bytes here; "
-                f"max.message.bytes is {self.config.max_message_bytes}: send fewer at once"
-            )
+        batch = await in_slices(build_sequenced(records, producer, self._shared.wall_ms(), self._check_batch))
+        self._check_batch(len(batch))
         producers = frozenset((producer.producer_id,))
         await self._shared.check_ids(self.name, producers, deadline)
         return await self._produced(
@@ -156,6 +157,13 @@ class Partition:
         return Produced(
             Offset(base), Offset(after), appended.leader_epoch, appended.high_watermark, appended.is_duplicate
         )
+
+    def _check_batch(self, size: int) -> None:
+        if size > self.config.max_message_bytes:
+            raise RecordTooLarge(
+                f"{self.name}: the records of an idempotent producer's call are one batch, of {size} bytes here; "
+                f"max.message.bytes is {self.config.max_message_bytes}: send fewer at once"
+            )
 
     def check_keys(self, records: Iterable[NewRecord]) -> None:
         """Raises `InvalidArgument` for a record without a key, where the topic is compacted."""

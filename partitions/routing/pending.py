@@ -4,7 +4,8 @@ Single records of neighbouring calls are put into one batch; ready-made batches 
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
 
 from raftlog import errors
 from raftlog.errors import InvalidArgument, NotLeader, OutcomeUnknown, RaftlogError
@@ -16,6 +17,8 @@ from raftlog.records import BatchBuilder, NewRecord
 RECORD_OVERHEAD_BYTES = 64
 """What a waiting record costs in memory and in its batch besides its key, value and headers; an upper bound."""
 
+
+_STEP_RECORDS: Final = 64
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -148,13 +151,19 @@ def _build(pendings: Iterable[Pending], bytes_max: int, now_ms: int, batches: li
     return None
 
 
-def build_sequenced(records: Sequence[NewRecord], producer: ProducerSequence, now_ms: int) -> bytearray:
-    """One batch of an idempotent producer. Raises `InvalidArgument` for records that cannot be encoded."""
+def build_sequenced(
+    records: Sequence[NewRecord], producer: ProducerSequence, now_ms: int, check_size: Callable[[int], None]
+) -> Generator[None, None, bytearray]:
+    """One batch of an idempotent producer, in steps. Raises `InvalidArgument` for records that cannot be encoded, and
+    what `check_size` raises for the size so far."""
     builder = BatchBuilder(
         producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.sequence
     )
-    for record in records:
+    for count, record in enumerate(records, 1):
         builder.append(record, now_ms)
+        if count % _STEP_RECORDS == 0:
+            check_size(builder.size_bytes)
+            yield
     return builder.build()
 
 

@@ -41,7 +41,9 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         position += header.size
 
 
-def validate_client_batches(buffer: Buffer, max_message_bytes: int) -> list[tuple[BatchHeader, memoryview]]:
+def validate_client_batches(
+    buffer: Buffer, max_message_bytes: int, count_max: int | None = None
+) -> list[tuple[BatchHeader, memoryview]]:
     """Check the batches of one produce request; raises `InvalidBatch` or `RecordTooLarge` with the reason.
 
     Accepted are CRC-valid, non-empty data batches in which recordCount = lastOffsetDelta + 1, with all of producer
@@ -52,6 +54,8 @@ def validate_client_batches(buffer: Buffer, max_message_bytes: int) -> list[tupl
     for number, (header, batch) in enumerate(split_batches(buffer)):
         if header.size > max_message_bytes:
             raise RecordTooLarge(f"batch {number} has {header.size} bytes; max.message.bytes is {max_message_bytes}")
+        if number == count_max:
+            raise RecordTooLarge(f"there are more than {count_max} batches; send them in parts, or make larger ones")
         _check_client_batch(number, header, batch)
         checked.append((header, batch))
     if not checked:

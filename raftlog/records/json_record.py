@@ -39,7 +39,7 @@ def text_or_json(value: Any) -> bytes:
 def from_base64(value: Any) -> bytes:
     """The bytes of a base64 string."""
     if type(value) is not str:
-        raise ValueError(f"{value!r} is not base64, which is a string")
+        raise ValueError(f"a value of type {type(value).__name__} is not base64, which is a string")
     try:
         return binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError) as error:
@@ -52,7 +52,12 @@ def _text(value: Any) -> bytes:
     return value.encode()
 
 
-_BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _text, "base64": from_base64}
+BY_NAME: Mapping[str, Encode] = {"json": json_text, "text": _text, "base64": from_base64}
+
+
+def stores_text(encode: Encode, *, is_string: bool) -> bool:
+    """Whether what is stored of a value is its JSON text."""
+    return encode is json_text or (encode is text_or_json and not is_string)
 
 
 def read_record(fields: Any, encode: Encode) -> NewRecord:
@@ -122,7 +127,7 @@ def read_timestamp(value: Any) -> int:
 def _encodings(encoding: Any) -> dict[str, Encode]:
     if type(encoding) is not dict or not encoding.keys() <= _ENCODED:
         raise ValueError('encoding is an object with "key", "value" or both')
-    unknown = [name for name in encoding.values() if type(name) is not str or name not in _BY_NAME]
+    unknown = [name for name in encoding.values() if type(name) is not str or name not in BY_NAME]
     if unknown:
-        raise ValueError(f"unknown encoding {unknown[0]!r}; it can be {', '.join(_BY_NAME)}")
-    return {field: _BY_NAME[name] for field, name in encoding.items()}
+        raise ValueError(f"unknown encoding {unknown[0]!r}; it can be {', '.join(BY_NAME)}")
+    return {field: BY_NAME[name] for field, name in encoding.items()}

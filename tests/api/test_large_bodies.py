@@ -1,0 +1,214 @@
+"""Bodies that are too large to be parsed at once: the same records and answers, and a loop that others can use."""
+
+import asyncio
+import base64
+import gc
+import io
+import time
+
+import orjson
+import pytest
+
+from raftlog.api.http.large_records import PARSED_BYTES_MAX, VALUE_BYTES_MAX, parse_in_steps
+from raftlog.api.http.media import Format
+from raftlog.api.http.new_records import parse_records
+from raftlog.api.http.problems import HttpProblem
+from raftlog.config import MIB
+from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
+from raftlog.records import build_batch
+
+JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+HOLD_S_MAX = 0.15
+"""CPU time for which nothing else runs; on a quiet machine it is a tenth of this."""
+
+
+class Hold:
+    """The longest time that the loop worked on one thing, in CPU seconds of its thread."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+
+    async def _watch(self):
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest_s, last = max(self.longest_s, now - last), now
+
+    async def __aenter__(self):
+        gc.collect()
+        gc.disable()
+        self._task = asyncio.ensure_future(self._watch())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *error):
+        self._task.cancel()
+        gc.enable()
+
+
+def parsed(body, format_=Format.JSON):
+    steps = parse_in_steps(body, format_)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+async def send(api, path, body, headers=JSON):
+    async with api.session.post(api.url + path, data=io.BytesIO(body), headers=headers) as response:
+        return response.status, await response.json()
+
+
+async def stored(api, topic="t", count=None):
+    """Records of partition 0."""
+    found, offset = [], 0
+    while True:
+        _, more = await api.get(f"/topics/{topic}/partitions/0/records?offset={offset}&timeout=0&max_bytes=8000000")
+        if not more:
+            return found
+        found += more
+        offset = more[-1]["offset"] + 1
+
+
+def records_of_all_kinds(count):
+    return [
+        {
+            "value": {"n": number, "text": 'a,]}"[{\\ é\n' * (number % 50), "nested": [[], {}, [{"a": [number]}]]},
+            "key": f"key {number}" if number % 3 else None,
+            "headers": [{"name": "h", "value": base64.b64encode(b"x" * (number % 9)).decode()}] if number % 5 else None,
+            "timestamp": 1_700_000_000_000 + number,
+        }
+        if number % 2
+        else {"value": number}
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("indent", [0, orjson.OPT_INDENT_2])
+def test_records_are_those_of_a_small_body(indent):
+    body = orjson.dumps(
+        {"producer_id": 5, "producer_epoch": 0, "sequence": 7, "records": records_of_all_kinds(5_000)}, option=indent
+    )
+    assert len(body) > 4 * PARSED_BYTES_MAX
+    assert parsed(body) == parse_records(body, Format.JSON)
+    body = orjson.dumps(
+        {"records": [{"value": 1}, {"value": 2, "partition": 3}] * 20_000, "producer_id": None}, option=indent
+    )
+    assert parsed(bytearray(body)) == parse_records(body, Format.JSON)
+
+
+def test_large_members_of_a_record():
+    value = b"[" + b'{"a": [1, 2.50, "\\u00e9"]}, ' * 20_000 + b"0]"
+    assert len(value) > VALUE_BYTES_MAX
+    body = b'{"records": [{"value": 1}, {"key": "k", "value": ' + value + b' , "partition": 2}, {"value": 3}]}'
+    records, partitions, _ = parsed(body)
+    assert [record.value for record in records] == [b"1", value, b"3"], "as it was sent"
+    assert (records[1].key, partitions) == (b'"k"', [None, 2, None])
+    text = orjson.dumps("é\n" * 200_000)
+    for encoding, expected in (("json", text), ("text", ("é\n" * 200_000).encode())):
+        body = b'{"records":[{"encoding":{"value":"%b"},"value":%b}]}' % (encoding.encode(), text)
+        assert parsed(body)[0][0].value == expected
+    raw = bytes(range(256)) * 2_000
+    body = orjson.dumps({"records": [{"value": base64.b64encode(raw).decode()}]})
+    assert parsed(body, Format.BINARY)[0][0].value == raw
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b'{"records":[%b{"value":]}' % (b'{"value":1},' * 40_000), "JSON"),
+        (b'{"records":[%b{"value":1}]' % (b'{"value":1},' * 40_000), "no object"),
+        (b'{"records":[%b{"value":1}],}' % (b'{"value":1},' * 40_000), "JSON"),
+        (b'{"records":[%b]}' % (b'{"value":1},' * 40_000), "JSON"),
+        (b'{"records":[%b{"value":1}]}]' % (b'{"value":1},' * 40_000), "no object"),
+        (b'{"records":[%b7]}' % (b'{"value":1},' * 40_000), "record 40000: it is not a JSON object"),
+        (b'{"records":[%b{"values":1}]}' % (b'{"value":1},' * 40_000), "record 40000: unknown field values"),
+        (b'{"records":{"a":[%b7]}}' % (b"1," * 400_000), 'no list "records"'),
+        (b'{"other":[%b7]}' % (b"1," * 400_000), 'no list "records"'),
+        (b'{"other":[%b7,]}' % (b"1," * 400_000), "JSON"),
+        (b'{"records":[{"value":[%b7,]}]}' % (b"1," * 400_000), "record 0"),
+        (b'{"records":[{"value":%b%b}]}' % (b"[" * 200_000, b"]" * 200_000), "bytes without a comma"),
+        (b'{"records":[{"value":%b1%b}]}' % (b"[0," * 200_000, b"]" * 200_000), "nested deeper than 254"),
+        (b'{"records":[{"headers":[%b7]}]}' % (b"1," * 1_000_000), "headers has 2000003 bytes"),
+        (b'{"records":[{"value":"%b}]}' % (b"a," * 400_000), "does not end"),
+    ],
+)
+async def test_what_is_wrong_is_named_and_nothing_is_stored(api, body, word):
+    await api.topic()
+    status, said = await send(api, "/topics/t", body)
+    assert (status, said["error_code"], said["outcome"]) == (422, 42203, "failed")
+    assert word in said["message"]
+    assert len(said["message"]) < 300
+    assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
+
+
+async def test_a_hundred_thousand_records(api):
+    await api.topic(partitions=3)
+    body = b'{"records":[' + b",".join(b'{"value":%d,"partition":%d}' % (at, at % 3) for at in range(100_000)) + b"]}"
+    async with Hold() as hold:
+        status, said = await send(api, "/topics/t", body)
+    assert status == 200
+    rows = [(row["partition"], row["offset"], row["error_code"]) for row in said["offsets"]]
+    assert rows == [(at % 3, at // 3, None) for at in range(100_000)]
+    found = await stored(api)
+    assert [row["value"] for row in found] == list(range(0, 100_000, 3))
+    assert hold.longest_s < HOLD_S_MAX
+
+
+async def test_each_record_of_a_large_body_has_its_own_result(api):
+    await api.topic(max_message_bytes="300000")
+    body = orjson.dumps(
+        {"records": [{"value": "x" * 400_000}, *({"value": at} for at in range(2_000)), {"value": 1, "partition": 7}]}
+    )
+    status, said = await send(api, "/topics/t", body)
+    codes = [row["error_code"] for row in said["offsets"]]
+    assert (status, codes) == (200, [413, *[None] * 2_000, 40402])
+    assert [row["offset"] for row in said["offsets"][1:-1]] == list(range(2_000))
+    status, said = await send(api, "/topics/t/partitions/5", body[:-30] + b"}]}")
+    assert (status, said["error_code"], len(said["offsets"])) == (404, 40402, 2_001)
+
+
+async def test_an_idempotent_producer_with_a_large_body(api):
+    await api.topic()
+    _, given = await api.post("/producers", {})
+    body = orjson.dumps({"records": [{"value": at} for at in range(20_000)], "sequence": 0, **given})
+    for _ in range(2):
+        status, said = await send(api, "/topics/t", body)
+        assert (status, said["offsets"][19_999]["offset"]) == (200, 19_999)
+    assert said["offsets"][0]["duplicate"]
+    assert len(await stored(api)) == 20_000
+
+
+@pytest.mark.parametrize(
+    "unit", [b"[],", b'{"":0},', b'"a",', b'{"value":0},', b"[[[[0]]]],", b'"\\"",'], ids=lambda unit: unit.decode()
+)
+@pytest.mark.parametrize("is_value", [True, False])
+async def test_json_that_grows_does_not_hold_the_loop(api, unit, is_value):
+    await api.topic()
+    many = unit * (8 * MIB // len(unit)) + b"0"
+    body = b'{"records":[{"value":[%b]}]}' % many if is_value else b'{"records":[%b]}' % many
+    async with Hold() as hold:
+        status, said = await send(api, "/topics/t", body)
+    assert (status, said["error_code"]) == ((413, 413) if is_value else (422, 42203)) or b"value" in unit
+    assert hold.longest_s < HOLD_S_MAX
+    assert api.server.bodies.memory.used == 0
+
+
+async def test_very_many_batches_are_refused(api):
+    await api.topic()
+    batch = bytes(build_batch([b""]))
+    path, headers = "/topics/t/partitions/0", {"Content-Type": "application/vnd.raftlog.batches"}
+    status, said = await send(api, path, batch * (CALL_BATCHES_MAX + 1), headers)
+    assert (status, said["error_code"]) == (413, 413)
+    async with Hold() as hold:
+        status, said = await send(api, path, batch * CALL_BATCHES_MAX, headers)
+    assert (status, said["next_offset"]) == (200, CALL_BATCHES_MAX)
+    assert hold.longest_s < HOLD_S_MAX
+
+
+def test_a_problem_of_the_body_is_no_other_error():
+    with pytest.raises(HttpProblem):
+        parsed(b"\xff" * 300_000)
