@@ -8,6 +8,8 @@ from typing import Final
 from jepsen.mutants.mutant import Mutant
 
 _DRIVER: Final = ("tests/runtime/test_driver.py", "tests/runtime/test_adversity.py")
+_WAITS: Final = ("tests/runtime/test_waits_for_disks.py",)
+_OUTCOMES: Final = ("tests/runtime/test_outcomes.py",)
 _CHECKPOINTS: Final = ("tests/runtime/test_checkpoints.py", *_DRIVER)
 _TRIMS: Final = ("tests/replica/test_committed_trims.py", "tests/runtime/test_driver.py")
 _INSTALLS: Final = ("tests/runtime/test_fetching.py", "tests/runtime/test_installed_place.py", *_DRIVER)
@@ -29,6 +31,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _DRIVER,
     ),
     _runtime(
+        "parts-overtake",
+        "persister:Persister.persist",
+        "if not ready.must_sync and not group.parts:",
+        "if not ready.must_sync:",
+        _WAITS,
+    ),
+    _runtime(
         "write-before-the-mark",
         "persister:Persister.write",
         "if group.key in self._unmarked:",
@@ -43,11 +52,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/runtime/test_giving_up.py", "tests/runtime/test_creations.py", *_DRIVER),
     ),
     _runtime(
+        "failed-sync-goes-on",
+        "persister:Persister.sync",
+        "if error is not None:",
+        "if False:",
+        _WAITS,
+    ),
+    _runtime(
         "ids-before-their-bytes",
         "large_appends:LargeAppends.start",
         "self._disk.submit_sync(changed.files, changed.directories, synced)",
         "synced(None)",
         _DRIVER,
+    ),
+    _runtime(
+        "large-sync-fails-silently",
+        "large_appends:LargeAppends._synced",
+        "if error:",
+        "if False:",
+        _WAITS,
+    ),
+    _runtime(
+        "parts-before-their-sync",
+        "group:Group.note_durable",
+        " and self.parts[0].sequence <= sequence",
+        "",
+        _WAITS,
     ),
     _runtime(
         "waits-end-early",
@@ -65,19 +95,61 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _DRIVER,
     ),
     _runtime(
+        "admit-a-wrong-crc",
+        "admission:end_of_entries",
+        "            and crc_matches(batch, header)\n",
+        "",
+        _OUTCOMES,
+    ),
+    _runtime(
+        "admit-another-term",
+        "admission:end_of_entries",
+        "            and header.leader_epoch == entry.term\n",
+        "",
+        _OUTCOMES,
+    ),
+    _runtime(
         "admit-another-offset",
         "admission:Admission.admits",
         "if expected is not None and read_header(entries[0].payload).base_offset != expected:",
         "if False:",
         _DRIVER,
     ),
+    _runtime(
+        "admit-another-group-s-roll",
+        "admission:_is_readable",
+        " and roll.group_id == group_id",
+        "",
+        _OUTCOMES,
+    ),
     # checkpoints
+    _runtime(
+        "checkpoint-of-unwritten-entries",
+        "checkpoints:Checkpoints._look_at",
+        "if group.is_deaf or log.written_index < log.last_index:",
+        "if group.is_deaf:",
+        _WAITS,
+    ),
+    _runtime(
+        "checkpoint-without-rows",
+        "checkpoints:Checkpoints._look_at",
+        "if segments.published_index < log.last_index:",
+        "if False:",
+        _WAITS,
+    ),
     _runtime(
         "checkpoint-of-old-states",
         "checkpoints:Checkpoints._look_at",
         "self._to_sync[key] = group",
         "pass",
         _CHECKPOINTS,
+    ),
+    _runtime(
+        "checkpoint-sync-fails-silently",
+        "checkpoints:Checkpoints._synced",
+        "if error:",
+        "if False:",
+        _WAITS,
     ),
     _runtime(
         "returned-replica-forgets-its-vote",
@@ -93,6 +165,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "None",
         ("tests/runtime/test_creations.py", *_CHECKPOINTS),
     ),
+    _runtime(
+        "checkpoint-forgets-a-trim-under-way",
+        "checkpoints:_state",
+        "group.trim_to if group.trim_to is not None else group.log_start_offset",
+        "group.log_start_offset",
+        _WAITS,
+    ),
     # proposals
     _runtime(
         "another-leader-s-entry-counts",
@@ -102,6 +181,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _DRIVER,
     ),
     _runtime(
+        "half-a-proposal-failed",
+        "proposals:Proposals._outcome",
+        "if log.term_at(first) == term:",
+        "if False:",
+        _OUTCOMES,
+    ),
+    _runtime(
+        "trimmed-outcome-guessed",
+        "proposals:Proposals._outcome",
+        "if first <= log.boundary.index:",
+        "if False:",
+        _OUTCOMES,
+    ),
+    _runtime(
         "ended-means-failed",
         "proposals:Proposals.end",
         'OutcomeUnknown(f"{self._name}: {why}")',
@@ -109,6 +202,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _DRIVER,
     ),
     # the log of a group
+    _runtime(
+        "write-during-a-cut",
+        "group_log:GroupLog.write",
+        "if self._cut_to is not None:",
+        "if False:",
+        _OUTCOMES,
+    ),
     _runtime(
         "cut-keeps-noted-trims",
         "group_log:GroupLog.cut_to",
@@ -137,6 +237,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "free = applied + 1 - self._recent_first",
         ("tests/runtime/test_group_log_reading.py", *_DRIVER),
     ),
+    _runtime(
+        "drop-up-to-an-uncommitted-roll",
+        "group_log:GroupLog.end_of_leftovers",
+        "while doomed and segments[len(doomed)].base_index > applied:",
+        "while False:",
+        _OUTCOMES,
+    ),
+    _runtime(
+        "mark-falls",
+        "group_log:GroupLog.note_mark",
+        "CompactedTo(*map(max, self.mark, mark))",
+        "mark",
+        _OUTCOMES,
+    ),
     # trims and rolls
     _runtime(
         "follow-an-uncommitted-trim",
@@ -144,6 +258,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "while log.noted and log.noted[0][0] <= group.applied_index:",
         "while log.noted:",
         _TRIMS,
+    ),
+    _runtime(
+        "uncommitted-trims-in-files",
+        "trimming:Trimming._look_into_files",
+        "last = min(group.applied_index, Index(log.noted_from - 1))",
+        "last = Index(log.noted_from - 1)",
+        _WAITS,
     ),
     _runtime(
         "trim-the-last-record",
@@ -173,5 +294,33 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         _DRIVER,
     ),
+    _runtime(
+        "roll-while-one-is-proposed",
+        "rolling:Rolling.may_roll",
+        "self.proposed_index <= log.last_index\n            and ",
+        "",
+        _OUTCOMES,
+    ),
     # installs
+    _runtime(
+        "install-amid-a-cut",
+        "installation:Installation._may_change_places",
+        "is_idle = not group.parts and not group.is_dirty and not group.log.is_cut_waiting",
+        "is_idle = True",
+        _WAITS,
+    ),
+    _runtime(
+        "install-before-it-is-journaled",
+        "installation:Installation._change_places",
+        "await driver.persister.append_durably([Install(group.key, start, end)])",
+        "driver.persister.append([Install(group.key, start, end)])",
+        _WAITS,
+    ),
+    _runtime(
+        "install-what-is-not-wanted",
+        "installation:Installation._change_places",
+        " or not group.core.wants_install(found.boundary)",
+        "",
+        _WAITS,
+    ),
 )

@@ -1,0 +1,283 @@
+"""What must not happen before a sync returned, or after one failed: with drivers whose disks hold syncs back."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from raftlog.errors import OutcomeUnknown
+from raftlog.raft import RaftCore
+from raftlog.runtime import checkpoints, installation
+from raftlog.runtime.installation import Installation
+from raftlog.runtime.replica_directory import installing_path
+from raftlog.runtime.transport import Envelope
+from raftlog.types import NodeId
+from tests.runtime.drivers import GROUP, SMALL, Wire, World, is_of_journal, is_of_segments
+from tests.runtime.test_adversity import others
+
+
+def begin_checkpoint(world: World, number: int) -> None:
+    made = world.drivers[number].persister.checkpoints
+    made.has_news, made._last_at = True, 0.0
+    world.do(number, lambda: made.maybe_begin(1e9))
+
+
+# the journal
+
+
+def test_an_append_waits_for_its_own_frame_and_not_for_the_one_before() -> None:
+    with World(1) as world:
+        world.leader()
+        disk, group = world.disks[0], world.group(1)
+        disk.hold(is_of_journal)
+        first = world.propose(1, b"first")
+        world.run(0.01)
+        second = world.propose(1, b"second")
+        world.run(0.01)
+        disk.release()
+        disk.hold(is_of_journal)
+        world.run(0.05)
+        assert first.done()
+        assert not second.done()
+        assert group.core.durable_index < group.log.last_index
+        disk.release()
+        world.run_until(second.done)
+
+
+def test_nothing_is_said_while_a_vote_waits_for_its_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 2)
+        world.converge()
+        _, voter = others(leader)
+        sent: list[Envelope] = []
+        send = Wire.send
+
+        def noted(wire: Wire, node: NodeId, envelopes: Sequence[Envelope]) -> None:
+            if wire._process.node is world.nodes[voter - 1]:
+                sent.extend(envelopes)
+            send(wire, node, envelopes)
+
+        monkeypatch.setattr(Wire, "send", noted)
+        term = world.group(voter).core.term
+        world.disks[voter - 1].hold(is_of_journal)
+        world.crash(leader)
+        world.run_until(lambda: world.group(voter).core.term > term)
+        world.run(0.001)
+        sent.clear()
+        world.run(1)
+        assert not sent
+        world.disks[voter - 1].release()
+        world.run_until(lambda: bool(sent))
+
+
+# segments
+
+
+def test_a_large_append_whose_sync_fails_ends_the_process() -> None:
+    with World(1) as world:
+        world.leader()
+        world.run(0.1)
+        world.disks[0].hold(is_of_segments)
+        future = world.propose(1, b"x" * SMALL.large_append_bytes)
+        world.run(0.05)
+        world.disks[0].fail_sync()
+        world.disks[0].release()
+        world.run(0.05)
+        assert isinstance(future.exception(), OutcomeUnknown)
+        assert len(world.failures) == 1
+
+
+def test_a_sync_that_fails_ends_the_process_and_whoever_waits_hears_of_it() -> None:
+    with World(1) as world:
+        driver = world.drivers[1]
+        world.disks[0].fail_sync()
+        sync = driver.persister.sync
+        [task] = world.do(1, lambda: driver.loop.create_task(sync((), [world.group(1).path])))
+        world.run(0.05)
+        assert isinstance(task.exception(), OSError)  # type: ignore[attr-defined]  # it is a task
+        assert len(world.failures) == 1
+
+
+def test_a_checkpoint_whose_sync_fails_ends_the_process() -> None:
+    with World(1) as world:
+        world.leader()
+        world.commit(1, b"x")
+        world.run(0.1)
+        made = world.drivers[1].persister.checkpoints
+        completed = made.completed
+        world.disks[0].hold(is_of_segments)
+        begin_checkpoint(world, 1)
+        world.run(0.05)
+        world.disks[0].fail_sync()
+        world.disks[0].release()
+        world.run(0.05)
+        assert made.completed == completed
+        assert len(world.failures) == 1
+
+
+@pytest.mark.parametrize("what", ["entries", "rows"])
+def test_no_checkpoint_begins_before_entries_and_rows_are_in_their_files(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with World(1) as world:
+        world.leader()
+        world.run(0.1)
+        group, made = world.group(1), world.drivers[1].persister.checkpoints
+        if what == "entries":
+            monkeypatch.setattr(group.log, "write", lambda: False)
+        else:
+            monkeypatch.setattr(group.log.segments, "publish_rows", lambda index: None)
+        world.commit(1, b"x")
+        begun = made.begun
+        begin_checkpoint(world, 1)
+        world.run(0.01)
+        assert made.begun == begun
+        monkeypatch.undo()
+        begin_checkpoint(world, 1)
+        world.run(0.01)
+        assert made.begun == begun + 1
+
+
+def test_no_checkpoint_begins_while_a_cut_waits_for_the_journal() -> None:
+    """It would name the entry that was cut as the last one, and the cut itself is not read again."""
+    with World() as world:
+        old = world.leader()
+        world.fill(old, 3)
+        world.converge()
+        for other in others(old):
+            world.network.cut(world.nodes[old - 1], world.nodes[other - 1])
+            world.network.cut(world.nodes[other - 1], world.nodes[old - 1])
+        for number in range(6):
+            world.propose(old, b"lost %d" % number)
+        world.run(0.05)
+        world.drivers[old].persister.write_rest()
+        world.run_until(lambda: world.leader() != old)
+        new = world.leader()
+        world.commit(new, b"instead")
+        group, made = world.group(old), world.drivers[old].persister.checkpoints
+        begun: list[int] = []
+
+        def look() -> None:
+            if group.log.is_cut_waiting and group.log.written_index < group.log.last_index:
+                before = made.begun
+                made.has_news, made._last_at = True, 0.0
+                made.maybe_begin(1e9)
+                begun.append(made.begun - before)
+
+        world.loop.after_step = look
+        world.network.heal()
+        world.converge()
+        assert begun
+        assert not any(begun)
+
+
+def test_a_checkpoint_knows_of_a_trim_that_is_on_its_way_to_the_journal() -> None:
+    """What the journal says before the checkpoint's beginning is not read again."""
+    with World(1) as world:
+        world.leader()
+        world.fill(1, 5)
+        group = world.group(1)
+        world.disks[0].hold(is_of_journal)
+        world.do(1, lambda: group.trim(3))
+        world.run(0.01)
+        assert (group.trim_to, group.log_start_offset) == (3, 0)
+        assert checkpoints._state(group).log_start_offset == 3
+
+
+def test_an_uncommitted_trim_is_not_followed_after_a_restart() -> None:
+    with World() as world:
+        leader = world.leader()
+        world.fill(leader, 30)
+        world.converge()
+        for other in others(leader):
+            world.network.cut(world.nodes[leader - 1], world.nodes[other - 1])
+            world.network.cut(world.nodes[other - 1], world.nodes[leader - 1])
+        world.do(leader, lambda: world.group(leader).propose_trim(20))
+        world.run(0.05)
+        world.crash(leader)
+        world.start(leader)
+        world.run(0.5)
+        group = world.group(leader)
+        assert group.log.last_index > group.applied_index
+        assert (group.log_start_offset, group.committed_start_offset) == (0, 0)
+
+
+# installations
+
+
+def behind_the_log_start(world: World) -> int:
+    """A follower whose log ends before the leader's begins, and that starts now."""
+    leader = world.leader()
+    follower = others(leader)[0]
+    world.commit(leader, b"first")
+    world.crash(follower)
+    world.fill(leader, 60)
+    group = world.group(leader)
+    world.do(leader, lambda: group.trim(group.high_watermark))
+    world.run_until(lambda: group.log.boundary.index > 10)
+    world.start(follower)
+    return follower
+
+
+def test_a_log_takes_its_place_once_its_name_and_the_journal_s_word_are_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with World() as world:
+        follower = behind_the_log_start(world)
+        disk, journal = world.disks[follower - 1], world.drivers[follower].journal
+        seen: list[tuple[bool, bool]] = []
+        take = installation.take_installed_place
+        path = installing_path("/data", GROUP)
+
+        def looked(*arguments: object) -> None:
+            durable = disk.durable_paths()
+            seen.append((any(name.startswith(f"{path}/") for name in durable), journal.is_idle))
+            take(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(installation, "take_installed_place", looked)
+        world.converge()
+        assert seen == [(True, True)]
+
+
+def test_a_log_that_is_not_wanted_any_more_does_not_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    with World() as world:
+        is_fetched: list[bool] = []
+        wants = RaftCore.wants_install
+        taken: list[object] = []
+
+        def may(_: Installation) -> bool:
+            is_fetched.append(True)
+            return True
+
+        monkeypatch.setattr(Installation, "_may_change_places", may)
+        monkeypatch.setattr(RaftCore, "wants_install", lambda core, at: wants(core, at) and not is_fetched)
+        monkeypatch.setattr(installation, "take_installed_place", lambda *arguments: taken.append(arguments))
+        behind_the_log_start(world)
+        world.run_until(lambda: bool(is_fetched))
+        world.run(0.1)
+        assert not taken
+        assert not world.failures
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_dirty", "is_cut_waiting", "is_under_way", "may"),
+    [
+        ((), False, False, False, True),
+        ((1,), False, False, False, False),
+        ((), True, False, False, False),
+        ((), False, True, False, False),
+        ((), False, False, True, False),
+    ],
+)
+def test_a_log_takes_its_place_when_nothing_is_on_its_way_to_the_old_one(
+    parts: Sequence[int], is_dirty: bool, is_cut_waiting: bool, is_under_way: bool, may: bool
+) -> None:
+    made = Installation.__new__(Installation)
+    made._group = SimpleNamespace(  # type: ignore[assignment]
+        is_closed=False, parts=parts, is_dirty=is_dirty, log=SimpleNamespace(is_cut_waiting=is_cut_waiting)
+    )
+    made._driver = SimpleNamespace(  # type: ignore[assignment]
+        failure=None, persister=SimpleNamespace(checkpoints=SimpleNamespace(is_under_way=is_under_way))
+    )
+    assert made._may_change_places() is may
