@@ -24,3 +24,15 @@ async def test_a_broker_whose_start_the_controller_does_not_know_yet_waits_or_ca
     broker.producers._next = broker.producers._end
     with pytest.raises(Unavailable, match="ask again"):
         await broker.producers.allocate(deadline_in(5_000))
+
+
+async def test_no_id_is_given_twice_when_blocks_end(open_broker):
+    broker = await open_broker()
+    blocks = iter((1_000, 5_000, 3_000))
+
+    async def block(command, deadline):
+        return next(blocks)
+
+    broker.metadata.submit = block
+    given = [(await broker.producers.allocate(deadline_in(30_000))).producer_id for _ in range(2_001)]
+    assert given == [*range(1_000, 2_000), *range(5_000, 6_000), 3_000]

@@ -204,6 +204,16 @@ def test_refusals_round_trip_and_cannot_disturb_a_log() -> None:
 # memory
 
 
+def test_a_retired_disk_is_recalled_as_one() -> None:
+    memory = PeerMemory(10)
+    memory.is_retired = {DISK}.__contains__
+    assert memory.recall(NodeId(2), DISK).is_retired
+    assert not memory.recall(NodeId(2), OTHER_DISK).is_retired
+    refusal = judge(US, THEM, memory.recall(NodeId(2), DISK))
+    assert refusal is not None
+    assert refusal.reason is Reason.RETIRED_DISK
+
+
 def test_the_past_of_a_disk_only_grows() -> None:
     memory = PeerMemory(10)
     memory.note_connected(THEM)

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from raftlog.errors import InvalidArgument
-from raftlog.runtime.rpc import Answer, Call, HandshakeRefused, NoAnswer, NotConnected, Reason, Refusal
+from raftlog.runtime.rpc import Answer, Call, HandshakeRefused, Identity, NoAnswer, NotConnected, Reason, Refusal
 from raftlog.runtime.rpc.frame import HEAD_SIZE
 from raftlog.runtime.rpc.handshake import Channel, decode_refusal, encode_refusal
 from raftlog.types import NodeId
@@ -105,6 +105,25 @@ async def test_probes_that_come_to_nothing() -> None:
         await three.transport.close()
         with pytest.raises((NotConnected, OSError)):
             await pending
+
+
+@on_both_loops
+async def test_an_outsider_may_only_ask_what_probes_may_and_is_not_remembered() -> None:
+    """A process whose node id has another disk in the cluster."""
+    one, outsider = Process(identity_of(1)), Process(identity_of(2))
+    asked = Inbox()
+
+    async def serve_probe(peer: Identity, request: object) -> Answer:
+        asked.put(peer.node_id)
+        return Answer("probe")
+
+    async with running(one, outsider):
+        one.transport.memory.assign_disk(NodeId(2), uuid.UUID(int=99))
+        one.transport.serve_probe = serve_probe
+        _, answer = await outsider.transport.probe(one.address, Call("data.produce"))
+        assert answer.value == "probe"
+        assert await asked.next() == (2,)
+        assert one.transport.memory.records() == []
 
 
 @on_both_loops

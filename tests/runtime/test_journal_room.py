@@ -71,6 +71,22 @@ def test_a_full_disk_stops_nothing_for_good(spare: int) -> None:
     assert fold.groups[ONE].last_index == index - 1
 
 
+def test_a_new_file_whose_sync_fails_ends_the_journal() -> None:
+    """A frame would be written into it as into one that is there, name and all."""
+    disk, journal, _ = new()
+    for index in range(1, 400):
+        append_one(journal, index)
+        journal.flush()
+        disk.complete_next()
+        if disk.pending_syncs:
+            break
+    disk.fail_sync()
+    disk.complete_next()
+    assert isinstance(journal.failure, SyncFailed)
+    with pytest.raises(SyncFailed):
+        append_one(journal, 400)
+
+
 # bounds
 
 

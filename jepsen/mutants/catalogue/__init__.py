@@ -2,16 +2,17 @@
 
 from typing import Final
 
-from jepsen.mutants.catalogue import disk, journal, producers, raft, replica, rpc, runtime, storage
+from jepsen.mutants.catalogue import disk, groups, journal, producers, raft, replica, rpc, runtime, storage
 from jepsen.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *disk.MUTANTS,
     *raft.MUTANTS,
     *storage.MUTANTS,
-    *disk.MUTANTS,
     *journal.MUTANTS,
     *runtime.MUTANTS,
     *replica.MUTANTS,
+    *groups.MUTANTS,
     *producers.MUTANTS,
     *rpc.MUTANTS,
 )

@@ -26,6 +26,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _JOURNAL,
     ),
     _journal(
+        "failed-file-sync-counts",
+        "journal/journal:Journal._file_synced",
+        "if error:",
+        "if False:",
+        ("tests/runtime/test_journal_room.py", *_JOURNAL),
+    ),
+    _journal(
         "two-frames-under-way",
         "journal/journal:Journal._write_next",
         "if self._is_writing or self.failure:",

@@ -6,6 +6,7 @@ from jepsen.mutants.mutant import Mutant
 
 _TABLE: Final = ("tests/replica/test_producer_table.py",)
 _PRODUCERS: Final = ("tests/replica/test_producers.py",)
+_RULES: Final = ("tests/replica/test_producer_rules.py",)
 _BOTH: Final = (*_TABLE, *_PRODUCERS)
 _QUEUE: Final = ("tests/routing/test_produce_queue.py", "tests/routing/test_sequenced_calls.py")
 
@@ -48,6 +49,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     _producers("sequence-jumps", "replica/producers:judged", "if ahead == 0:", "if ahead <= 1:", _BOTH),
     _producers(
+        "half-old-batch-is-old",
+        "replica/producers:judged",
+        "if (last - expected) % SEQUENCES < SEQUENCES // 2:",
+        "if False:",
+        _RULES,
+    ),
+    _producers(
         "short-window",
         "replica/producers:followed",
         "before[-(WINDOW - 1) :]",
@@ -74,6 +82,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if producer is not None and producer.epoch <= epoch:",
         "if producer is not None:",
         _BOTH,
+    ),
+    _producers(
+        "snapshot-hides-what-came-before",
+        "replica/producers:ProducerTable.put_below",
+        "if known is not None and known.epoch == later.epoch:",
+        "if False:",
+        _RULES,
+    ),
+    _producers(
+        "snapshot-revives-the-expired",
+        "replica/producers:ProducerTable.put_below",
+        "self.expire(payload)",
+        "pass",
+        _BOTH,
+    ),
+    _producers(
+        "pieces-of-two-snapshots",
+        "replica/producers:SnapshotRun.take",
+        " or roll_index != self._roll_index",
+        "",
+        _RULES,
     ),
     # judging at the leader
     _producers(
@@ -111,19 +140,33 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "elif False:",
         _PRODUCERS,
     ),
+    _producers(
+        "what-is-ahead-is-forgotten",
+        "replica/sequencing:Sequencing.delivered",
+        "if ahead.last_index == index:",
+        "if True:",
+        _RULES,
+    ),
+    _producers(
+        "expired-producer-goes-on",
+        "replica/sequencing:Sequencing._original",
+        "is_forgotten = is_expiring or producer_id in table.forgotten",
+        "is_forgotten = False",
+        ("tests/replica/test_full_producer_table.py",),
+    ),
+    _producers(
+        "evict-who-has-a-batch-in-flight",
+        "replica/sequencing:Sequencing._make_room",
+        "if not self.is_busy(each) and each not in call.producers",
+        "if each not in call.producers",
+        ("tests/replica/test_full_producer_table.py",),
+    ),
     # the state and its log
     _producers(
         "roll-before-the-run",
         "replica/producer_state:ProducerState.is_covered",
         " and self._at_roll is None",
         "",
-        _PRODUCERS,
-    ),
-    _producers(
-        "another-log-unnoticed",
-        "replica/producer_state:ProducerState.delivered",
-        "if first != self._delivered + 1 or self._segments is not self._group.log.segments:",
-        "if False:",
         _PRODUCERS,
     ),
     _producers(
@@ -140,7 +183,35 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            self._heard_ms.setdefault(producer_id, 0)\n",
         _PRODUCERS,
     ),
+    _producers(
+        "forget-who-has-something-on-its-way",
+        "replica/expiry:ProducerExpiry._due",
+        "elif not self._sequencing.is_busy(producer_id):",
+        "else:",
+        _RULES,
+    ),
+    _producers(
+        "trim-takes-the-run",
+        "replica/deleting:Deleting._may_trim",
+        "return self._producers.is_covered or offset < self._group.log.segments.active.base_offset",
+        "return True",
+        ("tests/replica/test_replica_rules.py",),
+    ),
+    _producers(
+        "retention-takes-the-run",
+        "replica/retention:Retention.apply",
+        "if not self._producers.is_covered:",
+        "if False:",
+        ("tests/replica/test_replica_rules.py",),
+    ),
     # ids
+    _producers(
+        "an-id-given-twice",
+        "producers/ids:Producers._take_block",
+        "first, first + _BLOCK, self._asked",
+        "first, first + _BLOCK + 1, self._asked",
+        ("tests/partitions/test_producer_ids.py",),
+    ),
     _producers(
         "a-block-given-twice",
         "control/broker_rules:allocate_producer_ids",

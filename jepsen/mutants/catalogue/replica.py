@@ -8,7 +8,7 @@ _READING: Final = ("tests/replica/test_reading.py",)
 _APPENDING: Final = ("tests/replica/test_appending.py",)
 _CLEANING: Final = ("tests/replica/test_cleaning.py",)
 _RETENTION: Final = ("tests/replica/test_retention.py",)
-_ROUTER: Final = ("tests/routing/test_router.py", "tests/brokers/test_any_node.py")
+_RULES: Final = ("tests/replica/test_replica_rules.py",)
 
 
 def _replica(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
@@ -27,11 +27,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _READING,
     ),
     _replica(
+        "follower-answers",
+        "replica/replica:Replica._readable_end",
+        "if core.leader is None and offset is not None and offset < group.high_watermark:",
+        "if offset is not None and offset < group.high_watermark:",
+        _RULES,
+    ),
+    _replica(
+        "damaged-one-of-many-answers",
+        "replica/replica:Replica._is_alone_and_damaged",
+        "return self.group.damage is not None and self.is_alone",
+        "return self.group.damage is not None",
+        _RULES,
+    ),
+    _replica(
         "out-of-range-unconfirmed",
         "replica/replica:Replica._reach",
         "await self._confirm(patient)",
         "pass",
         _READING,
+    ),
+    _replica(
+        "end-before-own-delivery",
+        "replica/replica:Replica._knows_the_end",
+        " and group.log.term_at(group.applied_index) == core.term",
+        "",
+        _RULES,
     ),
     _replica(
         "linearizable-without-quorum",
@@ -54,6 +75,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if False:",
         (*_READING, "tests/replica/test_committed_trims.py"),
     ),
+    _replica(
+        "trim-refused-by-a-deposed-leader",
+        "replica/replica:Replica.delete_before",
+        "await self._confirm(deadline)",
+        "pass",
+        _CLEANING,
+    ),
     # when appends are answered
     _replica(
         "append-while-damaged",
@@ -75,6 +103,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if too_few is not None:",
         "if False:",
         _APPENDING,
+    ),
+    _replica(
+        "learners-count-as-copies",
+        "replica/appending:_held_by_voters",
+        " if each.member in voters",
+        "",
+        _RULES,
+    ),
+    _replica(
+        "active-learners-count",
+        "replica/appending:Appending.why_too_few",
+        " if status.configuration.has_voter(member)",
+        "",
+        _RULES,
     ),
     _replica(
         "one-copy-is-enough",
@@ -104,13 +146,48 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         'Unavailable(f"{self._name}: the leadership was lost with the append")',
         _APPENDING,
     ),
+    _replica(
+        "closed-means-failed",
+        "replica/appending:Appending.end",
+        'OutcomeUnknown(f"{self._name}: {why}")',
+        'Unavailable(f"{self._name}: {why}")',
+        _RULES,
+    ),
     # what goes
+    _replica(
+        "retention-below-an-uncommitted-roll",
+        "replica/retention:Retention.apply",
+        "tuple(segment for segment in segments if segment.base_index <= group.applied_index)",
+        "segments",
+        _RULES,
+    ),
     _replica(
         "retention-deletes-what-is-compacted",
         "replica/retention:Retention.apply",
         " or not config.is_deleted",
         "",
         (*_RETENTION, *_CLEANING),
+    ),
+    _replica(
+        "compact-below-an-uncommitted-roll",
+        "replica/cleaning:Cleaning._dirty",
+        "newer.base_index > self._group.applied_index or ",
+        "",
+        _RULES,
+    ),
+    _replica(
+        "compact-what-is-young",
+        "replica/cleaning:_newest_ms",
+        "max(segment.times.max_timestamp, newer.created_ms)",
+        "segment.times.max_timestamp",
+        _RULES,
+    ),
+    _replica(
+        "tombstones-of-a-new-leader",
+        "replica/cleaning:Cleaning._remember",
+        "if self._term != self._group.core.term:",
+        "if False:",
+        _RULES,
     ),
     _replica(
         "tombstones-go-at-once",

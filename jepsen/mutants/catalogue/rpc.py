@@ -173,6 +173,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if True:",
         (*_HANDSHAKE, *_PROOFS),
     ),
+    _rpc(
+        "forget-who-is-retired",
+        "memory:PeerMemory.recall",
+        "self.is_retired(disk_uuid)",
+        "False",
+        (*_HANDSHAKE, *_PROBES),
+    ),
     # what a peer may say
     _rpc(
         "messages-in-another-name",
@@ -201,6 +208,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "if beat.disk_uuid != self.hello.identity.disk_uuid:",
         "if False:",
         (*_PROOFS, "tests/rpc/test_transport.py"),
+    ),
+    _rpc(
+        "a-probe-asks-anything",
+        "accepted:Accepted._begin",
+        "partial(endpoint.serve_probe, peer)",
+        "partial(endpoint.serve, peer.node_id)",
+        _PROBES,
+    ),
+    _rpc(
+        "an-outsider-is-noted",
+        "accepted:Accepted._verify",
+        "is_noted=not is_outsider(theirs, known)",
+        "is_noted=True",
+        _PROBES,
     ),
     # outcomes of requests
     _rpc("broken-off-means-not-sent", "outgoing:Outgoing.closed", "ConnectionLost(f", "NotConnected(f", _CALLS),

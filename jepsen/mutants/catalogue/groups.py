@@ -1,0 +1,251 @@
+"""Mutants of consumer groups (`raftlog/partitions/groups`): generations, fences, what is stored first, commits."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_MACHINE: Final = (
+    "tests/groups/test_generations.py",
+    "tests/groups/test_joining.py",
+    "tests/groups/test_stored_first.py",
+    "tests/groups/test_static_members.py",
+    "tests/groups/test_machine_invariants.py",
+)
+_WRITER: Final = ("tests/groups/test_writer.py",)
+_COMMITS: Final = ("tests/brokers/test_groups.py",)
+_COORDINATORS: Final = ("tests/brokers/test_group_coordinators.py",)
+
+
+def _groups(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function."""
+    module, _, function = place.partition(":")
+    return Mutant(f"groups-{name}", f"raftlog/partitions/groups/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # fences
+    _groups("any-generation", "machine:Machine._current", "if generation != group.generation:", "if False:", _MACHINE),
+    _groups(
+        "commit-before-sync",
+        "machine:Machine.check_commit",
+        "if found.state is State.COMPLETING:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "commit-beside-members",
+        "machine:Machine.check_commit",
+        "if found is not None and found.state is not State.EMPTY:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "commit-into-a-deleted-group",
+        "machine:Machine.check_commit",
+        "if found is not None and found.state is State.DEAD:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "two-processes-are-one-static-member",
+        "joining:member_of",
+        "if holder is not None and holder != member_id:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "old-static-member-stays",
+        "rebalancing:Rebalancing.replace",
+        "group.rename(member, member_id)",
+        "pass",
+        _MACHINE,
+    ),
+    _groups(
+        "sync-while-others-join",
+        "machine:Machine.sync",
+        "if group.state is State.PREPARING or (",
+        "if (",
+        _MACHINE,
+    ),
+    _groups(
+        "any-member-assigns",
+        "machine:Machine.sync",
+        "if group.state is State.COMPLETING and member.member_id == group.leader and not group.storing:",
+        "if group.state is State.COMPLETING and not group.storing:",
+        _MACHINE,
+    ),
+    _groups(
+        "delete-a-group-with-members",
+        "machine:Machine.delete",
+        "elif found.state is not State.EMPTY or found.given_ids:",
+        "elif found.given_ids:",
+        _MACHINE,
+    ),
+    # stored first
+    _groups("heard-before-stored", "rebalancing:Rebalancing.settle", "elif not group.storing:", "else:", _MACHINE),
+    _groups(
+        "not-stored-and-answered",
+        "rebalancing:Rebalancing.stored",
+        "elif error is not None:",
+        "elif False:",
+        _MACHINE,
+    ),
+    _groups(
+        "complete-while-storing",
+        "rebalancing:Rebalancing.maybe_complete",
+        " or group.storing or group.holds:",
+        " or group.holds:",
+        _MACHINE,
+    ),
+    _groups(
+        "generation-given-twice",
+        "rebalancing:Rebalancing._complete",
+        "group.generation += 1",
+        "pass",
+        _MACHINE,
+    ),
+    _groups(
+        "empty-group-keeps-its-generation",
+        "rebalancing:Rebalancing.empty",
+        "group.generation += 1",
+        "pass",
+        _MACHINE,
+    ),
+    _groups(
+        "nobody-joins-again",
+        "rebalancing:Rebalancing.prepare",
+        "member.join is not None, False, None",
+        "True, False, None",
+        _MACHINE,
+    ),
+    _groups(
+        "loaded-members-live-for-ever",
+        "machine:Machine.load",
+        "self._rebalancing.touch(group, member, now)",
+        "pass",
+        _MACHINE,
+    ),
+    _groups(
+        "loaded-group-is-assigned",
+        "membership:Group.loaded",
+        "State.STABLE if record.is_assigned else State.COMPLETING",
+        "State.STABLE",
+        _MACHINE,
+    ),
+    _groups(
+        "sessions-do-not-run",
+        "rebalancing:Rebalancing.touch",
+        "if not member.waits:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "waiting-members-expire",
+        "rebalancing:Rebalancing.park",
+        "if member.waits:",
+        "if False:",
+        _MACHINE,
+    ),
+    _groups(
+        "old-assignment-stays",
+        "rebalancing:Rebalancing.assign",
+        'given.get(member.member_id, b"")',
+        "given.get(member.member_id, member.assignment)",
+        _MACHINE,
+    ),
+    # the log of a coordinator
+    _groups("flush-after-the-leadership", "writer:Writer._flush", "if not self.leads():", "if False:", _WRITER),
+    _groups(
+        "barrier-in-front-of-the-newest",
+        "writer:Writer.barrier",
+        "turn = self._given or self._newest",
+        "turn = self._given",
+        (*_WRITER, *_COMMITS),
+    ),
+    _groups(
+        "folded-out-of-order",
+        "writer:Writer._ended",
+        "if is_next:",
+        "if True:",
+        (*_WRITER, *_COORDINATORS),
+    ),
+    _groups(
+        "watermark-falls-when-read",
+        "folded:Folded._raise",
+        "if known is None or mark.offset > known.offset:",
+        "if True:",
+        ("tests/groups/test_level_two.py", "tests/groups/test_writer.py", *_COORDINATORS),
+    ),
+    _groups(
+        "what-was-trimmed-stays-folded",
+        "folded:Folded._begin_at",
+        "self.offsets.clear()",
+        "pass",
+        (*_WRITER, *_COORDINATORS),
+    ),
+    # commits
+    _groups(
+        "watermark-falls",
+        "offsets:Offsets.commit",
+        "only_rises=member is None",
+        "only_rises=False",
+        _COMMITS,
+    ),
+    _groups(
+        "member-commits-only-rise",
+        "offsets:Offsets.commit",
+        "only_rises=member is None",
+        "only_rises=True",
+        _COMMITS,
+    ),
+    _groups(
+        "refused-by-a-deposed-coordinator",
+        "offsets:Offsets.commit",
+        "await self._coordinator.confirm(deadline)",
+        "pass",
+        (*_COMMITS, *_COORDINATORS),
+    ),
+    _groups(
+        "members-refused-by-a-deposed-coordinator",
+        "coordinator:Coordinator._ask",
+        "await self.confirm(deadline)",
+        "pass",
+        (*_COMMITS, *_COORDINATORS),
+    ),
+    _groups(
+        "stale-committed-offsets",
+        "offsets:Offsets.committed",
+        "await self._coordinator.current(deadline)",
+        "pass",
+        (*_COMMITS, *_COORDINATORS),
+    ),
+    _groups(
+        "current-without-quorum",
+        "coordinator:Coordinator.current",
+        "await self.replica.offsets(True, deadline)",
+        "pass",
+        (*_COMMITS, *_COORDINATORS),
+    ),
+    _groups(
+        "reset-a-group-with-members",
+        "offsets:Offsets.reset",
+        "self._check_empty(group)",
+        "pass",
+        _COMMITS,
+    ),
+    _groups(
+        "forget-what-is-subscribed",
+        "offsets:Offsets.delete_topic",
+        "self._check_not_subscribed(group, topic)",
+        "pass",
+        _COMMITS,
+    ),
+    # housekeeping
+    _groups(
+        "trim-before-it-is-stated",
+        "housekeeping:GroupHousekeeping._shorten",
+        "await self._state(coordinator, some)",
+        "pass",
+        (*_COMMITS, *_COORDINATORS),
+    ),
+)

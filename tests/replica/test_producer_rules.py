@@ -1,0 +1,93 @@
+"""What a leader answers idempotent producers, example by example."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raftlog.errors import DuplicateSequence, OutOfOrderSequence
+from raftlog.partitions.replica.expiry import ProducerExpiry
+from raftlog.partitions.replica.producers import ProducerTable, SnapshotRun, judged
+from raftlog.types import Index, Offset
+from tests.replica.producing import Producing
+from tests.replica.test_producer_table import header_of
+
+
+def table_of(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
+    """Of producer 7, who sent so many records from a sequence on; offsets are sequences."""
+    table = ProducerTable()
+    for base, count in batches:
+        table.append(header_of(7, epoch, base, count), Offset(base))
+    return table
+
+
+def test_a_batch_that_is_old_in_part_is_out_of_order_and_not_a_duplicate() -> None:
+    """Its end was not appended: `DuplicateSequence` would say that all of it was."""
+    table = table_of((0, 5))
+    with pytest.raises(OutOfOrderSequence):
+        judged("t/0", table.get(7), header_of(7, 0, 3, 4))
+    with pytest.raises(DuplicateSequence):
+        judged("t/0", table.get(7), header_of(7, 0, 3, 2))
+
+
+def test_what_is_known_from_before_a_roll_goes_on_behind_it() -> None:
+    since = table_of((5, 2))
+    since.put_below(table_of((0, 5)), ())
+    known = since.get(7)
+    assert known is not None
+    assert [batch[:2] for batch in known.batches] == [(0, 4), (5, 6)]
+    assert judged("t/0", known, header_of(7, 0, 0, 5)) == (0, 4, 0), "a retry is told as such"
+
+
+def test_a_new_epoch_behind_a_roll_begins_anew() -> None:
+    since = table_of((0, 2), epoch=1)
+    since.put_below(table_of((0, 5)), ())
+    known = since.get(7)
+    assert known is not None
+    assert (known.epoch, [batch[:2] for batch in known.batches]) == (1, [(0, 1)])
+
+
+def test_pieces_of_two_snapshots_are_not_put_together() -> None:
+    table = ProducerTable()
+    for producer in range(1_500):
+        table.append(header_of(producer, 0, 0, 1), Offset(producer))
+    (first, _), (_, second) = (list(table.snapshot(Index(roll))) for roll in (5, 9))
+    run = SnapshotRun()
+    assert run.take(first) is None
+    assert run.take(second) is None
+
+
+def test_a_batch_in_flight_is_known_when_the_one_before_it_was_delivered() -> None:
+    with Producing() as world:
+        leader = world.lead()
+        world.sent(leader, 0, b"before")
+        world.isolate(leader)
+        for sequence, value in ((1, b"a"), (2, b"b")):
+            world.send(leader, sequence, value)
+        world.run(0.01)
+        sequencing = world.replica(leader)._sequencing
+        last = sequencing._ahead[7].last_index
+        world.do(leader, lambda: sequencing.delivered(Index(last - 1)))
+        again = world.send(leader, 2, b"b", acks=1)
+        world.run(0.01)
+        assert again.result().is_duplicate
+        assert again.result().base_offset == 2
+
+
+def test_a_producer_with_a_batch_on_its_way_is_not_silent() -> None:
+    expired: list[Any] = []
+    busy = {7}
+
+    def expire(due: list[Any], why: str) -> Any:
+        expired.append(due)
+        return SimpleNamespace(add_done_callback=lambda done: None)
+
+    sequencing: Any = SimpleNamespace(can_judge=lambda: True, heard={}, is_busy=busy.__contains__, expire=expire)
+    state: Any = SimpleNamespace(table=table_of((0, 1)))
+    expiry = ProducerExpiry("t/0", SimpleNamespace(core=SimpleNamespace(term=1)), state, sequencing)  # type: ignore[arg-type]
+    expiry.apply(1_000, 0)
+    expiry.apply(1_000, 5_000)
+    assert expired == []
+    busy.clear()
+    expiry.apply(1_000, 5_000)
+    assert expired == [[(7, 0)]]

@@ -1,0 +1,209 @@
+"""Rules of a replica that worlds meet rarely: who counts as a copy, what may go, who may answer readers."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from raftlog.config import TopicConfig
+from raftlog.errors import LogClosed, NotLeader, OutcomeUnknown, Unavailable
+from raftlog.partitions.counters import Counters
+from raftlog.partitions.replica.appending import Appending, _held_by_voters
+from raftlog.partitions.replica.cleaning import Cleaning, _newest_ms
+from raftlog.partitions.replica.deleting import Deleting
+from raftlog.partitions.replica.replica import Replica
+from raftlog.partitions.replica.retention import Retention
+from raftlog.raft import Accepted, ReplicaId, Role
+from raftlog.types import Index, NodeId, Offset, Term
+from tests.replica.worlds import Replicas, others
+
+ME, OTHER, LEARNER = (ReplicaId(NodeId(number), UUID(int=number)) for number in (1, 2, 3))
+OLD_MS = 1_000_000_000
+
+
+def status(*, match: dict[ReplicaId, int]) -> Any:
+    """Of a leader with one other voter and a learner; all are heard."""
+    voters = (ME, OTHER)
+    return SimpleNamespace(
+        me=ME,
+        durable_index=7,
+        is_asleep=False,
+        configuration=SimpleNamespace(voters=voters, has_voter=voters.__contains__),
+        followers=[
+            SimpleNamespace(member=member, match_index=index, is_active=True) for member, index in match.items()
+        ],
+    )
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+# copies
+
+
+def test_a_learner_is_no_copy() -> None:
+    assert _held_by_voters(status(match={OTHER: 5, LEARNER: 9})) == [7, 5]
+
+
+def test_a_learner_does_not_make_up_for_a_voter_that_cannot_be_reached() -> None:
+    core = SimpleNamespace(status=lambda: status(match={LEARNER: 9}))
+    appending = Appending("t/0", SimpleNamespace(core=core))  # type: ignore[arg-type]
+    assert appending.why_too_few(1) is None
+    assert isinstance(appending.why_too_few(2), Unavailable)
+
+
+def test_an_append_that_was_taken_and_not_written_is_unknown_when_the_replica_ends(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    accepted = Accepted(Term(2), Index(4), Index(4))
+    group = SimpleNamespace(
+        enter=lambda batches: accepted,
+        log=SimpleNamespace(last_index=3),
+        core=SimpleNamespace(role=Role.LEADER, term=2),
+        on_turn=None,
+    )
+    appending = Appending("t/0", group)  # type: ignore[arg-type]
+    future: asyncio.Future[Any] = loop.create_future()
+    appending.take([bytearray()], future)
+    assert not future.done()
+    appending.end(LogClosed("it stops"))
+    assert isinstance(future.exception(), OutcomeUnknown)
+
+
+# who answers
+
+
+def test_a_follower_that_knows_its_leader_sends_readers_there() -> None:
+    with Replicas() as world:
+        leader = world.lead()
+        world.appended(leader, b"x")
+        follower = others(leader)[0]
+        world.run_until(lambda: world.group(follower).high_watermark == 1)
+        task = world.fetch(follower, 0)
+        world.run_until(task.done)
+        assert isinstance(task.exception(), NotLeader)
+
+
+def test_a_leader_knows_the_end_once_an_entry_of_its_own_term_is_delivered() -> None:
+    core = SimpleNamespace(has_own_term_commit=True, term=3)
+    log = SimpleNamespace(term_at={4: 2, 5: 3}.__getitem__)
+    group = SimpleNamespace(core=core, log=log, applied_index=4)
+    replica: Any = SimpleNamespace(group=group)
+    assert not Replica._knows_the_end(replica)
+    group.applied_index = 5
+    assert Replica._knows_the_end(replica)
+
+
+def test_a_damaged_replica_answers_for_what_is_durable_only_where_it_is_alone() -> None:
+    replica: Any = SimpleNamespace(group=SimpleNamespace(damage="a flipped bit"), is_alone=False)
+    assert not Replica._is_alone_and_damaged(replica)
+    replica.is_alone = True
+    assert Replica._is_alone_and_damaged(replica)
+
+
+# what goes
+
+
+def segment(base_offset: int, base_index: int, *, created_ms: int = 0, newest_ms: int = 0) -> Any:
+    return SimpleNamespace(
+        base_offset=base_offset,
+        base_index=base_index,
+        next_offset=base_offset + 10,
+        end_position=1000,
+        created_ms=created_ms,
+        times=SimpleNamespace(max_timestamp=newest_ms),
+    )
+
+
+def group_of(*segments: Any, applied: int, term: int = 1) -> Any:
+    """A leader's group that notes what is proposed, and never hears of it."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    proposed: list[Any] = []
+
+    def note(*what: Any) -> "asyncio.Future[Any]":
+        proposed.append(what)
+        return asyncio.Future(loop=loop)
+
+    return SimpleNamespace(
+        log=SimpleNamespace(
+            segments=SimpleNamespace(segments=segments, active=segments[-1]),
+            mark=SimpleNamespace(compacted_to=-1, tombstones_to=-1),
+        ),
+        core=SimpleNamespace(term=term),
+        applied_index=applied,
+        log_start_offset=0,
+        propose_trim=note,
+        propose_control=note,
+        proposed=proposed,
+    )
+
+
+def producers(*, is_covered: bool = True) -> Any:
+    return SimpleNamespace(is_covered=is_covered, snapshot_index=Index(0))
+
+
+THREE = (segment(0, 1), segment(10, 12), segment(20, 23))
+
+
+@pytest.mark.parametrize(
+    ("applied", "is_covered", "trims"),
+    [(30, True, [20]), (22, True, [10]), (11, True, []), (30, False, [10])],
+    ids=["all committed", "last roll is not", "no roll is", "producers stand below the last roll"],
+)
+def test_retention_goes_up_to_committed_rolls_and_spares_what_is_known_of_producers(
+    applied: int, is_covered: bool, trims: list[int]
+) -> None:
+    group = group_of(*THREE, applied=applied)
+    retention = Retention("t/0", group, producers(is_covered=is_covered), Counters())
+    retention.apply(TopicConfig(retention_ms=1), OLD_MS)
+    assert [offset for offset, _ in group.proposed] == trims
+
+
+def test_what_is_compacted_and_not_deleted_has_no_retention() -> None:
+    group = group_of(*THREE, applied=30)
+    Retention("t/0", group, producers(), Counters()).apply(
+        TopicConfig(retention_ms=1, cleanup_policy="compact"), OLD_MS
+    )
+    assert group.proposed == []
+
+
+@pytest.mark.parametrize(("offset", "is_covered", "may"), [(19, False, True), (20, False, False), (20, True, True)])
+def test_a_deletion_spares_what_is_known_of_producers(offset: int, is_covered: bool, may: bool) -> None:
+    deleting = Deleting("t/0", group_of(*THREE, applied=30), producers(is_covered=is_covered))
+    assert deleting._may_trim(Offset(offset)) is may
+
+
+@pytest.mark.parametrize(
+    ("applied", "is_covered", "dirty"), [(30, True, [0, 10]), (22, True, [0]), (11, True, []), (30, False, [0])]
+)
+def test_compaction_goes_up_to_committed_rolls_and_spares_what_is_known_of_producers(
+    applied: int, is_covered: bool, dirty: list[int]
+) -> None:
+    cleaning = Cleaning("t/0", group_of(*THREE, applied=applied), producers(is_covered=is_covered))
+    assert [each.base_offset for each in cleaning._dirty(0, OLD_MS)] == dirty
+
+
+def test_a_segment_is_as_young_as_the_roll_behind_it() -> None:
+    """A client's clock that is behind lets nothing be compacted early."""
+    assert _newest_ms(segment(0, 1, newest_ms=5), segment(10, 12, created_ms=9)) == 9
+    assert _newest_ms(segment(0, 1, newest_ms=9), segment(10, 12, created_ms=5)) == 9
+
+
+def test_a_new_leader_counts_the_age_of_marks_from_its_own_first_look() -> None:
+    group = group_of(*THREE, applied=30)
+    cleaning = Cleaning("t/0", group, producers())
+    cleaning._remember(Offset(10), 1000, 0)
+    group.core.term = 2
+    cleaning._remember(Offset(10), 1000, 999)
+    cleaning._remember(Offset(10), 1000, 1998)
+    assert cleaning._old == 0
+    cleaning._remember(Offset(10), 1000, 1999)
+    assert cleaning._old == 10
