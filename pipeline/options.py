@@ -26,6 +26,15 @@ SPARK_OPTIONS: Final = frozenset(
     )
 )
 """What Spark hands to a source besides what its user gave."""
+_OF_KAFKA: Final = {
+    "subscribe": "topics",
+    "subscribepattern": "topicsPattern",
+    "assign": "topics",
+    "kafka.bootstrap.servers": "bootstrap",
+    "bootstrap.servers": "bootstrap",
+    "startingoffset": "startingOffsets",
+}
+"""What Spark's source for Kafka calls these options."""
 PATTERN_CHARS_MAX: Final = 1_000
 _PATTERN_BYTES_MAX: Final = 1 << 20
 _TRUTHS: Final = {"true": True, "false": False}
@@ -50,7 +59,8 @@ class Options:
                 raise InvalidArgument(self._unknown(name))
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._names, n=1)
+        meant = _OF_KAFKA.get(name, "").lower()
+        near = [meant] if meant in self._names else difflib.get_close_matches(name, self._names, n=1)
         known = (
             f"did you mean {self._names[near[0]]}?" if near else f"it knows {', '.join(sorted(self._names.values()))}"
         )

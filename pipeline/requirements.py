@@ -20,6 +20,8 @@ PACKAGES: Final = {"pyspark": (4, 2), "pyarrow": (17, 0)}
 JAVA_MIN: Final = 17
 _JAVA_SECONDS_MAX: Final = 30
 """For `java -version`."""
+_INSTALL: Final = "in a clone of raftlog, run pip install '.[pipeline]'"
+"""raftlog is in no package index: its name alone finds no distribution."""
 _WHAT_TO_INSTALL: Final = (
     "install Java 17 or 21 (Debian and Ubuntu: apt install openjdk-17-jre-headless), or set JAVA_HOME to where it is"
 )
@@ -31,11 +33,11 @@ def check_packages() -> None:
         try:
             found = version(name)
         except PackageNotFoundError:
-            raise MissingRequirement(f"{name} is not installed: pip install 'raftlog[pipeline]'") from None
+            raise MissingRequirement(f"{name} is not installed: {_INSTALL}") from None
         if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < first:
             needed = ".".join(map(str, first))
             raise MissingRequirement(
-                f"{name} {found} is too old, {needed} is needed: pip install --upgrade 'raftlog[pipeline]'"
+                f"{name} {found} is too old, {needed} is needed: {_INSTALL.replace('install', 'install --upgrade')}"
             )
 
 

@@ -60,9 +60,15 @@ class ComparedRange(NamedTuple):
 
 
 def ranges_of(
-    paths: Sequence[str], archive: str, topics: Collection[str], split_bytes: int, problems: Problems
+    paths: Sequence[str],
+    archive: str,
+    topics: Collection[str],
+    split_bytes: int,
+    problems: Problems,
+    notes: Problems,
 ) -> list[ArchiveRange]:
-    """What is to be compared of these topics, whose logs are there; what cannot be compared goes to `problems`.
+    """What is to be compared of these topics, whose logs are there; what cannot be compared goes to `problems`, and
+    what the logs do not have, though the archive does, to `notes`.
 
     Raises `NotAnArchive`, and `ArchiveDamaged` when it does not say what it has.
     """
@@ -94,6 +100,14 @@ def ranges_of(
                 ]
             )
             continue
+        if extent.end < coverage.end:
+            notes.add(
+                [
+                    f"{extent.replica.path} is behind {archive}: it ends at offset {extent.end}, and the archive has "
+                    f"{place} up to {coverage.end}; offsets {extent.end} to {coverage.end} (exclusive) were not "
+                    "compared. Name the data directories of all brokers, or a newer copy"
+                ]
+            )
         found += _ranges(files_at(archive).uri, state, extent, coverage, split_bytes)
     return found
 

@@ -109,9 +109,16 @@ def verify_by(
     if archive is None:
         return report
     there = {log.topic for log in found.logs.values()}
-    of_archive = ranges_of(paths, archive, there, split_bytes, problems)
+    behind = Problems(NOTES_MAX)
+    of_archive = ranges_of(paths, archive, there, split_bytes, problems, behind)
     verdicts = archive_verdicts(run("comparing the archive", of_archive, _check_range), problems)
-    return replace(report, archive=tuple(verdicts), problem_count=problems.count, problems=tuple(problems.listed))
+    return replace(
+        report,
+        archive=tuple(verdicts),
+        problem_count=problems.count,
+        problems=tuple(problems.listed),
+        notes=(*report.notes, *behind.listed),
+    )
 
 
 def _several(names: Sequence[str]) -> Sequence[str]:

@@ -18,4 +18,4 @@ VERBS = {
 
 @click.group(cls=LazyGroup, verbs=VERBS)
 def pipeline() -> None:
-    """Archive, replay and check logs of any size on Spark; needs raftlog[pipeline] and Java 17 or 21."""
+    """Archive, replay and check logs of any size on Spark; needs the extra `pipeline` and Java 17 or 21."""

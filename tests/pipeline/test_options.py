@@ -26,6 +26,22 @@ def test_an_unknown_one_is_refused_with_the_nearest() -> None:
         options(zzz="1")
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("subscribe", "topics"),
+        ("subscribePattern", "topicsPattern"),
+        ("assign", "topics"),
+        ("kafka.bootstrap.servers", "bootstrap"),
+    ],
+)
+def test_the_names_of_spark_s_source_for_kafka_are_understood_in_the_error(name: str, ours: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"no option {name.lower()}; did you mean {ours}\\?"):
+        options(**{name: "x"})
+    with pytest.raises(InvalidArgument, match="it knows path"):
+        Options("raftlog-files", {name: "x"}, ("path",))
+
+
 def test_what_spark_adds_is_let_through_and_what_a_source_says() -> None:
     Options("raftlog", {"checkpointLocation": "/c", "path": "/p", "writeId": "x"}, KNOWN, ["writeId"])
     with pytest.raises(InvalidArgument):

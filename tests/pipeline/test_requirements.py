@@ -77,7 +77,7 @@ def test_packages_that_are_missing_or_too_old_are_named(monkeypatch: pytest.Monk
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(requirements, "version", none)
-    with pytest.raises(MissingRequirement, match=r"pip install 'raftlog\[pipeline\]'"):
+    with pytest.raises(MissingRequirement, match=r"pip install '\.\[pipeline\]'"):
         check_packages()
 
 
@@ -93,7 +93,9 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
         [sys.executable, "-c", code, "compact", str(tmp_path)], capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.decode() == "error: pyspark is not installed: pip install 'raftlog[pipeline]'\n"
+    assert done.stderr.decode() == (
+        "error: pyspark is not installed: in a clone of raftlog, run pip install '.[pipeline]'\n"
+    )
 
 
 def test_neither_the_verbs_nor_the_package_import_spark_before_it_is_used() -> None:

@@ -193,3 +193,14 @@ def test_an_archive_without_the_records_that_cannot_be_decoded_is_sound(tmp_path
         report = compared(tmp_path)
     assert report.is_sound
     assert [verdict.records for verdict in report.archive] == [2]
+
+
+def test_a_log_that_ends_before_the_archive_is_said_to_be_behind(both: Path) -> None:
+    with Log.open(both / "orders" / "0", CONFIG) as log:
+        log.truncate(500)
+    report = compared(both)
+    assert report.is_sound, "a copy may be older than the archive"
+    [note] = report.notes
+    assert "orders/0 is behind" in note
+    assert f"it ends at offset 500, and the archive has orders/0 up to {END}" in note
+    assert f"offsets 500 to {END} (exclusive) were not compared" in note
