@@ -42,7 +42,7 @@ class Process:
     """One life: a `FirstStart` on a disk, with the parts of a node that it uses."""
 
     def __init__(self, world: "World", disk: DiskOf) -> None:
-        self.world, self.disk = world, disk
+        self.world, self.disk, self.loop = world, disk, world.loop
         self.is_dead = False
         self.handlers: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
         self.loop = world.loop
