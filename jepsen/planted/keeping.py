@@ -131,7 +131,7 @@ BUGS = (
         "what a partition knows of its producers goes with their records",
         forget_producers_after_trim,
         ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
-        found_within=5,
+        found_within=12,
         level="records",
     ),
     PlantedBug(

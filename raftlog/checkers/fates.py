@@ -38,6 +38,7 @@ from raftlog.checkers.history import (
     Value,
 )
 from raftlog.checkers.judge import Findings, Judge
+from raftlog.checkers.records import BEHIND_ALL
 from raftlog.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import TopicPartition
@@ -237,7 +238,7 @@ class RecordFates(Judge):
         for name, place in self._partitions.items():
             place.may_be_gone = self._may_be_gone is not None and self._may_be_gone(name)
             place.start_max = max(place.start, self._unknown_trims.start_max(name))
-            newest = _newest(place, offset)
+            newest = _newest(place, offset, self._outcome)
             for value, row in place.rows.items():
                 fate[row] = _CODES[self._fate(place, value, row, newest)]
         return Fates(tuple(self._partitions), self._invoked_ns, self._partition, offset, fate)
@@ -261,11 +262,14 @@ class RecordFates(Judge):
         return "lost" if offset < place.polled_end else "unseen"
 
 
-def _newest(place: _Partition, offsets: "array[int]") -> dict[str, int]:
-    """The greatest known offset of each key of a compacted partition."""
+def _newest(place: _Partition, offsets: "array[int]", outcomes: "array[int]") -> dict[str, int]:
+    """The greatest known offset of each key of a compacted partition; `BEHIND_ALL` if it may have been removed."""
     newest: dict[str, int] = {}
     for value, key in place.keys.items():
-        offset = offsets[place.rows[value]]
+        row = place.rows[value]
+        offset = offsets[row]
+        if offset == _NOWHERE and value in place.tombstones and outcomes[row] != _OUTCOMES[FAIL]:
+            offset = BEHIND_ALL
         if offset != _NOWHERE and offset >= newest.get(key, offset):
             newest[key] = offset
     return newest

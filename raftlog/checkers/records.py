@@ -9,7 +9,8 @@ Reports at once: `inconsistent-offset` (one offset, two values), `duplicate` (on
 
 Offsets below the greatest known log start are excused: retention may have taken them before anybody read. So are those
 below what a trim of unknown outcome asked for (`trims`); a reader that passes over one is found all the same. In a
-compacted partition a tombstone is, and what has a newer record of its key (`compaction` judges what is left). Of a
+compacted partition a tombstone is, and what has a newer record of its key, or may have had one: a tombstone of unknown
+outcome, which removed the key and expired before anybody read it (`compaction` judges what is left). Of a
 topic that may have been deleted (`topics`) nobody has to have read anything: a reader that comes with the position of
 its predecessor begins anywhere, and one that passes over a record is the finding of `polls`.
 Definitions after Jepsen's Kafka workload (`jepsen.tests.kafka`), for values that are unique per partition.
@@ -39,6 +40,9 @@ from raftlog.checkers.judge import AnomalyKind, Findings, Judge
 from raftlog.checkers.trims import UnknownTrims
 from raftlog.errors import InvalidArgument
 from raftlog.types import Offset, TopicPartition
+
+BEHIND_ALL: Final = Offset(1 << 63)
+"""Where a tombstone of unknown outcome stands at most."""
 
 
 class PartitionBook:
@@ -84,10 +88,12 @@ class PartitionBook:
         return bool(self.keys)
 
     def newest_offsets(self) -> dict[str, Offset]:
-        """Of each key of a compacted partition, as far as they are known now."""
+        """Of each key of a compacted partition, as far as they are known now; `BEHIND_ALL` if it may be removed."""
         newest: dict[str, Offset] = {}
         for value, key in self.keys.items():
             offset = self.offsets.get(value)
+            if offset is None and value in self.tombstones and self.sent[value].type != FAIL:
+                offset = BEHIND_ALL
             if offset is not None and offset >= newest.get(key, offset):
                 newest[key] = offset
         return newest

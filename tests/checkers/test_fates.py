@@ -73,6 +73,19 @@ def test_what_retention_or_a_newer_record_took_is_excused() -> None:
     assert [FATES[code] for code in fates_of(story.ops).fate] == ["excused", "excused", "ok", "ok", "excused"]
 
 
+@pytest.mark.parametrize(("outcome", "fate"), [("info", "excused"), ("fail", "lost")])
+def test_what_a_tombstone_of_unknown_outcome_may_have_removed_is_excused(outcome: str, fate: str) -> None:
+    story = Story()
+    story.end_send(story.recorder.invoke(1, "send", Send(T0, (70,), keys=("a",))), 0)
+    removal = story.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
+    getattr(story.recorder, outcome)(removal)
+    story.end_send(story.recorder.invoke(1, "send", Send(T0, (72,), keys=("b",))), 2)
+    story.poll(2, (2, 72))
+    found = [FATES[code] for code in fates_of(story.ops).fate]
+    assert found[0] == fate
+    assert found[2] == "ok"
+
+
 def test_what_was_polled_before_it_was_sent_was_polled() -> None:
     story = Story()
     story.poll(2, (0, 70), (1, 71))

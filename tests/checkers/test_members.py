@@ -271,6 +271,17 @@ def test_a_value_may_be_gone_for_a_tombstone_that_nobody_saw(tale: Tale) -> None
     tale.keyed(72, "b", 2)
     tale.read(2, (2, 72))
     assert tale.at_the_end(Compaction).counts == {}
+    assert judge_history(tale.ops).is_clean()
+
+
+def test_a_tombstone_that_was_refused_or_is_of_another_key_excuses_nothing(tale: Tale) -> None:
+    tale.keyed(70, "a", 0)
+    refused = tale.recorder.invoke(1, "send", Send(T0, (71,), keys=("a",), tombstones=(71,)))
+    tale.recorder.fail(refused)
+    tale.keyed(72, "b", None, tombstone=True)
+    tale.keyed(73, "c", 2)
+    tale.read(2, (2, 73))
+    assert judge_history(tale.ops).counts == {"lost-write": 1, "lost-key": 1}
 
 
 def test_who_comes_last_and_stops_short_of_the_end_may_have_missed_what_replaced_a_value(tale: Tale) -> None:

@@ -24,7 +24,7 @@ class Trimmer(Client):
 
     async def _trim(self, attempt: Attempt, broker: Broker) -> None:
         topic = known_topic(broker, self.random.choice(self.cluster.names))
-        if topic is None or topic.is_compacted:
+        if topic is None or (topic.is_compacted and not self.cluster.options.uses.trims_compacted):
             self.done(attempt, PAUSE_NS)
             return
         number = self.random.randrange(topic.partitions)

@@ -5,7 +5,7 @@ Drawn from the seed by a generator of its own. At the level `broker` most runs h
 and `records` are about these alone, in smaller clusters that less befalls.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -35,6 +35,10 @@ class Uses:
     """So many for each partition of them."""
     delete_retention_ms: int
     compaction_lag_ms: int
+    once: float = 0.0
+    """Share of values in compacted topics whose key is written this one time."""
+    trims_compacted: bool = False
+    """Whether trimmers delete records of compacted topics as well."""
 
 
 NONE: Final = Uses(
@@ -51,6 +55,11 @@ NONE: Final = Uses(
     delete_retention_ms=1_000,
     compaction_lag_ms=0,
 )
+
+
+def draw_once(random: Random, uses: Uses) -> Uses:
+    """The same with keys that are written exactly once, from the first record of a log on and behind deletions."""
+    return replace(uses, once=random.choice((0.0, 0.2, 0.5)), trims_compacted=random.random() < 0.5)
 
 
 def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:

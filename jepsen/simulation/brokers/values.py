@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from jepsen.simulation.brokers.options import BrokerOptions
+from jepsen.simulation.options import generator
 from raftlog.checkers import Send
 from raftlog.records import NewRecord, Record
 from raftlog.types import TopicPartition
@@ -22,6 +23,7 @@ class Values:
 
     def __init__(self, process: int, random: Random, options: BrokerOptions) -> None:
         self._random, self._options = random, options
+        self._once = generator(options.seed, "keys written once", process)
         self._next = process * VALUES_PER_CLIENT
 
     def draw(self, partition: TopicPartition, *, is_compacted: bool) -> tuple[Send, list[NewRecord]]:
@@ -31,10 +33,15 @@ class Values:
         values = tuple(range(first, self._next))
         if not is_compacted:
             return Send(partition, values), [NewRecord(self._text(value)) for value in values]
-        keys = tuple(f"key-{self._random.randrange(self._options.uses.keys)}" for _ in values)
+        keys = tuple(map(self._key, values))
         tombstones = tuple(value for value in values if self._random.random() < TOMBSTONES)
         records = [self._record(value, key, tombstones) for value, key in zip(values, keys, strict=True)]
         return Send(partition, values, (), keys, tombstones), records
+
+    def _key(self, value: int) -> str:
+        """One of a few, or one that no other value has; drawn in either case, so that all else stays what it is."""
+        shared = f"key-{self._random.randrange(self._options.uses.keys)}"
+        return f"once-{value}" if self._once.random() < self._options.uses.once else shared
 
     def _record(self, value: int, key: str, tombstones: tuple[int, ...]) -> NewRecord:
         if value in tombstones:
