@@ -96,7 +96,7 @@ class ConsumerRecordHandlers:
                 piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.settings.opened_bytes_max
             )
             for batch in piece.batches:
-                for slice_ in encoder.slices(batch, piece.offset, piece.end):
+                async for slice_ in encoder.slices(batch, piece.offset, piece.end):
                     parts += slice_
                     await asyncio.sleep(0)
         return b"[" + b",".join(parts) + b"]"

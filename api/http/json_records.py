@@ -5,20 +5,23 @@ out as a string, and `"encoding": {"value": "text"}` says that the string is the
 base64 of bytes that are no UTF-8; without an entry there it is JSON. In the binary format everything is base64.
 """
 
-import asyncio
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 
 import orjson
 
 from raftlog.api.http.media import Format
 from raftlog.errors import UndecodableBatch
 from raftlog.records import Record, read_header, read_records
+from raftlog.records.json_slices import check_json
+from raftlog.runtime.slices import in_slices
 from raftlog.types import Buffer, TopicPartition
 
 _RECORDS_PER_SLICE = 1_000
 """After so many records others run."""
 _SLICE_BYTES = 64 * 1024
+_PARSED_BYTES_MAX = 64 * 1024
+"""Whether longer keys and values are JSON is found out in slices."""
 _NULL = b"null"
 
 
@@ -49,13 +52,11 @@ class JsonRecords:
         self.next_offset = offset
         for batch in batches:
             records = read_records(batch, self._opened_bytes_max)
-            while slice_ := self._slice(records, offset, max_bytes - size):
+            while slice_ := await in_slices(self._slice(records, offset, max_bytes - size)):
                 parts += slice_
                 size += sum(map(len, slice_))
                 if size >= max_bytes or self._broken:
                     break
-                if len(slice_) >= _RECORDS_PER_SLICE:
-                    await asyncio.sleep(0)
             if self._broken and not parts:
                 raise self._broken
             if size >= max_bytes or self._broken:
@@ -63,12 +64,12 @@ class JsonRecords:
             self.next_offset = read_header(batch).next_offset
         return b"[" + b",".join(parts) + b"]"
 
-    def lines(self, batch: Buffer, offset: int, end: int | None) -> Iterator[bytes]:
+    async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncIterator[bytes]:
         """The records of one batch as `slices` has them, a line each."""
-        for slice_ in self.slices(batch, offset, end):
+        async for slice_ in self.slices(batch, offset, end):
             yield b"\n".join(slice_) + b"\n"
 
-    def slices(self, batch: Buffer, offset: int, end: int | None) -> Iterator[list[bytes]]:
+    async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncIterator[list[bytes]]:
         """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`.
 
         Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later.
@@ -76,25 +77,32 @@ class JsonRecords:
         records = read_records(batch, self._opened_bytes_max)
         if end is not None:
             records = (record for record in records if record.offset < end)
-        while slice_ := self._slice(records, offset, _SLICE_BYTES):
+        while slice_ := await in_slices(self._slice(records, offset, _SLICE_BYTES)):
             yield slice_
             if self._broken:
                 break
         if self._broken and (end is None or self._broken.offset < end):
             raise self._broken
 
-    def _slice(self, records: Iterator[Record], offset: int, room: int) -> list[bytes]:
+    def _slice(self, records: Iterator[Record], offset: int, room: int) -> Generator[None, None, list[bytes]]:
         """The next records, as many as a slice may have; none at the end of the batch."""
-        encode = self._encode_json if self._is_json else self._encode_binary
         parts: list[bytes] = []
         last: Record | None = None
+        pause = room - _SLICE_BYTES
         try:
             for record in records:
                 if record.offset < offset:
                     continue
-                part, last = encode(record), record
+                if self._is_json:
+                    part = yield from self._encode_json(record)
+                else:
+                    part = self._encode_binary(record)
+                last = record
                 parts.append(part)
                 room -= len(part)
+                if room < pause:
+                    pause = room - _SLICE_BYTES
+                    yield
                 if room <= 0 or len(parts) >= _RECORDS_PER_SLICE:
                     break
         except UndecodableBatch as error:
@@ -103,22 +111,28 @@ class JsonRecords:
             self.next_offset = last.offset + 1
         return parts
 
-    def _encode_json(self, record: Record) -> bytes:
+    def _encode_json(self, record: Record) -> Generator[None, None, bytes]:
         key, value, headers = record.key, record.value, record.headers
         value_encoding = key_encoding = None
         if value is None:
             value = _NULL
         else:
             try:
-                orjson.loads(value)
-            except orjson.JSONDecodeError:
+                if len(value) > _PARSED_BYTES_MAX:
+                    yield from check_json(value)
+                else:
+                    orjson.loads(value)
+            except ValueError:
                 value, value_encoding = _as_string(value)
         if key is None:
             key = _NULL
         else:
             try:
-                orjson.loads(key)
-            except orjson.JSONDecodeError:
+                if len(key) > _PARSED_BYTES_MAX:
+                    yield from check_json(key)
+                else:
+                    orjson.loads(key)
+            except ValueError:
                 key, key_encoding = _as_string(key)
         head = self._template % (key, value, record.offset, record.timestamp, _headers(headers) if headers else b"[]")
         if value_encoding is None and key_encoding is None:

@@ -183,7 +183,7 @@ class _Tail:
     async def _write(self, response: web.StreamResponse, fetched: Fetched) -> None:
         for batch in fetched.batches:
             # Each write waits until the reader has taken what went before, but for the socket's buffer.
-            for lines in self._encoder.lines(batch, self._offset, self._end):
+            async for lines in self._encoder.lines(batch, self._offset, self._end):
                 await response.write(lines)
                 self._offset = Offset(self._encoder.next_offset)
             self._offset = Offset(read_header(batch).next_offset)

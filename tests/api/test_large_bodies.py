@@ -15,7 +15,7 @@ from raftlog.api.http.new_records import parse_records
 from raftlog.api.http.problems import HttpProblem
 from raftlog.config import MIB
 from raftlog.partitions.routing.partition import CALL_BATCHES_MAX
-from raftlog.records import build_batch
+from raftlog.records import Compression, build_batch
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
@@ -206,6 +206,23 @@ async def test_very_many_batches_are_refused(api):
     async with Hold() as hold:
         status, said = await send(api, path, batch * CALL_BATCHES_MAX, headers)
     assert (status, said["next_offset"]) == (200, CALL_BATCHES_MAX)
+    assert hold.longest_s < HOLD_S_MAX
+
+
+@pytest.mark.parametrize("unit", [b"[],", b'{"":0},'], ids=lambda unit: unit.decode())
+async def test_stored_values_that_grow_do_not_hold_the_loop(api, unit):
+    """A batch of a few KiB opens to a value of eight MiB; what matters is that it becomes no objects."""
+    await api.topic()
+    value = b"[" + unit * (8 * MIB // len(unit)) + b"0]"
+    batch = bytes(build_batch([value, b"[1,", value[:-1]], Compression.GZIP))
+    status, _ = await send(api, "/topics/t/partitions/0", batch, {"Content-Type": "application/vnd.raftlog.batches"})
+    assert status == 200
+    async with Hold() as hold:
+        url = api.url + "/topics/t/partitions/0/records?offset=0&max_bytes=16000000"
+        async with api.session.get(url) as response:
+            text = await response.read()
+    assert text.startswith(b'[{"topic":"t","key":null,"value":' + value)
+    assert text.count(b"encoding") == 2, "those that are not JSON"
     assert hold.longest_s < HOLD_S_MAX
 
 
