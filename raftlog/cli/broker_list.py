@@ -9,7 +9,7 @@ from rich.table import Table
 
 from raftlog.cli.operating import operate
 from raftlog.cli.options import bootstrap_option, json_option
-from raftlog.cli.tables import age, or_dash, properties, show, size
+from raftlog.cli.tables import age, bad, or_dash, properties, show, size, yes_no
 
 
 @click.command()
@@ -31,7 +31,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         cells = [
             str(row["node_id"]),
-            "yes" if row["is_alive"] else "no",
+            yes_no(row["is_alive"]),
             status_of(row),
             or_dash(row["http_address"]),
             or_dash(_rpc(row)),
@@ -40,7 +40,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
             _free(row),
             _uptime(row),
         ]
-        table.add_row(*cells, *([row["problem"] or ""] if has_problems else []))
+        table.add_row(*cells, *([bad(row["problem"] or "")] if has_problems else []))
     return table
 
 

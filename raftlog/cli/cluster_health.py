@@ -11,7 +11,7 @@ from rich.table import Table
 from raftlog.cli.operating import until_ctrl_c
 from raftlog.cli.options import bootstrap_option, json_option, option
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.tables import or_dash, show
+from raftlog.cli.tables import bad, or_dash, show, yes_no
 from raftlog.client import BrokerClient, ClusterHealth
 
 WATCH_SECONDS: Final = 1.0
@@ -58,8 +58,8 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         return
     table = Table("", "", box=None, show_header=False)
     for name, text in (
-        ("healthy", "yes" if found.is_healthy else "no"),
-        ("reasons", "\n".join(found.unhealthy_reasons) or "-"),
+        ("healthy", yes_no(found.is_healthy)),
+        ("reasons", bad("\n".join(found.unhealthy_reasons)) if found.unhealthy_reasons else "-"),
         ("controller", or_dash(found.controller_id)),
         ("all nodes", _listed(found.all_nodes)),
         ("nodes down", _listed(found.nodes_down)),

@@ -8,7 +8,7 @@ import orjson
 from rich.table import Table
 
 from raftlog.cli.options import bootstrap_option, json_option
-from raftlog.cli.tables import or_dash, show
+from raftlog.cli.tables import or_dash, show, yes_no
 from raftlog.client import BrokerClient, BrokerDescription
 
 
@@ -36,7 +36,7 @@ def _brokers_table(brokers: Sequence[BrokerDescription]) -> Table:
     for broker in brokers:
         table.add_row(
             str(broker.node_id),
-            "yes" if broker.is_alive else "no",
+            yes_no(broker.is_alive),
             "maintenance" if broker.in_maintenance else broker.membership_status,
             or_dash(broker.http),
             or_dash(broker.rpc),

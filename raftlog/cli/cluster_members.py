@@ -10,7 +10,7 @@ from rich.table import Table
 
 from raftlog.cli.operating import until_ctrl_c
 from raftlog.cli.options import bootstrap_option, json_option, option
-from raftlog.cli.tables import age, or_dash, show, size
+from raftlog.cli.tables import age, bad, good, or_dash, show, size
 from raftlog.client import BrokerClient
 
 WATCH_SECONDS: Final = 1.0
@@ -70,13 +70,17 @@ def _row(one: dict[str, Any]) -> list[str]:
     replicas, leaders, free = ("-", "-", "-") if load is None else _load(load)
     return [
         str(one["node_id"]) if one["is_registered"] else f"{one['node_id']} (not registered)",
-        one["state"],
+        _state(one["state"]),
         "-" if one["state_s"] is None else age(one["state_s"]),
         *(or_dash(one[name]) for name in ("http_address", "gossip_address", "host", "rack", "version")),
         replicas,
         leaders,
         free,
     ]
+
+
+def _state(state: str) -> str:
+    return good(state) if state == "alive" else bad(state) if state in ("suspect", "dead") else state
 
 
 def _load(load: dict[str, int]) -> tuple[str, str, str]:

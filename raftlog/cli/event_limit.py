@@ -11,7 +11,8 @@ import logging
 
 from raftlog.events import Gate, event
 
-PER_SECOND = 10
+PER_SECOND = 40
+"""More than the partitions of the internal topic that the first use of a group creates."""
 _logger = logging.getLogger(__name__)
 
 

@@ -1,5 +1,6 @@
 """A group whose verbs are imported when they are used."""
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -36,6 +37,16 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(verb.module), verb.attribute)
         assert isinstance(command, click.Command), f"{verb.module}.{verb.attribute} is not a command"
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; a mistyped one is a usage error that names the nearest."""
+        name = args[0]
+        if name not in self._verbs and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self._verbs, n=1)
+            ctx.fail(f"No such command {name!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb. click would end the process with exit code 1 when whoever reads its output goes away."""

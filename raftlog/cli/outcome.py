@@ -1,5 +1,7 @@
 """How a verb ends when it does not end well."""
 
+import os
+
 import click
 
 from raftlog.errors import RaftlogError
@@ -22,5 +24,6 @@ def exit_code_of(error: RaftlogError) -> int:
 
 
 def say_error(message: str) -> None:
-    """One line on stderr, whatever the message held."""
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    """One line on stderr, whatever the message held; on a terminal its first word is red, unless `NO_COLOR` is set."""
+    color = False if os.environ.get("NO_COLOR") else None  # None: only on a terminal
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {' '.join(message.split())}", err=True, color=color)

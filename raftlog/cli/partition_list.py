@@ -9,7 +9,7 @@ from rich.table import Table
 
 from raftlog.cli.operating import operate
 from raftlog.cli.options import bootstrap_option, json_option, option, partition_place
-from raftlog.cli.tables import nodes, or_dash, properties, show, size
+from raftlog.cli.tables import nodes, or_dash, properties, show, size, yes_no
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _replicas(rows: Sequence[Mapping[str, Any]]) -> Table:
         rate = row["catch_up_bytes_per_s"]
         table.add_row(
             str(row["node_id"]),
-            "yes" if row["in_sync"] else "no",
+            yes_no(row["in_sync"]),
             or_dash(row["entries_behind"]),
             size(row["bytes_behind"]),
             f"{size(rate)}/s" if rate else "-",

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables for people; on a terminal what is wrong is red, unless `NO_COLOR` is set."""
 
 from collections.abc import Iterable
 
@@ -33,6 +33,21 @@ def foreign(text: str | None) -> str:
     if not text:
         return "-"
     return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text))
+
+
+def good(text: str) -> str:
+    """Green on a terminal."""
+    return f"[green]{escape(text)}[/]"
+
+
+def bad(text: str) -> str:
+    """Red on a terminal."""
+    return f"[red]{escape(text)}[/]"
+
+
+def yes_no(is_so: bool) -> str:
+    """A state that should be `yes`."""
+    return good("yes") if is_so else bad("no")
 
 
 def age(seconds: float) -> str:

@@ -7,8 +7,10 @@ import click
 import orjson
 from rich.table import Table
 
+from raftlog.cli.operating import operate
 from raftlog.cli.options import bootstrap_option, json_option, option, settings_option
-from raftlog.cli.tables import or_dash, show, times
+from raftlog.cli.tables import bad, or_dash, show, times
+from raftlog.cli.topic_change import alter, delete
 from raftlog.cli.topic_trim import trim
 from raftlog.client import BrokerClient, OffsetRange, PartitionDescription, TopicDescription
 from raftlog.config import TopicConfig
@@ -24,6 +26,8 @@ def topic() -> None:
     """Create, list, describe, alter, trim and delete topics."""
 
 
+topic.add_command(alter)
+topic.add_command(delete)
 topic.add_command(trim)
 
 
@@ -84,20 +88,22 @@ async def _is_there(client: BrokerClient, name: str, error: RaftlogError) -> boo
 
 
 @topic.command(name="list")
-@json_option("Print the names as a JSON array.")
+@json_option("Print a JSON array with an object for each topic.")
 @bootstrap_option
 def list_topics(as_json: bool, bootstrap: list[str]) -> None:
-    """List all topics."""
-    names = sorted(asyncio.run(_topics(bootstrap)))
+    """List all topics, with their numbers of partitions and replicas."""
+    topics = operate(bootstrap, lambda client: client.list_topics())
     if as_json:
-        click.echo(orjson.dumps(names))
-    elif names:
-        click.echo("\n".join(names))
-
-
-async def _topics(bootstrap: Sequence[str]) -> list[str]:
-    async with BrokerClient(bootstrap) as client:
-        return await client.topics()
+        rows = [
+            {"name": each.name, "partitions_count": each.partitions, "replication_factor": each.replication_factor}
+            for each in topics
+        ]
+        click.echo(orjson.dumps(rows))
+    elif topics:
+        table = Table("topic", "partitions", "replicas", box=None, header_style="bold")
+        for each in topics:
+            table.add_row(each.name, str(each.partitions), str(each.replication_factor))
+        show(table)
 
 
 @topic.command()
@@ -106,24 +112,24 @@ async def _topics(bootstrap: Sequence[str]) -> list[str]:
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: list[str]) -> None:
     """Show partitions with their leaders, replicas and offsets, and settings of the topic NAME."""
-    description, ranges = asyncio.run(_describe(bootstrap, name))
+    description, ranges, overrides = asyncio.run(_describe(bootstrap, name))
     rows = list(zip(description.replicas, ranges, strict=True))
     if as_json:
         shown = [_partition_as_json(partition, offsets) for partition, offsets in rows]
-        click.echo(orjson.dumps({**_as_json(description), "partitions": shown}))
+        click.echo(orjson.dumps({**_as_json(description), "partitions": shown, "overrides": sorted(overrides)}))
         return
     click.echo(
         f"{name}: {times(description.partitions, 'partition')}, replication factor {description.replication_factor}\n"
     )
     show(_partitions_table(rows))
     click.echo()
-    show(_settings_table(description.configs))
+    show(_settings_table(description.configs, overrides))
 
 
-async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange | None]]:
+async def _describe(bootstrap: Sequence[str], name: str) -> tuple[TopicDescription, list[OffsetRange | None], set[str]]:
     async with BrokerClient(bootstrap) as client:
         description = await client.describe_topic(name)
-        return description, await _offsets(client, description)
+        return description, await _offsets(client, description), await client.topic_overrides(name)
 
 
 async def _offsets(client: BrokerClient, description: TopicDescription) -> list[OffsetRange | None]:
@@ -140,40 +146,6 @@ async def _offsets(client: BrokerClient, description: TopicDescription) -> list[
                 return None
 
     return list(await asyncio.gather(*map(ask, description.replicas)))
-
-
-@topic.command()
-@click.argument("name")
-@settings_option("A setting to change; may be repeated.", "--config", "-c", "config")
-@option("--reset", "resets", multiple=True, metavar="KEY", help="A setting to put back to its default.")
-@bootstrap_option
-def alter(name: str, config: dict[str, str], resets: tuple[str, ...], bootstrap: list[str]) -> None:
-    """Change settings of the topic NAME."""
-    if not config and not resets:
-        raise click.UsageError("nothing to change: give --config KEY=VALUE or --reset KEY")
-    TopicConfig.from_strings(config)
-    changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
-    asyncio.run(_alter(bootstrap, name, changes))
-    click.echo(f"altered {name}: {', '.join(changes)}")
-
-
-async def _alter(bootstrap: Sequence[str], name: str, changes: dict[str, str | None]) -> None:
-    async with BrokerClient(bootstrap) as client:
-        await client.alter_topic_config(name, changes)
-
-
-@topic.command()
-@click.argument("name")
-@bootstrap_option
-def delete(name: str, bootstrap: list[str]) -> None:
-    """Delete the topic NAME and all its records."""
-    asyncio.run(_delete(bootstrap, name))
-    click.echo(f"deleted {name}")
-
-
-async def _delete(bootstrap: Sequence[str], name: str) -> None:
-    async with BrokerClient(bootstrap) as client:
-        await client.delete_topic(name)
 
 
 def _as_json(description: TopicDescription) -> dict[str, object]:
@@ -204,12 +176,12 @@ def _partitions_table(rows: Sequence[tuple[PartitionDescription, OffsetRange | N
             or_dash(offsets.end if offsets is not None else partition.high_watermark),
             or_dash(offsets and f"{offsets.end - offsets.beginning:,}"),
         ]
-        table.add_row(*cells, *([partition.problem or ""] if has_problems else []))
+        table.add_row(*cells, *([bad(partition.problem or "")] if has_problems else []))
     return table
 
 
-def _settings_table(configs: dict[str, str]) -> Table:
-    table = Table("setting", "value", box=None, header_style="bold")
+def _settings_table(configs: dict[str, str], overrides: set[str]) -> Table:
+    table = Table("setting", "value", "from", box=None, header_style="bold")
     for key, value in sorted(configs.items()):
-        table.add_row(key, value)
+        table.add_row(key, value, "topic" if key in overrides else "default")
     return table

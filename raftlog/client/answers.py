@@ -52,6 +52,14 @@ class PartitionDescription(NamedTuple):
     problem: str | None
 
 
+class TopicSummary(NamedTuple):
+    """A topic, one row of a list."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+
+
 class TopicDescription(NamedTuple):
     """A topic as the broker describes it; settings are text under Kafka's names."""
 
@@ -127,6 +135,11 @@ def cluster_view(fields: Mapping[str, Any]) -> ClusterView:
     ]
     http = {int(row["node_id"]): row["http_address"] for row in fields["brokers"] if row["http_address"]}
     return ClusterView(str(fields["cluster_id"]), {topic.name: topic for topic in topics}, http)
+
+
+def topic_summary(row: Mapping[str, Any]) -> TopicSummary:
+    """From one row of GET /v3/clusters/-/topics."""
+    return TopicSummary(str(row["topic_name"]), int(row["partitions_count"]), int(row["replication_factor"]))
 
 
 def topic_description(fields: Mapping[str, Any]) -> TopicDescription:

@@ -19,10 +19,12 @@ from raftlog.client.answers import (
     Produced,
     ProducerIdentity,
     TopicDescription,
+    TopicSummary,
     broker_description,
     cluster_health,
     cluster_view,
     topic_description,
+    topic_summary,
 )
 from raftlog.client.calls import ANSWER_MS, Calls, parsed, patience_s, quoted
 from raftlog.client.failures import failure_of
@@ -102,6 +104,15 @@ class BrokerClient:
     async def topics(self) -> list[str]:
         """The names of all topics."""
         return [str(name) for name in await self._calls.get("/topics")]
+
+    async def list_topics(self) -> list[TopicSummary]:
+        """All topics with their numbers of partitions and replicas, by name."""
+        return [topic_summary(row) for row in (await self._calls.get(f"{_CLUSTER}/topics"))["data"]]
+
+    async def topic_overrides(self, name: str) -> set[str]:
+        """The settings of a topic that are its own, and not defaults; raises `UnknownTopic`."""
+        rows = (await self._calls.get(f"{_CLUSTER}/topics/{quoted(name)}/configs"))["data"]
+        return {str(row["name"]) for row in rows if not row["is_default"]}
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Partitions with their replicas, and settings of a topic; raises `UnknownTopic`."""

@@ -134,7 +134,7 @@ def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> Non
         200,
         {
             "name": "orders",
-            "configs": {"retention.ms": "-1"},
+            "configs": {"retention.ms": "-1", "segment.bytes": "1073741824"},
             "partitions": [
                 {
                     "partition": 0,
@@ -146,12 +146,21 @@ def test_a_topic_with_a_partition_that_nobody_leads(ask: Any, told: Told) -> Non
             ],
         },
     )
+    rows = [{"name": "retention.ms", "is_default": False}, {"name": "segment.bytes", "is_default": True}]
+    told.answers["/v3/clusters/-/topics/orders/configs"] = 200, {"data": rows}
     told.answers["/topics/orders/partitions/0/offsets"] = 200, {"beginning_offset": 3, "end_offset": 7}
     lines = ask("topic", "describe", "orders").out.splitlines()
     assert lines[0] == "orders: 2 partitions, replication factor 3"
     assert lines[3].split() == ["0", "2", "1,", "2,", "3", "1,", "2", "3", "7", "4"]
     assert lines[4].split() == ["1", "-", "1", "-", "-", "-", "-", "no", "leader"]
-    first, second = json.loads(ask("topic", "describe", "orders", "--json").out)["partitions"]
+    assert [line.split() for line in lines[6:]] == [
+        ["setting", "value", "from"],
+        ["retention.ms", "-1", "topic"],
+        ["segment.bytes", "1073741824", "default"],
+    ]
+    shown = json.loads(ask("topic", "describe", "orders", "--json").out)
+    assert shown["overrides"] == ["retention.ms"]
+    first, second = shown["partitions"]
     assert first == {
         "partition": 0,
         "leader": 2,
@@ -171,5 +180,6 @@ def test_offsets_that_nobody_can_say_do_not_hide_the_rest(ask: Any, told: Told) 
     told.answers["/topics/t"] = 200, {"name": "t", "configs": {}, "partitions": partitions}
     refusal = {"error_code": 50302, "message": "the leader has just changed", "outcome": "failed"}
     told.answers["/topics/t/partitions/0/offsets"] = 503, refusal
+    told.answers["/v3/clusters/-/topics/t/configs"] = 200, {"data": []}
     lines = ask("topic", "describe", "t").out.splitlines()
     assert lines[3].split() == ["0", "1", "1", "1", "-", "5", "-"]

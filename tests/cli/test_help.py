@@ -10,6 +10,7 @@ import pytest
 
 from raftlog import __version__
 from raftlog.cli.entry import VERBS, raftlog
+from tests.layouts import DOCS
 
 
 def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -54,6 +55,34 @@ def test_help_lists_the_verbs_without_importing_them() -> None:
     *text, loaded = done.stdout.decode().splitlines()
     assert loaded == "[]"
     assert all(any(line.split()[:1] == [name] for line in text) for name in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(("tpoic",), "topic"), (("cluster", "helth"), "health"), (("broker", "lst"), "list")],
+)
+def test_a_mistyped_verb_is_answered_with_the_nearest(run: Any, typed: tuple[str, ...], meant: str) -> None:
+    done = run(*typed, expect=2)
+    assert f"No such command {typed[-1]!r}. Did you mean {meant!r}?" in done.stderr.decode()
+    assert b"Did you mean" not in run("xyzzy", expect=2).stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_as_the_document_says_it(run: Any, shell: str) -> None:
+    document = (DOCS / "CLI.md").read_text(encoding="utf-8")
+    assert f"_RAFTLOG_COMPLETE={shell}_source raftlog" in document
+    assert b"_RAFTLOG_COMPLETE" in run(env={"_RAFTLOG_COMPLETE": f"{shell}_source"}).stdout
+
+
+def test_completion_knows_the_verbs(run: Any) -> None:
+    env = {"_RAFTLOG_COMPLETE": "bash_complete", "COMP_WORDS": "raftlog topic des", "COMP_CWORD": "2"}
+    assert run(env=env).stdout.split() == [b"plain,describe"]
+
+
+def test_every_flag_of_a_broker_is_in_the_document() -> None:
+    document = (DOCS / "CLI.md").read_text(encoding="utf-8")
+    flags = {name for parameter in ALL["serve",].params for name in parameter.opts if name.startswith("--")}
+    assert {flag for flag in flags if f"`{flag}`" not in document} == set()
 
 
 def test_version(run: Any) -> None:

@@ -101,9 +101,9 @@ def test_the_life_of_a_broker_in_events(spawn: Any, run: Any, tmp_path: Path) ->
     ready = json.loads(process.stdout.readline())
     at = ("--bootstrap", ready["http"])
     run("topic", "create", "t", "-p", "2", *at)
-    run("topic", "alter", "t", "--config", "retention.ms=1000", *at)
+    run("topic", "alter", "t", "--config", "retention.ms=1000", "--yes", *at)
     run("produce", "t", *at, stdin=b"a-record-that-nobody-logs\n")
-    run("topic", "delete", "t", *at)
+    run("topic", "delete", "t", "--yes", *at)
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
     lines = lines_of(process)

@@ -6,12 +6,15 @@ import os
 import pty
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
-from raftlog.cli import log_lines, logs, progress
+from raftlog.cli import log_lines, logs, progress, tables
 from raftlog.testing import BrokerProcess
 
 
@@ -77,3 +80,27 @@ def test_the_formatter_comes_with_the_first_line() -> None:
     assert late._formatter is None
     assert json.loads(late.format(record()))["event"] == "recovered 5 bytes"
     assert late._formatter is not None
+
+
+@pytest.mark.parametrize(("more", "is_red"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_an_error_is_red_on_a_terminal(more: dict[str, str], is_red: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "raftlog.cli", "tpoic"]
+    subprocess.run(command, stderr=theirs, stdin=subprocess.DEVNULL, env=environment | more, check=False, timeout=30)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as terminal:
+        words = terminal.read1()
+    assert words.startswith(b"\x1b[31m\x1b[1merror:\x1b[0m No such" if is_red else b"error: No such")
+
+
+def test_what_is_wrong_in_a_table_is_red_on_a_terminal_alone() -> None:
+    table = Table("alive", "problem")
+    table.add_row(tables.yes_no(False), tables.bad("[red] is no mark here"))
+    for is_terminal in (True, False):
+        written = StringIO()
+        Console(
+            file=written, force_terminal=is_terminal, color_system="standard" if is_terminal else "auto", width=80
+        ).print(table)
+        assert ("\x1b[31m" in written.getvalue()) is is_terminal
+        assert "[red] is no mark here" in written.getvalue()

@@ -21,8 +21,8 @@ def test_the_life_of_a_topic(broker: BrokerProcess, run: Any) -> None:
     shown = run("topic", "describe", "life", *at).stdout.decode()
     assert "3 partitions" in shown
     assert "retention.ms" in shown
-    assert run("topic", "delete", "life", *at).stdout == b"deleted life\n"
-    assert "life" not in json.loads(run("topic", "list", "--json", *at).stdout)
+    assert run("topic", "delete", "life", "--yes", *at).stdout == b"deleted life\n"
+    assert "life" not in [row["name"] for row in json.loads(run("topic", "list", "--json", *at).stdout)]
 
 
 def test_a_topic_that_exists(broker: BrokerProcess, run: Any) -> None:

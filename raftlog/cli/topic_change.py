@@ -1,0 +1,64 @@
+"""`raftlog topic alter` and `delete`: both ask before records go."""
+
+from collections.abc import Mapping
+
+import click
+
+from raftlog.cli.operating import agree, operate, yes_option
+from raftlog.cli.options import bootstrap_option, option, settings_option
+from raftlog.cli.tables import times
+from raftlog.config import TopicConfig
+
+
+@click.command()
+@click.argument("name")
+@settings_option("A setting to change; may be repeated.", "--config", "-c", "config")
+@option("--reset", "resets", multiple=True, metavar="KEY", help="A setting to put back to its default.")
+@yes_option
+@bootstrap_option
+def alter(name: str, config: dict[str, str], resets: tuple[str, ...], yes: bool, bootstrap: list[str]) -> None:
+    """Change settings of the topic NAME.
+
+    It asks first where records that are there now may be deleted: with less retention, and another cleanup.policy.
+    """
+    if not config and not resets:
+        raise click.UsageError("nothing to change: give --config KEY=VALUE or --reset KEY")
+    TopicConfig.from_strings(config)
+    changes: dict[str, str | None] = {**config, **dict.fromkeys(resets)}
+    if not yes:
+        known = operate(bootstrap, lambda client: client.describe_topic(name)).configs
+        deleting = deleting_changes(known, changes)
+        if deleting:
+            agree(f"Change {name}, which deletes records within minutes: {', '.join(deleting)}?", yes)
+    operate(bootstrap, lambda client: client.alter_topic_config(name, changes))
+    click.echo(f"altered {name}: {', '.join(changes)}")
+
+
+def deleting_changes(known: Mapping[str, str], changes: Mapping[str, str | None]) -> list[str]:
+    """The changes after which records that are kept now may go, as a person reads them. Pure."""
+    found = []
+    for key in ("retention.ms", "retention.bytes", "cleanup.policy"):
+        if key not in changes or changes[key] == known.get(key):
+            continue
+        before, after = known.get(key, "-"), changes[key]
+        if after is None or key == "cleanup.policy" or _is_less(after, before):
+            found.append(f"{key} from {before} to {'its default' if after is None else after}")
+    return found
+
+
+def _is_less(after: str, before: str) -> bool:
+    """Whether so little is kept that some of what is there may go; -1 keeps everything."""
+    return int(after) >= 0 and (before == "-1" or not before.isdecimal() or int(after) < int(before))
+
+
+@click.command()
+@click.argument("name")
+@yes_option
+@bootstrap_option
+def delete(name: str, yes: bool, bootstrap: list[str]) -> None:
+    """Delete the topic NAME and all its records, on all replicas and for good."""
+    if not yes:
+        found = operate(bootstrap, lambda client: client.describe_topic(name))
+        agree(f"Delete {name}, {times(found.partitions, 'partition')}, and all its records, for good?", yes)
+    operate(bootstrap, lambda client: client.delete_topic(name))
+    click.echo(f"deleted {name}")

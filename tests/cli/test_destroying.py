@@ -1,0 +1,107 @@
+"""Verbs that delete something for good ask first, take `--yes` from scripts, and refuse where nobody can answer."""
+
+import json
+from typing import Any, Final
+
+import click
+import pytest
+
+from raftlog.cli.topic_change import deleting_changes
+from raftlog.testing import BrokerProcess
+from tests.cli.test_help import ALL
+
+ASKS: Final = {
+    ("topic", "delete"),
+    ("topic", "alter"),
+    ("topic", "trim"),
+    ("group", "delete"),
+    ("group", "delete-offsets"),
+    ("group", "reset-offsets"),
+}
+ONLY_WHEN_TOLD: Final = {
+    ("partition", "recover"): "--accept-loss",
+    ("log", "recover"): "--accept-loss",
+    ("cluster", "upgrade"): "--finish",
+}
+"""They look and say what would be lost; the flag is the consent."""
+KEEPS_EVERYTHING: Final = {
+    ("broker", "decommission"): "moves all replicas first, and can be called off until it is over",
+    ("pipeline", "compact"): "what it deletes is in the new files",
+}
+WORDS: Final = ("delete", "forget", "for good", "would lose", "would cost", "no way back")
+
+
+def test_every_verb_that_destroys_is_known() -> None:
+    destroying = {path for path, command in ALL.items() if any(word in help_of(command) for word in WORDS)}
+    destroying |= {path for path, command in ALL.items() if "--yes" in flags_of(command)}
+    assert destroying == ASKS | ONLY_WHEN_TOLD.keys() | KEEPS_EVERYTHING.keys()
+    for path in ASKS:
+        assert "--yes" in flags_of(ALL[path]), path
+    for path, flag in ONLY_WHEN_TOLD.items():
+        assert flag in flags_of(ALL[path]), path
+
+
+def help_of(command: click.Command) -> str:
+    """Its own, and that of flags that are orders."""
+    flags = [each.help or "" for each in command.params if isinstance(each, click.Option) and each.is_flag]
+    return " ".join([command.help or "", *flags]).lower()
+
+
+def flags_of(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+@pytest.fixture(scope="module")
+def at(broker: BrokerProcess) -> tuple[str, ...]:
+    return ("--bootstrap", broker.address)
+
+
+@pytest.fixture
+def kept(run: Any, at: tuple[str, ...]) -> str:
+    """A topic with a record and a group that read it."""
+    run("topic", "create", "kept", "-c", "retention.ms=86400000", *at)
+    run("produce", "kept", *at, stdin=b"a\n")
+    run("group", "offsets", "reader", "--commit", "kept/0=1", *at)
+    return "kept"
+
+
+def test_nothing_happens_where_nobody_can_answer_or_the_answer_is_no(run: Any, at: tuple[str, ...], kept: str) -> None:
+    commands = {
+        ("topic", "delete"): (kept,),
+        ("topic", "alter"): (kept, "--config", "retention.ms=1"),
+        ("topic", "trim"): (kept, "--before", "end", "--all"),
+        ("group", "delete"): ("reader",),
+        ("group", "delete-offsets"): ("reader", kept),
+        ("group", "reset-offsets"): ("reader", "--to", "earliest"),
+    }
+    assert commands.keys() == ASKS
+    for path, arguments in commands.items():
+        for stdin, code, why in ((b"", 2, b"nobody is there to ask: give --yes"), (b"n\n", 1, b"nothing was changed")):
+            done = run(*path, *arguments, *at, stdin=stdin, expect=code)
+            assert why in done.stderr, path
+            assert b"?" in done.stderr, "it says what it would do"
+    described = json.loads(run("topic", "describe", kept, "--json", *at).stdout)
+    assert described["partitions"][0]["beginning_offset"] == 0
+    assert described["configs"]["retention.ms"] == "86400000"
+    assert run("group", "offsets", "reader", *at).stdout == b"kept/0 1\n"
+    assert run("topic", "delete", kept, *at, stdin=b"y\n").stdout == b"deleted kept\n"
+    run("topic", "create", kept, *at)
+    assert run("topic", "delete", kept, "--yes", *at).stdout == b"deleted kept\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"retention.ms": "2000"}, []),
+        ({"retention.ms": "-1"}, []),
+        ({"retention.ms": "1000"}, []),
+        ({"retention.ms": "999"}, ["retention.ms from 1000 to 999"]),
+        ({"retention.ms": None}, ["retention.ms from 1000 to its default"]),
+        ({"retention.bytes": "5"}, ["retention.bytes from -1 to 5"]),
+        ({"cleanup.policy": "compact"}, ["cleanup.policy from delete to compact"]),
+        ({"cleanup.policy": "delete", "segment.bytes": "1"}, []),
+    ],
+)
+def test_less_retention_is_asked_about(changes: dict[str, str | None], asked: list[str]) -> None:
+    known = {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete", "segment.bytes": "9"}
+    assert deleting_changes(known, changes) == asked
