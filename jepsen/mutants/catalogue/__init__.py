@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from jepsen.mutants.catalogue import disk, groups, journal, producers, raft, replica, rpc, runtime, storage
+from jepsen.mutants.catalogue import client, disk, groups, journal, producers, raft, replica, rpc, runtime, storage
 from jepsen.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -14,5 +14,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *replica.MUTANTS,
     *groups.MUTANTS,
     *producers.MUTANTS,
+    *client.MUTANTS,
     *rpc.MUTANTS,
 )

@@ -1,0 +1,188 @@
+"""Mutants of the clients (`raftlog/client`): what is sent again, unknown outcomes, sequences, commits, membership."""
+
+from typing import Final
+
+from jepsen.mutants.mutant import Mutant
+
+_TRANSPORT: Final = ("tests/client/test_transport.py", "tests/client/test_broker_client.py")
+_FAILURES: Final = ("tests/client/test_failures.py", "tests/client/test_broker_client.py")
+_PRODUCER: Final = ("tests/client/test_producer.py",)
+_CONSUMER: Final = ("tests/client/test_consumer.py",)
+_GROUP: Final = ("tests/client/test_consumer_group.py",)
+
+
+def _client(name: str, place: str, old: str, new: str, tests: tuple[str, ...], equivalent: str = "") -> Mutant:
+    """`place` is module:function."""
+    module, _, function = place.partition(":")
+    return Mutant(f"client-{name}", f"raftlog/client/{module}.py", function, old, new, tests, equivalent)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    # requests
+    _client("repeat-a-change", "transport:Transport.request", "if not repeatable:", "if False:", _TRANSPORT),
+    _client(
+        "lost-answer-forgotten",
+        "transport:Transport.request",
+        'raise told if lost is None else OutcomeUnknown(f"{lost}, and may have been done; then: {told}")',
+        "raise told",
+        _TRANSPORT,
+    ),
+    _client(
+        "lost-and-then-nobody",
+        "transport:Transport.request",
+        "        if lost is not None:\n            raise",
+        "        if False:\n            raise",
+        _TRANSPORT,
+    ),
+    _client(
+        "sent-twice-below",
+        "transport:Transport._send",
+        "_ONCE if method in _REPEATED_BY_AIOHTTP else None",
+        "None",
+        _TRANSPORT,
+    ),
+    _client(
+        "broken-off-means-not-sent",
+        "transport:_never_sent",
+        "aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError",
+        "aiohttp.ClientError",
+        _TRANSPORT,
+    ),
+    _client(
+        "trust-a-hint-that-failed",
+        "transport:Transport.request",
+        "self._forget(place, address)",
+        "pass",
+        ("tests/client/test_leaders.py", *_TRANSPORT),
+    ),
+    _client("unknown-means-failed", "failures:failure_of", 'if outcome == "unknown":', "if False:", _FAILURES),
+    _client(
+        "gateway-timeout-means-failed",
+        "failures:error_of",
+        '"unknown" if status == 504 else "failed"',
+        '"failed"',
+        _FAILURES,
+    ),
+    _client(
+        "failed-means-unknown",
+        "failures:failure_of",
+        'if kind is None or kind.outcome == "unknown":',
+        "if kind is None:",
+        _FAILURES,
+    ),
+    _client(
+        "failed-record-is-delivered",
+        "broker:_produced",
+        'if row["error_code"] is not None:',
+        "if False:",
+        (*_FAILURES, *_PRODUCER),
+    ),
+    # the producer
+    _client(
+        "sent-again-without-an-id",
+        "producer_lane:Lane._is_over",
+        "return self._identities is None or isinstance(error, DuplicateSequence)",
+        "return isinstance(error, DuplicateSequence)",
+        _PRODUCER,
+    ),
+    _client(
+        "lost-answer-not-noted",
+        "producer_lane:Lane._send",
+        "batch.maybe_stored = True",
+        "pass",
+        _PRODUCER,
+    ),
+    _client(
+        "unsure-means-failed",
+        "producer_lane:Lane._give_up",
+        "kind = OutcomeUnknown if is_unsure else Unavailable",
+        "kind = Unavailable",
+        _PRODUCER,
+    ),
+    _client(
+        "broken-chain-goes-on",
+        "producer_lane:Lane._break_chain",
+        "self._left, self._identity = self._identity, None",
+        "pass",
+        _PRODUCER,
+    ),
+    _client(
+        "broken-chain-repeats-what-may-be-stored",
+        "producer_lane:Lane._break_chain",
+        "if batch.maybe_stored:",
+        "if False:",
+        _PRODUCER,
+    ),
+    _client(
+        "old-sequences-under-a-new-id",
+        "producer_lane:Lane._renew_identity",
+        "        for batch in self._unsettled:\n            self._number(batch)\n",
+        "",
+        _PRODUCER,
+    ),
+    _client(
+        "leave-during-recovery",
+        "producer_lane:Lane._pump",
+        "if self._recovery is not None:",
+        "if False:",
+        _PRODUCER,
+    ),
+    _client(
+        "recover-before-all-answers",
+        "producer_lane:Lane._recover",
+        "while self._under_way:",
+        "while False:",
+        _PRODUCER,
+    ),
+    _client(
+        "closed-means-not-sent",
+        "producer_lane:_abandoned",
+        "if is_sent:",
+        "if False:",
+        _PRODUCER,
+    ),
+    _client(
+        "another-id-is-the-same",
+        "identities:Identities._other_than",
+        "if current is None or current == left:",
+        "if current is None:",
+        _PRODUCER,
+    ),
+    # commits and membership
+    _client(
+        "commit-as-nobody",
+        "commits:Commits.commit",
+        "member = None if self.member is None else self.member.required()",
+        "member = None",
+        _GROUP,
+    ),
+    _client(
+        "commit-what-is-in-hands",
+        "handing:Handing.processed",
+        "return self._positions_before(self.in_hands, self.handed_out())",
+        "return self.handed_out()",
+        (*_CONSUMER, *_GROUP),
+    ),
+    _client(
+        "commit-what-is-ahead",
+        "handing:Handing.handed_out",
+        "return self._positions_before(self.ahead, positions)",
+        "return positions",
+        (*_CONSUMER, *_GROUP),
+    ),
+    _client(
+        "lost-member-goes-on",
+        "membership:GroupMember.note",
+        "self.needs_join = self.is_lost = True",
+        "self.needs_join = True",
+        _GROUP,
+    ),
+    _client(
+        "rebalance-unheard",
+        "membership:GroupMember.note",
+        "            self.needs_join = True\n        elif",
+        "            pass\n        elif",
+        _GROUP,
+    ),
+    # reading
+)
