@@ -184,5 +184,40 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            pass\n        elif",
         _GROUP,
     ),
+    _client(
+        "silent-member-stays",
+        "membership:GroupMember._beat",
+        "if time.monotonic() - self.last_poll_s > self._settings.max_poll_interval_ms / 1000:",
+        "if False:",
+        _GROUP,
+    ),
+    _client(
+        "unknown-member-keeps-its-id",
+        "membership:GroupMember._forget",
+        "if isinstance(error, UnknownMember):",
+        "if False:",
+        _GROUP,
+    ),
     # reading
+    _client(
+        "records-before-the-position",
+        "reading:Reading.take",
+        "if opened and opened[0].offset < position:",
+        "if False:",
+        _CONSUMER,
+    ),
+    _client(
+        "seek-keeps-what-is-held",
+        "reading:Reading.begin_at",
+        "self._batches.clear()",
+        "pass",
+        _CONSUMER,
+    ),
+    _client(
+        "reset-in-place-of-an-error",
+        "fetching:Fetching._out_of_range",
+        'if self._settings.auto_offset_reset == "error":',
+        "if False:",
+        _CONSUMER,
+    ),
 )
