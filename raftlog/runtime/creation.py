@@ -12,7 +12,7 @@ from raftlog.records import HEADER_SIZE, crc_matches, read_header
 from raftlog.runtime.control_entries import configuration_of_roll
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.replica_directory import REPLICA, delete_tree
-from raftlog.storage.directory import internal, make_directory_unsynced, place_meta, stage_meta
+from raftlog.storage.directory import ancestors, internal, is_inside, make_directory_unsynced, place_meta, stage_meta
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.recovery import segment_bases
 from raftlog.storage.roll import Roll
@@ -28,11 +28,12 @@ class Making:
     The meta file gets its name only when what it says is durable: a directory with a torn one would be damage.
     """
 
-    def __init__(self, disk: Disk, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
+    def __init__(self, disk: Disk, data_dir: str, path: str, group_id: uuid.UUID, roll: Roll | None) -> None:
         assert roll is None or roll.base_index == 1, "the first roll of a group is at index 1"
         self.path = path
         self.group_id = group_id
         self._disk = disk
+        self._data_dir = data_dir
         self._roll = roll
         self._meta: File | None = None
         self._segments: SegmentedLog | None = None
@@ -43,7 +44,9 @@ class Making:
         if disk.exists(path):
             _check_left_over(disk, path)
             delete_tree(disk, path)
-        directories = make_directory_unsynced(disk, internal(path))
+        make_directory_unsynced(disk, internal(path))
+        # The topic's directory may be there already: made for another partition, whose sync is slow or never came.
+        directories = [above for above in reversed(ancestors(internal(path))) if is_inside(above, self._data_dir)]
         self._meta = stage_meta(disk, path, REPLICA, {"group_id": str(self.group_id)})
         return SyncTargets([self._meta], [*directories, internal(path)])
 

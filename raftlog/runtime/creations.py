@@ -53,7 +53,7 @@ class Creations:
         driver = self._driver
         path = f"{driver.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
-        making = Making(driver.disk, path, group_id, roll)
+        making = Making(driver.disk, driver.data_dir, path, group_id, roll)
         with self._may_be_full(path):
             log, restart = making.run(driver.config.recent_bytes_max)
         return self._begin([(making, log, restart)])[0]
@@ -131,7 +131,7 @@ class Creations:
         path = f"{driver.data_dir}/{name or group_id}"
         self._check(path, group_id, roll)
         self._under_way[group_id.bytes] = None
-        return Making(driver.disk, path, group_id, roll)
+        return Making(driver.disk, driver.data_dir, path, group_id, roll)
 
     async def _stage(self, makings: Sequence[Making], work: Callable[[Making], SyncTargets]) -> None:
         """Do one stage of all, and sync what it touched."""

@@ -23,7 +23,7 @@ from raftlog.runtime.journal.config import JournalConfig
 from raftlog.runtime.journal.fold import Fold, FoldedGroup
 from raftlog.runtime.journal.operations import LogEnd, Mark
 from raftlog.runtime.replica_directory import delete_tree, find_replicas, installing_path, move_aside, move_to_trash
-from raftlog.storage.directory import internal, make_directory
+from raftlog.storage.directory import internal, make_directory, sync_found_names
 from raftlog.storage.disk import Disk
 from raftlog.storage.rows import ROW_SIZE
 from raftlog.storage.segment_files import segment_stem
@@ -50,6 +50,8 @@ def open_journal(
 ) -> tuple[Journal, Fold]:
     """The journal of this disk uuid; blocking. Raises `JournalDamaged`, `FormatError`, `OSError`."""
     path = internal(data_dir, "journal", str(me.disk_uuid))
+    if disk.exists(data_dir):
+        sync_found_names(disk, data_dir, internal(data_dir), internal(data_dir, "journal"))
     return Journal.open(disk, path, me.disk_uuid, config, create=create, synced_at_least=synced_at_least)
 
 
@@ -80,7 +82,7 @@ def _open_group(
         if disk.exists(path):
             _logger.error("%s is not known any more; it is kept in %s", path, move_aside(disk, data_dir, path))
         _logger.error("%s: the directory of this group is gone; it will be filled again by its leader", path)
-        Making(disk, path, group_id, None).run(config.recent_bytes_max)
+        Making(disk, data_dir, path, group_id, None).run(config.recent_bytes_max)
     recovered = recover_group(disk, path, folded, fold)
     log = GroupLog(recovered.log, config.recent_bytes_max)
     held = _hold_unwritten(log, recovered)

@@ -41,6 +41,19 @@ def ancestors(path: str) -> list[str]:
     return [*found, "/"]
 
 
+def is_inside(path: str, directory: str) -> bool:
+    """Whether `path` is the directory, or lies in it."""
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def sync_found_names(disk: Disk, path: str, *below: str) -> None:
+    """Make durable the names in `path` and in those of the directories `below` that exist; blocking.
+
+    A process that was killed between making a directory and syncing its name leaves one that later processes find.
+    """
+    disk.sync([], [directory for directory in (path, *below) if disk.exists(directory)])
+
+
 def make_directory(disk: Disk, path: str) -> None:
     """Make a directory and its missing parents, all of them durable on return."""
     changed = make_directory_unsynced(disk, path)

@@ -72,6 +72,46 @@ def test_a_loss_of_power_at_any_time_leaves_nothing_that_hinders_the_next_attemp
             world.commit(world.leader(), b"%d" % step)
 
 
+@pytest.mark.parametrize("step", range(14))
+def test_directories_that_a_killed_process_left_unsynced_are_synced_by_the_next_one(step: int) -> None:
+    """Not the power goes but the process, so the next one finds the names; then the power goes."""
+    with World() as world:
+        wanted = rolls(world, count=3)
+        Call(world, 1, wanted)
+        world.run(step * 0.0001)
+        world.crash(1)
+        world.start(1)
+        again = [roll for roll in wanted if roll.group_id.bytes not in world.drivers[1].groups]
+        call = Call(world, 1, again)
+        world.run_until(lambda: call.is_done)
+        assert call.error is None
+        names = {roll.group_id.bytes: world.drivers[1].groups[roll.group_id.bytes].path for roll in wanted}
+        assert set(names.values()) <= set(world.disks[0].durable_paths())
+        world.crash(1, power=True)
+        world.start(1)
+        assert held(world, 1, wanted) == len(wanted)
+        assert {key: world.drivers[1].groups[key].path for key in names} == names
+
+
+def test_a_group_does_not_work_before_the_name_of_its_topic_is_durable() -> None:
+    """Another partition made the topic's directory, and its sync is slow."""
+    with World() as world:
+        first, second = rolls(world, count=2)
+        disk = world.disks[0]
+        world.converge()
+        disk.hold(lambda path: path == "/data")
+        Call(world, 1, [first])
+        world.run(0.01)
+        late = Call(world, 1, [second])
+        world.run(0.05)
+        if second.group_id.bytes in world.drivers[1].groups:
+            assert "/data/topic" in disk.durable_paths()
+        disk.release()
+        world.run_until(lambda: late.is_done)
+        assert late.error is None
+        assert "/data/topic" in disk.durable_paths()
+
+
 def test_what_a_replica_hears_before_its_mark_is_durable_does_not_hinder_the_next_attempt() -> None:
     """The journal is busy with something else, so the mark waits in memory; then the process is killed."""
     with World() as world:
