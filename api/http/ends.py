@@ -7,8 +7,9 @@ import asyncio
 from contextlib import suppress
 from fcntl import ioctl
 from termios import FIONREAD
-from typing import Any
+from typing import Any, Final
 
+import orjson
 from aiohttp import web
 from aiohttp.web_protocol import _ErrInfo
 
@@ -49,12 +50,28 @@ class Ends:
             self.stopping.set_result(None)
 
 
+_WHY_TOO_MANY: Final = orjson.dumps(
+    {
+        "error_code": 50302,
+        "message": "this broker has as many connections as it may have (--http-connections-max); try another one",
+        "outcome": "failed",
+    }
+)
+_TOO_MANY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%b" % (len(_WHY_TOO_MANY), _WHY_TOO_MANY)
+)
+
+
 class Connections(web.Server):
     """aiohttp's connections, which say here when one is lost, and answer what is no HTTP as every error is answered."""
 
-    def __init__(self, ends: Ends, handler: Any, **settings: Any) -> None:
+    def __init__(self, ends: Ends, handler: Any, connections_max: int, **settings: Any) -> None:
         super().__init__(handler, **settings)
         self._ends, self._settings = ends, settings
+        self._connections_max = connections_max
+        self.refused = 0
+        """Connections that were one too many."""
         self._open: dict[_Connection, asyncio.Transport] = {}
         self._lost_one = asyncio.Event()
 
@@ -65,6 +82,10 @@ class Connections(web.Server):
         super().connection_made(handler, transport)
         assert isinstance(handler, _Connection), f"{handler} was not made here"
         self._open[handler] = transport
+        if len(self._open) > self._connections_max:
+            self.refused += 1
+            transport.write(_TOO_MANY)
+            transport.close()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 from collections.abc import Sequence
 
 from raftlog.api.http.app import HttpApp
@@ -25,6 +26,10 @@ KEEPALIVE_TIMEOUT_S = 75.0
 METRICS_PARTITIONS_MAX = 1_000
 """So many partitions have series of their own in `/metrics`."""
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not to be taken for names
+CONNECTIONS_MAX = 10_000
+"""Connections of clients at once; fewer where descriptors are short."""
+_OTHER_FILES = 256
+"""Descriptors beside those of segments and clients: journal, other brokers, listeners, spools."""
 _LINGER_S = 2.0
 _BACKLOG = 1024
 _CUT_OFF_S = 0.05
@@ -43,6 +48,7 @@ class HttpServer:
         body_bytes_per_s_min: int = BODY_BYTES_PER_S_MIN,
         keepalive_timeout_s: float = KEEPALIVE_TIMEOUT_S,
         metrics_partitions_max: int = METRICS_PARTITIONS_MAX,
+        http_connections_max: int = CONNECTIONS_MAX,
         advertised: str = "",
         allowed_hosts: Sequence[str] = (),
     ) -> None:
@@ -55,6 +61,7 @@ class HttpServer:
         requests = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
         self.bodies = BodyReader(body_bytes_max, requests, body_timeout_ms, body_bytes_per_s_min)
         self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
+        self.connections_max = connections_within(http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = keepalive_timeout_s
         self._sockets: asyncio.Server | None = None
         self._connections: Connections | None = None
@@ -65,6 +72,7 @@ class HttpServer:
         self._connections = Connections(
             self._ends,
             self._app.handle,
+            self.connections_max,
             access_log=None,
             keepalive_timeout=self._keepalive_timeout_s,
             lingering_time=_LINGER_S,
@@ -106,6 +114,14 @@ class HttpServer:
         await self._connections.shutdown(_CUT_OFF_S)
         await self._sockets.wait_closed()
         self._sockets = self._connections = None
+
+
+def connections_within(wanted: int, open_files_max: int) -> int:
+    """As many connections as leave descriptors for the log's own files."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(limit - open_files_max - _OTHER_FILES, limit // 4))
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> InvalidArgument:

@@ -90,6 +90,10 @@ _HTTP_TUNING = {
         "Slowest rate at which a body may arrive, in bytes a second.",
     ),
     "keepalive_timeout_s": (http_server.KEEPALIVE_TIMEOUT_S, "Seconds after which an idle connection is closed."),
+    "http_connections_max": (
+        http_server.CONNECTIONS_MAX,
+        "Most connections of HTTP clients; fewer where descriptors (ulimit -n) are short.",
+    ),
     "metrics_partitions_max": (
         http_server.METRICS_PARTITIONS_MAX,
         "Partitions with metrics of their own; the others are in the sums of their topics.",

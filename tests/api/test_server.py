@@ -2,13 +2,14 @@
 
 import asyncio
 import inspect
+import resource
 
 import aiohttp
 import pytest
 
 from raftlog import errors
 from raftlog.api.codes import status_and_code
-from raftlog.api.http.server import HttpServer
+from raftlog.api.http.server import HttpServer, connections_within
 from raftlog.errors import InvalidArgument, RaftlogError
 
 
@@ -97,3 +98,32 @@ def test_every_error_has_a_status_that_fits_its_outcome():
         status, code = status_and_code(kind.__new__(kind))
         assert (status == 504) == (kind.outcome == "unknown"), kind
         assert code == status or code // 100 == status, kind
+
+
+async def test_a_connection_too_many_is_refused_and_the_others_go_on(start_api):
+    api = await start_api(http_connections_max=2)
+    await api.topic()
+    first = await asyncio.open_connection(*api.address)
+    second = await asyncio.open_connection(*api.address)
+    while len(api.server._connections._open) < 2:
+        await asyncio.sleep(0)
+    reader, writer = await asyncio.open_connection(*api.address)
+    refusal = await reader.read()
+    assert refusal.startswith(b"HTTP/1.1 503 ")
+    assert b"--http-connections-max" in refusal
+    writer.close()
+    second[1].close()
+    while len(api.server._connections._open) > 1:
+        await asyncio.sleep(0)
+    assert (await api.get("/topics"))[0] == 200
+    first[1].close()
+
+
+def test_descriptors_are_left_for_the_log(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (4_096, 4_096))
+    assert connections_within(10_000, 512) == 4_096 - 512 - 256
+    assert connections_within(100, 512) == 100
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (512, 512))
+    assert connections_within(10_000, 512) == 128
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1_048_576, 1_048_576))
+    assert connections_within(10_000, 512) == 10_000
