@@ -17,6 +17,7 @@ from raftlog.api.http.content_encoding import decoder_of
 from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.media import require_json
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.request_headers import expects_continue, header
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.runtime.memory_budget import MemoryBudget
 
@@ -80,7 +81,7 @@ class BodyReader:
 
     async def _read(self, request: web.BaseRequest, bytes_max: int, held: HeldMemory, deadline: Deadline) -> bytearray:
         try:
-            if request.headers.get("Expect", "").lower() == "100-continue":
+            if expects_continue(request):
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0
             body, pace = bytearray(), _Pace(self._window_bytes_min, deadline)
@@ -115,7 +116,7 @@ class BodyReader:
         return await self._parsed(request, json_list)
 
     async def _parsed(self, request: web.BaseRequest, parse: Callable[[bytes | bytearray], T]) -> T:
-        content_type = request.headers.get("Content-Type")
+        content_type = header(request, "Content-Type")
         if request.body_exists or content_type is not None:
             require_json(content_type)
         async with self.receive(request, JSON_BODY_BYTES_MAX) as body:

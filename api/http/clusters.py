@@ -11,12 +11,14 @@ from raftlog.api.http.answers import json_answer, no_content
 from raftlog.api.http.bodies import BodyReader
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.request_headers import base_url
 from raftlog.api.http.routing import Handler, Router, Target
 from raftlog.api.http.topics import find_partition
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import TopicDescription
+from raftlog.records.json_record import shown
 
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
@@ -116,7 +118,7 @@ class ClusterHandlers:
         for entry in _list_of_objects(body, "data"):
             operation = entry.get("operation") or "SET"
             if operation not in ("SET", "DELETE"):
-                raise HttpProblem(INVALID_JSON, f"operation {operation!r} is unknown; it can be SET or DELETE")
+                raise HttpProblem(INVALID_JSON, f"operation {shown(operation)} is unknown; it can be SET or DELETE")
             name, value = _setting(entry)
             changes[name] = value if operation == "SET" else None
             if operation == "SET" and value is None:
@@ -162,11 +164,6 @@ def in_this_cluster(broker: Broker, handler: Handler) -> Handler:
             raise HttpProblem(UNKNOWN_V3, str(error)) from None
 
     return checked
-
-
-def base_url(request: web.BaseRequest) -> str:
-    """Of links, as the client wrote it."""
-    return f"{request.scheme}://{request.host}"
 
 
 def _whole(body: Mapping[str, Any], name: str) -> int | None:

@@ -18,6 +18,7 @@ from raftlog.api.http.groups import with_coordinator
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_embedded
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, query_int
 from raftlog.errors import OffsetOutOfRange
 from raftlog.partitions.broker import Broker
@@ -58,7 +59,7 @@ class ConsumerRecordHandlers:
 
     async def poll(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`?timeout=&max_bytes=`; the instance's own timeout is not exceeded."""
-        accepted = accepted_embedded(request.headers.get("Accept"))
+        accepted = accepted_embedded(header(request, "Accept"))
         formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
         wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)
         max_bytes = min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, _INT64_MAX), MAX_BYTES_MAX)

@@ -16,10 +16,12 @@ from raftlog.api.http.groups import with_coordinator
 from raftlog.api.http.json_fields import INT32_MAX, JsonFields
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.request_headers import base_url
 from raftlog.api.http.routing import Router, Target
 from raftlog.errors import InvalidConsumer
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
+from raftlog.records.json_record import shown
 from raftlog.types import TopicPartition
 
 CONSUMERS = "/consumers/{group}"
@@ -51,14 +53,14 @@ class ConsumerHandlers:
         if name is None:
             name = f"rest-consumer-{self._broker.node_id}-{uuid4()}"
         elif type(name) is not str:
-            raise InvalidConsumer(f"the name of a consumer instance cannot be {name!r:.60}: it is a string")
+            raise InvalidConsumer(f"the name of a consumer instance cannot be {shown(name)}: it is a string")
         await self._broker.consumers.create(group, name, given, deadline=deadline_of(target))
         response = json_answer({"instance_id": name, "base_uri": self._base_uri(request, group, name)})
         return with_coordinator(response, self._broker, group)
 
     def _base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
         """Where the client came: every broker knows the instance."""
-        return f"{request.scheme}://{request.host}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+        return f"{base_url(request)}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
 
     async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         await self._broker.consumers.delete(*instance_of(target), deadline=deadline_of(target))

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, WRONG_CONTENT_TYPE
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.request_headers import header
 
 PIECE_BYTES_MAX: Final = 64 * 1024
 """A piece has at most this, so that what is done with it never holds up the loop for long."""
@@ -76,7 +77,7 @@ class ContentDecoder:
 
 def decoder_of(request: web.BaseRequest) -> ContentDecoder | None:
     """What opens the body of a request; None where it is sent as it is. Raises `HttpProblem` 415."""
-    encoding = request.headers.get("Content-Encoding")
+    encoding = header(request, "Content-Encoding")
     if encoding is None:
         return None
     name = encoding.strip().lower()

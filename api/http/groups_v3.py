@@ -4,11 +4,12 @@ from aiohttp import web
 
 from raftlog.api.codes import NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http.answers import json_answer, no_content
-from raftlog.api.http.clusters import base_url, in_this_cluster
+from raftlog.api.http.clusters import in_this_cluster
 from raftlog.api.http.groups import with_coordinator
 from raftlog.api.http.groups_v3_shapes import GroupShapes, assigned
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.request_headers import base_url
 from raftlog.api.http.routing import Router, Target, partition_number
 from raftlog.api.http.v3_shapes import Json, cluster_url, many
 from raftlog.partitions.broker import Broker

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.problems import HttpProblem
+from raftlog.records.json_record import shown
 
 TEXT_LENGTH_MAX: Final = 32_767
 """Of a string, as of Kafka's."""
@@ -85,7 +86,9 @@ class JsonFields:
         """One of these; the first, where nothing is said."""
         value = self.text(name, choices[0])
         if value not in choices:
-            raise HttpProblem(BAD_REQUEST, f"{name!r} of {self._place} is {value!r}; it can be {', '.join(choices)}")
+            raise HttpProblem(
+                BAD_REQUEST, f"{name!r} of {self._place} is {shown(value)}; it can be {', '.join(choices)}"
+            )
         return value
 
     def texts(self, name: str) -> list[str]:
@@ -120,10 +123,5 @@ class JsonFields:
         return HttpProblem(BAD_REQUEST, f"{name!r} of {self._place} has {length:,} {what}; it can have {most:,}")
 
     def _other(self, name: str, wanted: str, value: object) -> HttpProblem:
-        is_there = "is not there" if value is None else f"is {_shown(value)}"
+        is_there = "is not there" if value is None else f"is {shown(value)}"
         return HttpProblem(INVALID_JSON, f"{name!r} of {self._place} {is_there}; it has to be {wanted}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

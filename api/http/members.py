@@ -10,6 +10,7 @@ from aiohttp import web
 
 from raftlog.api.http.answers import answer_with, json_answer
 from raftlog.api.http.media import JSON_TYPE
+from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.gossip.members import ClusterMember
@@ -39,7 +40,7 @@ class MemberHandlers:
         picture = await self._broker.cluster_view()
         tag = f'"{picture.tag}"'
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
-        if _has(request.headers.get("If-None-Match", ""), tag):
+        if _has(header(request, "If-None-Match") or "", tag):
             return web.Response(status=304, headers=headers)
         return answer_with(picture.body, JSON_TYPE, headers)
 

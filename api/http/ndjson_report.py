@@ -17,6 +17,7 @@ from raftlog.api.http.answers import json_answer
 from raftlog.api.http.media import Format
 from raftlog.api.http.ndjson_block import Block
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.request_headers import header
 from raftlog.errors import RaftlogError
 from raftlog.partitions.routing.streams import Share
 
@@ -113,7 +114,7 @@ class StreamAnswer:
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
-        self._wants_lines = Format.NDJSON.value in request.headers.get("Accept", "").lower()
+        self._wants_lines = Format.NDJSON.value in (header(request, "Accept") or "").lower()
         self._response: web.StreamResponse | None = None
         self._telling: asyncio.Task[None] | None = None
 

@@ -21,6 +21,7 @@ from raftlog.api.http.answers import json_answer
 from raftlog.api.http.held_memory import HeldMemory
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.produce_options import ProduceOptions
+from raftlog.api.http.request_headers import text_header
 from raftlog.api.http.routing import Target
 from raftlog.api.http.streamed_body import StreamedBody
 from raftlog.errors import StorageFull, Unavailable
@@ -113,7 +114,7 @@ def _without_value(request: web.BaseRequest, target: Target) -> NewRecord:
         raise HttpProblem(BAD_REQUEST, "the query is not ASCII; write the bytes of a key as %XX")
     query = dict(parse_qsl(text, keep_blank_values=True, encoding="latin-1"))
     key, timestamp = query.get("key"), target.query.get("timestamp")
-    headers = request.headers.get(HEADERS_HEADER)
+    headers = text_header(request, HEADERS_HEADER)
     try:
         return NewRecord(
             None,

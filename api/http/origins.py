@@ -37,11 +37,12 @@ class OriginPolicy:
     def check(self, request: web.BaseRequest) -> None:
         """Raises `HttpProblem`: 403 for another origin or an unknown host, 400 for what is no host."""
         headers, host = request.headers, request.headers.get("Host")
-        target = request.raw_path
-        if not target.startswith("/"):
-            host = _authority(target) or host  # RFC 9112, 3.2.2: it takes the place of the header
         if host not in self._known:
             self._check_host(host or "")
+        target = request.raw_path
+        if not target.startswith("/") and (authority := _authority(target)):
+            self._check_host(authority)
+            host = authority  # RFC 9112, 3.2.2: it takes the place of the header
         if headers.get("Sec-Fetch-Site", "").lower() in _OTHER_SITES:
             raise _cross_origin(f"Sec-Fetch-Site is {shown(headers['Sec-Fetch-Site'])}")
         origin = headers.get("Origin")

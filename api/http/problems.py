@@ -39,6 +39,8 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
 
 
 def _body(code: int, message: str, outcome: str, **more: Any) -> bytes:
+    if not message.isascii():  # it may hold what a client sent
+        message = message.encode("utf-8", "backslashreplace").decode()
     return orjson.dumps({"error_code": code, "message": message, "outcome": outcome, **more})
 
 

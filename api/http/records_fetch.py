@@ -9,6 +9,7 @@ from raftlog.api.http.ends import Ends
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_format
 from raftlog.api.http.records_produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
+from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
 from raftlog.api.http.tail import Tails
 from raftlog.partitions.broker import Broker
@@ -47,7 +48,7 @@ class FetchHandlers:
         when the answer has `max_bytes`, at least with one record: what compaction has left without any is passed over.
         """
         topic, partition = target.args[0], partition_number(target.args[1])
-        format_, content_type = accepted_format(request.headers.get("Accept"))
+        format_, content_type = accepted_format(header(request, "Accept"))
         if format_ is Format.NDJSON:
             return await self._tails.serve(request, target, partition, self._leader(topic, partition))
         settings = self._broker.settings

@@ -15,6 +15,7 @@ from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.produce_answers import DUPLICATE, records_answer
 from raftlog.api.http.produce_options import ProduceOptions
 from raftlog.api.http.records_stream import STREAMED, StreamedProduce
+from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, partition_number, query_int
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
@@ -61,7 +62,7 @@ class ProduceHandlers:
 
     async def produce(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options: ProduceOptions = target.options or _options(target)
-        format_ = content_format(request.headers.get("Content-Type"))
+        format_ = content_format(header(request, "Content-Type"))
         response: web.StreamResponse
         if format_ in STREAMED:
             response = await self._streamed.produce(request, target, options, format_)

@@ -12,6 +12,7 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, BODY_TOO_SLOW
 from raftlog.api.http.content_encoding import PIECE_BYTES_MAX, decoder_of
 from raftlog.api.http.problems import HttpProblem
+from raftlog.api.http.request_headers import expects_continue
 
 
 class StreamedBody:
@@ -25,7 +26,7 @@ class StreamedBody:
         self.at_end = False
         self._request, self._content = request, request.content
         self._silence_s = silence_ms / 1000
-        self._is_asked_for = request.headers.get("Expect", "").lower() != "100-continue"
+        self._is_asked_for = not expects_continue(request)
 
     async def piece(self) -> bytes:
         """The next bytes, empty at the end. Raises `HttpProblem`: 408 after silence, 400 when it ended early, or cannot

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.errors import InvalidConsumer
+from raftlog.records.json_record import shown
 
 FORMATS: Final = ("binary", "json")
 RESETS: Final = ("latest", "earliest", "none")
@@ -92,7 +93,7 @@ def _one_of(given: Mapping[str, Any], name: str, default: str, possible: tuple[s
     if value is None:
         return default
     if value not in possible:
-        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be {', '.join(possible)}")
+        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be {', '.join(possible)}")
     return str(value)
 
 
@@ -102,7 +103,7 @@ def _boolean(given: Mapping[str, Any], name: str, default: bool) -> bool:
         return default
     found = _BOOLEANS.get(value.lower()) if type(value) is str else value
     if type(found) is not bool:
-        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be true or false")
+        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be true or false")
     return found
 
 
@@ -112,5 +113,5 @@ def _number(given: Mapping[str, Any], name: str, default: int, high: int) -> int
         return default
     number = int(value) if type(value) is str and value.isascii() and value.isdigit() and len(value) < 20 else value
     if type(number) is not int or not 0 <= number <= high:
-        raise InvalidConsumer(f"{name} cannot be {value!r}; it can be a whole number in 0 … {high}")
+        raise InvalidConsumer(f"{name} cannot be {shown(value)}; it can be a whole number in 0 … {high}")
     return number

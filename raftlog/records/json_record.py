@@ -9,6 +9,7 @@ Not for stored records, which are JSON only on their way out. Called by `api/htt
 """
 
 import binascii
+import reprlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -26,9 +27,27 @@ _ENCODED = frozenset(("key", "value"))
 _TIMESTAMP_MAX = (1 << 62) - 1
 
 
+JSON_DEPTH_MAX = 254
+"""Lists and objects inside each other in a JSON value that is written again; orjson reads 1,024."""
+_SHOWN_MAX = 60
+_REPR = reprlib.Repr()
+
+
 def json_text(value: Any) -> bytes:
-    """Compact JSON text, in a buffer of its own size: what orjson gives keeps a page of memory for the smallest one."""
-    return bytes(memoryview(orjson.dumps(value)))
+    """Compact JSON text, in a buffer of its own size: what orjson gives keeps a page of memory for the smallest one.
+    Raises `ValueError` for a value that is nested too deeply."""
+    try:
+        return bytes(memoryview(orjson.dumps(value)))
+    except orjson.JSONEncodeError as error:
+        raise ValueError(
+            f"a JSON value nested deeper than {JSON_DEPTH_MAX} levels cannot be stored ({error})"
+        ) from None
+
+
+def shown(value: Any) -> str:
+    """A JSON value in an error message, whatever its size and depth."""
+    text = _REPR.repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
 
 def text_or_json(value: Any) -> bytes:
@@ -39,11 +58,11 @@ def text_or_json(value: Any) -> bytes:
 def from_base64(value: Any) -> bytes:
     """The bytes of a base64 string."""
     if type(value) is not str:
-        raise ValueError(f"a value of type {type(value).__name__} is not base64, which is a string")
+        raise ValueError(f"{shown(value)} is not base64, which is a string")
     try:
         return binascii.a2b_base64(value, strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{value[:40]!r} is not base64 ({error})") from None
+        raise ValueError(f"{shown(value)} is not base64 ({error})") from None
 
 
 def _text(value: Any) -> bytes:
@@ -115,9 +134,9 @@ def read_timestamp(value: Any) -> int:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"timestamp {value!r} is not RFC 3339; write it like 2024-05-01T12:00:00Z") from None
+            raise ValueError(f"timestamp {shown(value)} is not RFC 3339; write it like 2024-05-01T12:00:00Z") from None
         if moment.tzinfo is None:
-            raise ValueError(f"timestamp {value!r} has no time zone; write it like 2024-05-01T12:00:00Z")
+            raise ValueError(f"timestamp {shown(value)} has no time zone; write it like 2024-05-01T12:00:00Z")
         value = round(moment.timestamp() * 1000)
     if type(value) is not int or not 0 <= value <= _TIMESTAMP_MAX:
         raise ValueError("the timestamp is neither milliseconds since 1970 nor RFC 3339")
@@ -129,5 +148,5 @@ def _encodings(encoding: Any) -> dict[str, Encode]:
         raise ValueError('encoding is an object with "key", "value" or both')
     unknown = [name for name in encoding.values() if type(name) is not str or name not in BY_NAME]
     if unknown:
-        raise ValueError(f"unknown encoding {unknown[0]!r}; it can be {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown encoding {shown(unknown[0])}; it can be {', '.join(BY_NAME)}")
     return {field: BY_NAME[name] for field, name in encoding.items()}

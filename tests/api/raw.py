@@ -22,7 +22,7 @@ def head(method: str, target: str | bytes, *headers: str | bytes, version: str =
     return b"\r\n".join((line, *map(_bytes, headers), b"", b""))
 
 
-def post(target: str, body: bytes, *headers: str | bytes, method: str = "POST") -> bytes:
+def post(target: str | bytes, body: bytes, *headers: str | bytes, method: str = "POST") -> bytes:
     """A request to 127.0.0.1 with a body of stated length, after which the server is to close the connection."""
     more = ("Host: 127.0.0.1", f"Content-Length: {len(body)}", "Connection: close", *headers)
     return head(method, target, *more) + body

@@ -132,12 +132,12 @@ async def test_what_cannot_be_opened_is_a_named_error_without_a_traceback(api, c
     assert tell_tracebacks(caplog) == []
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "lzma", "gzip, gzip", "compress", "\udcff"])
+@pytest.mark.parametrize("encoding", ["br", "zstd", "lzma", "gzip, gzip", "compress"])
 @pytest.mark.parametrize("content_type", BODIES)
 async def test_encodings_that_are_not_possible(api, content_type, encoding):
     await api.topic()
-    line = f"Content-Encoding: {encoding}".encode("utf-8", "surrogateescape")
-    request = post("/topics/t/partitions/0", BODIES[content_type], f"Content-Type: {content_type}", line)
+    headers = (f"Content-Type: {content_type}", f"Content-Encoding: {encoding}")
+    request = post("/topics/t/partitions/0", BODIES[content_type], *headers)
     answer = await answer_to(api.address, request)
     assert (answer.status, answer.body["error_code"]) == (415, 415)
     assert "gzip or deflate" in answer.body["message"]

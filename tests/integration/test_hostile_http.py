@@ -107,6 +107,42 @@ def test_cut_bodies_store_nothing_behind_the_cut(
     assert values <= {12345678, 8765432112345678} if content_type == b"application/x-ndjson" else not values
 
 
+NESTED = b"[" * 300 + b"]" * 300
+NDJSON = b"Content-Type: application/x-ndjson"
+NO_SENSE = [
+    (b"GET /v3/clusters HTTP/1.1\r\nHost: \xff\r\nConnection: close\r\n\r\n", 400),
+    (b"CONNECT [::1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 400),
+    (b"GET //[::1/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+    (request("PUT", "/v1/maintenance", b"", b"If-Match: \xff"), 400),
+    (request("PUT", "/v1/maintenance", b"", b'If-Match: "%b"' % (b"9" * 5000)), 400),
+    (request("POST", "/topics/{topic}", b'{"records": [{"value": %b}]}' % NESTED, JSON), 422),
+    (
+        request("POST", "/topics/{topic}", b'{"records": [{"headers": [{"name": "h", "value": %b}]}]}' % NESTED, JSON),
+        422,
+    ),
+    (request("POST", "/groups/g/offsets", b'{"offsets": %b}' % NESTED, JSON), 422),
+    (request("POST", "/consumers/g", b'{"name": %b}' % NESTED, JSON), 422),
+]
+
+
+@pytest.mark.parametrize(("asked", "status"), NO_SENSE)
+def test_what_makes_no_sense_is_a_named_error(cluster: Cluster, topic: str, asked: bytes, status: int) -> None:
+    create_topic(cluster.addresses[0], topic)
+    before = picture(cluster, topic)
+    for address in cluster.addresses:
+        found, answer = send(address, asked.replace(b"{topic}", topic.encode()))
+        assert (found, answer["outcome"]) == (status, "failed")
+    assert picture(cluster, topic) == before
+
+
+def test_a_nested_line_ends_its_stream_and_no_more(cluster: Cluster, topic: str) -> None:
+    create_topic(cluster.addresses[0], topic)
+    body = b'{"value": 1}\n' * 25_000 + b'{"value": %b}\n{"value": 2}\n' % NESTED
+    status, answer = send(cluster.addresses[1], request("POST", f"/topics/{topic}", body, NDJSON))
+    assert (status, answer["outcome"], answer["records"], answer["line"]) == (422, "partial", 25_000, 25_001)
+    assert cluster.nodes[1].get(f"/topics/{topic}/partitions/0/offsets")["end_offset"] == 25_000
+
+
 def test_a_host_can_be_allowed(tmp_path: Path) -> None:
     flags = ("--allowed-host", "log.example", "--advertise-http", "broker.example:80")
     with hold_port() as port:

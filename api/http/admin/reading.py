@@ -9,13 +9,14 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
+from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Target, partition_number, whole_number
 from raftlog.partitions.deadline import Deadline, deadline_in
 
 NAMESPACE: Final = "kafka"
 _NODE_MAX: Final = (1 << 31) - 1
 _VERSION_MAX: Final = (1 << 63) - 1
-_TAG = re.compile(r'"(\d+)"', re.ASCII)
+_TAG = re.compile(r'"(\d{1,19})"', re.ASCII)
 
 
 def deadline_of(target: Target) -> Deadline:
@@ -48,7 +49,7 @@ def place_of(target: Target) -> tuple[str, int]:
 
 def expected_version(request: web.BaseRequest, target: Target) -> int | None:
     """What a change is compared with: `?expected_version=7` or the header `If-Match: "7"`. Raises `HttpProblem`."""
-    text, tag = target.query.get("expected_version"), request.headers.get("If-Match")
+    text, tag = target.query.get("expected_version"), header(request, "If-Match")
     asked = None if text is None else whole_number(text, "the query parameter 'expected_version'", 0, _VERSION_MAX)
     matched = _version_of(tag)
     if asked is not None and matched is not None and asked != matched:
