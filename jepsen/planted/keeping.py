@@ -7,6 +7,7 @@ from typing import Any
 from jepsen.planted.bug import PlantedBug
 from jepsen.planted.patching import replace_method
 from raftlog.partitions.groups.machine import Machine
+from raftlog.partitions.replica.forgotten import ForgottenIds
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.partitions.replica.producers import ProducerTable
 from raftlog.partitions.replica.sequencing import Sequencing
@@ -68,6 +69,24 @@ def forget_producers_after_trim() -> None:
         self.table = ProducerTable(kept)
 
     replace_method(ProducerState, "delivered", deliver_and_forget)
+
+
+def append_after_expiry() -> None:
+    """An expired producer id counts as new: its first batch is appended again when it is repeated."""
+
+    def contains(self: ForgottenIds, producer_id: int) -> bool:
+        return False
+
+    replace_method(ForgottenIds, "__contains__", contains)
+
+
+def keep_expired_ids_in_memory() -> None:
+    """Snapshots leave out which producer ids were expired, so a restart or another segment forgets them."""
+
+    def ranges(self: ProducerTable, piece: int) -> bytes:
+        return b""
+
+    replace_method(ProducerTable, "_ranges", ranges)
 
 
 def drop_newest_value() -> None:
@@ -132,6 +151,22 @@ BUGS = (
         forget_producers_after_trim,
         ("retry-refused", "duplicate", "answers-differ", "sequence-order"),
         found_within=12,
+        level="records",
+    ),
+    PlantedBug(
+        "append-after-expiry",
+        "an expired producer's first batch is appended a second time",
+        append_after_expiry,
+        ("answers-differ", "duplicate"),
+        found_within=1,
+        level="records",
+    ),
+    PlantedBug(
+        "keep-expired-ids-in-memory",
+        "which producers were expired does not stand in snapshots",
+        keep_expired_ids_in_memory,
+        ("answers-differ", "duplicate"),
+        found_within=23,
         level="records",
     ),
     PlantedBug(

@@ -99,6 +99,7 @@ class BrokerCluster(Site[Broker]):
             topic_config=TopicConfig(segment_bytes=options.segment_bytes, max_message_bytes=64 * 1024),
             retention_interval_s=1.0,
             offsets_partitions=2,
+            producers_max=options.uses.producers_max,
             storage_min_free_bytes=4 * 1024,
             scrub_interval_days=options.scrub_s / DAY_S,
             metadata_growth_bytes_max=options.metadata_growth_bytes,

@@ -5,15 +5,22 @@ without an answer, or one that was refused, is sent again with its number throug
 once, and every answer names its offset. After a refusal that must not be (`retry-refused`) the run ends; when nobody
 answers for long, the producer gives up, and begins anew with another epoch or id, as one does that was restarted.
 
+Where partitions know few producers (`producers_max`), idle ones expire: such a producer begins anew under another id,
+and requests that ended long ago are repeated now and then, which must never append what was answered before.
+
 `answers-differ` when two answers to one request name different offsets, whether the client still waits for them or not;
-`producer-id-twice` when two producers are given one id.
+`producer-id-twice` when two producers are given one id; `given-id-refused` when an id that a broker gave out is said
+never to have been.
 """
 
+from collections import deque
+from functools import partial
 from random import Random
 from typing import Final
 
 from jepsen.simulation.brokers.clients import RETRY_NS, Attempt, Client, Known, known_topic
 from jepsen.simulation.brokers.cluster import BrokerCluster
+from jepsen.simulation.brokers.uses import PRODUCERS_MAX
 from jepsen.simulation.brokers.values import Values
 from jepsen.simulation.links import MILLISECOND_NS, SECOND_NS
 from jepsen.simulation.verdicts import PropertyBroken
@@ -39,6 +46,8 @@ PATIENCE_MS: Final = (150, 300, 800)
 """For one attempt: others wait for the one that has no answer."""
 RESTS: Final = 0.02
 """Chance, before each request of a lane, that its producer is silent for a while."""
+PAST_MAX: Final = 30
+"""Requests that ended, and may be repeated."""
 PATIENCE_NS: Final = 12 * SECOND_NS
 """For one request, with all its repetitions."""
 
@@ -94,6 +103,8 @@ class Numberer:
         self._identity: tuple[int, int] | None = None
         self._is_asking = False
         self._rests_until_ns = 0
+        self.past: deque[tuple[Line, Request]] = deque(maxlen=PAST_MAX)
+        """Requests that were answered or given up."""
 
     def rest_ns(self) -> int:
         """How long all lanes do nothing from now on; a producer is silent for some seconds now and then."""
@@ -124,17 +135,18 @@ class Numberer:
         self.line = Line(*self._identity, topic, number % topic.partitions)
         return self.line
 
-    def end_line(self) -> None:
-        """What is open stays unknown; another epoch follows, or another producer."""
+    def end_line(self, *, is_expired: bool = False) -> None:
+        """What is open stays unknown; another epoch follows, or another producer, as one that expired has to."""
         if self.line is None or self._identity is None:
             return
         for request in self.line.open:
             self.cluster.recorder.info(request.op, "given up")
+            self.past.append((self.line, request))
         self.line.open.clear()
         self.line.is_over = True
         self.line = None
         producer, epoch = self._identity
-        self._identity = (producer, epoch + 1) if self.random.random() < 0.5 else None
+        self._identity = (producer, epoch + 1) if self.random.random() < 0.5 and not is_expired else None
 
 
 class Lane(Client):
@@ -156,6 +168,11 @@ class Lane(Client):
         if self.random.random() < self.cluster.options.uses.restarts:
             self._numberer.end_line()
             self._line = self._request = None
+        replays = self.cluster.options.uses.replays
+        if replays and self._request is None and self._numberer.past and self.random.random() < replays:
+            line, request = self.random.choice(self._numberer.past)
+            self.ask(partial(self._repeat, line, request))
+            return
         rest_ns = 0 if self._request is not None else self._numberer.rest_ns()
         if rest_ns:
             self.after(rest_ns)
@@ -231,6 +248,21 @@ class Lane(Client):
         if self.hears(attempt):
             self._answered(line, request, done.base_offset, attempt)
 
+    async def _repeat(self, line: Line, request: Request, attempt: Attempt, broker: Broker) -> None:
+        """A request that ended comes once more."""
+        if known_topic(broker, line.topic.name) == line.topic:
+            try:
+                done = await broker.produce_batches(
+                    line.topic.name, line.number, bytearray(request.batch), acks=ALL, deadline=attempt.deadline()
+                )
+            except RaftlogError as error:
+                _check_given(error, line)
+            else:
+                if known_topic(broker, line.topic.name) == line.topic:
+                    self._check_answer(line, request, done.base_offset)
+        if self.hears(attempt):
+            self.done(attempt, RETRY_NS)
+
     def _check_answer(self, line: Line, request: Request, offset: Offset) -> None:
         """Also those that nobody waits for any more."""
         after = Offset(offset + len(request.send.values))
@@ -249,12 +281,19 @@ class Lane(Client):
             self.recorder.ok(request.op, request.send._replace(offsets=offsets))
             self._numberer.acknowledged += len(offsets)
             self._numberer.acknowledged_ns[line.topic.key(line.number)] = self.loop.now_ns
+            self._numberer.past.append((line, request))
         self._request = None
         pause_ns = int(self.random.expovariate(1.0) * self.cluster.options.pause_ms * MILLISECOND_NS)
         self.done(attempt, pause_ns)
 
     def _refused(self, line: Line, request: Request, error: RaftlogError, attempt: Attempt, *, is_next: bool) -> None:
         """What came out of order because something before it was under way still is sent again."""
+        _check_given(error, line)
+        if self.cluster.options.uses.producers_max < PRODUCERS_MAX and isinstance(error, UnknownProducer) and is_next:
+            if not line.is_over:
+                self._numberer.end_line(is_expired=True)
+            self.done(attempt, RETRY_NS)
+            return
         is_wrong = isinstance(error, DuplicateSequence | ProducerFenced) or (
             isinstance(error, OutOfOrderSequence | UnknownProducer) and is_next
         )
@@ -269,3 +308,9 @@ class Lane(Client):
         if (is_late or is_gone or self.watch.was_deleted(line.topic.topic_id)) and not line.is_over:
             self._numberer.end_line()
         self.done(attempt, RETRY_NS)
+
+
+def _check_given(error: RaftlogError, line: Line) -> None:
+    """A broker that does not know an id asks the controller before it refuses one for good."""
+    if isinstance(error, UnknownProducer) and "never given out" in str(error):
+        raise PropertyBroken("given-id-refused", {"of": line, "error": repr(error)})

@@ -10,7 +10,7 @@ from typing import Final
 
 from jepsen.simulation.brokers.elasticity import NONE as NO_ELASTICITY
 from jepsen.simulation.brokers.elasticity import Elasticity, draw_elasticity
-from jepsen.simulation.brokers.uses import Uses, draw_once, draw_uses
+from jepsen.simulation.brokers.uses import Uses, draw_once, draw_uses, with_small_tables
 from jepsen.simulation.links import MICROSECOND_NS, MILLISECOND_NS, LinkConditions
 from jepsen.simulation.options import KIB, Fault, draw_link, generator, shown
 from raftlog.raft import RaftSettings
@@ -264,6 +264,7 @@ def draw_keeping(seed: int) -> BrokerOptions:
     """Idempotent producers, compaction and deletion of records, likewise."""
     uses = draw_uses(generator(seed, "keeping"), members=False, records=True)
     uses = draw_once(generator(seed, "keys written once"), uses)
+    uses = with_small_tables(uses, generator(seed, "producer tables"))
     return _focused(draw(seed), uses, generator(seed, "keeping faults"))
 
 

@@ -27,6 +27,10 @@ class Uses:
     """Idempotent producers, each with five requests in flight."""
     restarts: float
     """Chance, before each request, that one of them begins anew, with another epoch or as another producer."""
+    producers_max: int
+    """Idempotent producers that a partition knows."""
+    replays: float
+    """Chance, before each request, that one that ended long ago is repeated instead, as by a slow network."""
     trimmers: int
     """Clients that delete records."""
     compacted: float
@@ -41,6 +45,8 @@ class Uses:
     """Whether trimmers delete records of compacted topics as well."""
 
 
+PRODUCERS_MAX: Final = 100_000
+"""As many as no run has."""
 NONE: Final = Uses(
     members=0,
     session_timeout_ms=1_000,
@@ -49,6 +55,8 @@ NONE: Final = Uses(
     static_members=0.0,
     numberers=0,
     restarts=0.0,
+    producers_max=PRODUCERS_MAX,
+    replays=0.0,
     trimmers=0,
     compacted=0.0,
     keys=1,
@@ -72,9 +80,24 @@ def draw_uses(random: Random, *, members: bool, records: bool) -> Uses:
         static_members=random.choice((0.0, 0.0, 0.5, 1.0)),
         numberers=random.choice((1, 1, 2)) if records else 0,
         restarts=random.choice((0.0, 0.01, 0.05)),
+        producers_max=PRODUCERS_MAX,
+        replays=0.0,
         trimmers=random.choice((0, 0, 1)) if records else 0,
         compacted=random.choice((0.0, 0.5, 1.0)) if records else 0.0,
         keys=random.choice((2, 5, 20)),
         delete_retention_ms=random.choice((0, 500, 3_000)),
         compaction_lag_ms=random.choice((0, 0, 1_000)),
+    )
+
+
+def with_small_tables(uses: Uses, random: Random) -> Uses:
+    """Half of the seeds: more producers than a partition knows, whose batches come again after they expired."""
+    if not uses.numberers or random.random() < 0.5:
+        return uses
+    return replace(
+        uses,
+        numberers=max(2, uses.numberers),
+        producers_max=random.choice((2, 3)),
+        replays=random.choice((0.02, 0.1, 0.3)),
+        restarts=random.choice((0.05, 0.2)),
     )
