@@ -178,7 +178,7 @@ class _Run:
             )
             progress, lock = await self._progress(client, layout, limit)
             try:
-                async with self._producer(await _gives_producer_ids(client)) as producer:
+                async with self._producer(await _gives_producer_ids(client, wanted.timeout_ms)) as producer:
                     sender = Sender(producer, wanted.topic, wanted.in_flight, progress)
                     self.summary.begin(sender.lanes, progress.already if progress else None)
                     await self._send_all(sender, layout, limit, progress)
@@ -197,7 +197,7 @@ class _Run:
             buffer_records=BUFFER_RECORDS,
             buffer_bytes=WAITING_BYTES_MAX,
             request_timeout_ms=wanted.timeout_ms,
-            delivery_timeout_ms=wanted.timeout_ms + round(wanted.give_up_after * 1000),
+            delivery_timeout_ms=max(wanted.timeout_ms, round(wanted.give_up_after * 1000)),
             stops_at_failure=True,
         )
 
@@ -285,7 +285,7 @@ class _Run:
         """The error, with what can be said about the records that were sent before it."""
         code = exit_code_of(error) if isinstance(error, RaftlogError) else error.exit_code
         if self.summary.unconfirmed and self._wanted.acks != "0":
-            code = EXIT_UNKNOWN if code == EXIT_UNKNOWN or str(error) == "interrupted" else code
+            code = EXIT_UNKNOWN if isinstance(error, RaftlogError) or str(error) == "interrupted" else code
         if self._wanted.as_json:
             click.echo(orjson.dumps(self.summary.as_json("unknown" if code == EXIT_UNKNOWN else "failed", str(error))))
         advice = " Run the same command again to go on." if self._wanted.resume and code == EXIT_UNKNOWN else ""
@@ -294,10 +294,10 @@ class _Run:
         )
 
 
-async def _gives_producer_ids(client: BrokerClient) -> bool:
+async def _gives_producer_ids(client: BrokerClient, timeout_ms: int) -> bool:
     """Whether the cluster's level is high enough; an id that is asked for only to see costs nothing."""
     try:
-        await client.new_producer()
+        await client.new_producer(timeout_ms=timeout_ms)
     except RequestError:
         return False
     return True

@@ -26,6 +26,8 @@ class Lane:
     base: int | None = None
     confirmed: int = 0
     sent: int = 0
+    refused: int = 0
+    """Records that were certainly not stored."""
     confirmed_bytes: int = 0
 
 
@@ -65,18 +67,27 @@ class Sender:
 
     async def _note(self, lane: Lane, first: int, deliveries: Sequence[Delivery], size_bytes: int) -> None:
         """What became of records; `first` of this lane were sent before them."""
+        failure: RaftlogError | CommandFailed | None = None
         try:
             for delivery in deliveries:
                 count = delivery.number_in_batch + 1
-                last_offset = (await delivery).offset
-                if last_offset >= 0:
-                    self._place(lane, first, last_offset + 1 - count)
+                try:
+                    last_offset = (await delivery).offset
+                    if failure is not None:
+                        continue  # stored behind a gap: not one of the confirmed ones, which have none
+                    if last_offset >= 0:
+                        self._place(lane, first, last_offset + 1 - count)
+                except (RaftlogError, CommandFailed) as error:
+                    failure = failure or error
+                    if isinstance(error, RaftlogError) and error.outcome == "failed":
+                        lane.refused += count
+                    continue
                 first += count
                 lane.confirmed += count
-            lane.confirmed_bytes += size_bytes
-        except (RaftlogError, CommandFailed) as error:
-            self._failure = self._failure or error
+            if failure is None:
+                lane.confirmed_bytes += size_bytes
         finally:
+            self._failure = self._failure or failure
             self._window.release()
 
     def _place(self, lane: Lane, first: int, offset: int) -> None:

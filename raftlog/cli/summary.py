@@ -36,8 +36,13 @@ class Summary:
 
     @property
     def unconfirmed(self) -> int:
-        """Records that were sent without an answer."""
-        return sum(lane.sent - lane.confirmed for lane in self._lanes.values())
+        """Records that were sent and may be stored: their outcome is unknown."""
+        return sum(lane.sent - lane.confirmed - lane.refused for lane in self._lanes.values())
+
+    @property
+    def refused(self) -> int:
+        """Records that were certainly not stored."""
+        return sum(lane.refused for lane in self._lanes.values())
 
     def say(self, as_json: bool) -> None:
         """The line on stderr, and the JSON on stdout when it is wanted."""
@@ -47,9 +52,10 @@ class Summary:
 
     def confirmed_text(self) -> str:
         """What stands however the run ended."""
-        unsure = f", {self.unconfirmed:,} more may be" if self.unconfirmed else ""
+        unsure = f", {self.unconfirmed:,} more may be stored" if self.unconfirmed else ""
+        refused = f", {self.refused:,} are not stored" if self.refused else ""
         places = self._places()
-        return f"{self.confirmed:,} records are confirmed{f' ({places})' if places else ''}{unsure}."
+        return f"{self.confirmed:,} records are confirmed{f' ({places})' if places else ''}{unsure}{refused}."
 
     def as_json(self, outcome: str, error: str | None) -> dict[str, Any]:
         seconds = self._ended - self._started
@@ -63,6 +69,7 @@ class Summary:
             "error": error,
             "records": self.confirmed,
             "unconfirmed": self.unconfirmed,
+            "refused": self.refused,
             "already_stored": sum(self._already),
             "bytes": self._bytes(),
             "seconds": round(seconds, 6),

@@ -12,8 +12,9 @@ from raftlog.client.broker import BrokerClient
 class Identities:
     """`current` is the id for lanes that begin; it is there after the first `have`."""
 
-    def __init__(self, client: BrokerClient) -> None:
-        self._client = client
+    def __init__(self, client: BrokerClient, timeout_ms: int) -> None:
+        """`timeout_ms` is that of one request for an id."""
+        self._client, self._timeout_ms = client, timeout_ms
         self._current: ProducerIdentity | None = None
         self._asking = asyncio.Lock()
 
@@ -37,5 +38,7 @@ class Identities:
         async with self._asking:
             current = self._current
             if current is None or current == left:
-                current = self._current = await self._client.new_producer(is_fresh=is_fresh)
+                current = self._current = await self._client.new_producer(
+                    is_fresh=is_fresh, timeout_ms=self._timeout_ms
+                )
             return current

@@ -83,7 +83,7 @@ class Producer(Generic[K, V]):
         self._metadata = Metadata(self._client, self.settings.metadata_refresh_s)
         self._metadata.changed = self._note_metadata
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
-        self._identities = Identities(self._client) if self.settings.idempotent else None
+        self._identities = Identities(self._client, request_timeout_ms) if self.settings.idempotent else None
         self._spreadings: dict[str, Spreading] = {}
         self._lanes: dict[TopicPartition, Lane] = {}
         self._records = 0

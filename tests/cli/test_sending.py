@@ -10,6 +10,7 @@ import pytest
 from raftlog.cli.outcome import CommandFailed
 from raftlog.cli.resume import Progress
 from raftlog.cli.sending import Sender
+from raftlog.cli.summary import Summary
 from raftlog.client import Producer
 from raftlog.errors import InvalidArgument, OutcomeUnknown, RaftlogError, RecordTooLarge, Unavailable
 from raftlog.records import BatchHeader, NewRecord, build_batch
@@ -88,6 +89,38 @@ async def test_patience_ends() -> None:
         with pytest.raises(Unavailable, match="not acknowledged within 50 ms"):
             await send(to, *BATCHES)
     assert broker.topics["t"][0].values == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_idempotent", "text", "unconfirmed"),
+    [
+        (["507 50701"] * 1000, True, "0 records are confirmed, 6 are not stored.", 0),
+        (
+            [None, "lose-request"],
+            False,
+            "3 records are confirmed (partition 0: offsets 0 to 2), 1 more may be stored, 2 are not stored.",
+            1,
+        ),
+        ([None, "413 413"], True, "3 records are confirmed (partition 0: offsets 0 to 2), 3 are not stored.", 0),
+    ],
+)
+async def test_only_what_has_no_outcome_may_be_stored(
+    fault: list[str | None], is_idempotent: bool, text: str, unconfirmed: int
+) -> None:
+    broker = FakeBroker(t=1)
+
+    async def fail(partition: Partition, header: BatchHeader) -> str | None:
+        return fault.pop(0) if fault else None
+
+    broker.fault = fail
+    summary = Summary("t")
+    async with sending(broker, idempotent=is_idempotent, delivery_timeout_ms=200) as to:
+        summary.begin(to.lanes, None)
+        with pytest.raises(RaftlogError):
+            await send(to, *BATCHES)
+    assert summary.confirmed_text() == text
+    fields = summary.as_json("failed", "full")
+    assert (fields["unconfirmed"], fields["refused"]) == (unconfirmed, 6 - fields["records"] - unconfirmed)
 
 
 async def test_a_stranger_is_noticed_at_the_next_answer() -> None:
