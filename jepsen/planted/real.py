@@ -98,6 +98,7 @@ _REFUSED: Final = "the others remember how far its journal was synced, and refus
 _MAJORITIES: Final = "two majorities without a common member would have to be cut apart in the milliseconds of a change"
 _RARE: Final = "it did no harm that was seen under the scenario of its kind within a minute"
 _ASSERTION: Final = "the broker ends by an assertion of its own before anybody outside could be misled"
+_FEW_PRODUCERS: Final = "clients take fewer producer ids than a partition knows, so that none expires"
 UNSEEN: Final[dict[str, str]] = {
     "skip-vote-sync": _ASSERTION,
     "transfer-to-just-promoted": _ASSERTION,
@@ -107,6 +108,8 @@ UNSEEN: Final[dict[str, str]] = {
     "removed-disturbs": _ASSERTION,
     "commit-without-fencing": _RARE,
     "resurrect-key": _RARE,
+    "append-after-expiry": _FEW_PRODUCERS,
+    "keep-expired-ids-in-memory": _FEW_PRODUCERS,
     "replay-out-of-order": "the old vote counts only in a term that goes on while its voter starts again",
     "count-leader-unsynced": "hardly anything is acknowledged before the leader's own sync, also where syncs are slow",
     "two-changes-at-once": _MAJORITIES,
