@@ -7,7 +7,7 @@ can go whole. Called by the routing, at the leader.
 import asyncio
 from typing import Final
 
-from raftlog.errors import DeadlineExceeded, OffsetOutOfRange
+from raftlog.errors import DeadlineExceeded, OffsetOutOfRange, Unavailable
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.replica.producer_state import ProducerState
 from raftlog.runtime.group import Group
@@ -51,9 +51,21 @@ class Deleting:
                 await asyncio.sleep(_LOOK_S)
             return
         if offset == group.log_end_offset and not has_roll and self._producers.may_roll():
-            await group.roll_now()  # a log keeps its last record unless another segment begins behind it
+            await self._roll()
             return
         await asyncio.sleep(_LOOK_S)
+
+    async def _roll(self) -> None:
+        """A log keeps its last record unless another segment begins behind it. Where there is no room for that, closed
+        segments go first."""
+        group = self._group
+        try:
+            await group.roll_now()
+        except Unavailable:
+            closed_to = group.log.segments.active.base_offset
+            if group.log_start_offset >= closed_to or not self._may_trim(closed_to):
+                raise
+            await group.propose_trim(closed_to, self._producers.snapshot_index)
 
     def _may_trim(self, offset: int) -> bool:
         """Whether nothing of what is known of producers goes with it."""

@@ -206,11 +206,11 @@ class ProducerState:
                 waiting.append((ControlKind.SNAPSHOT, payload))
                 size += len(payload)
                 if size >= _PROPOSED_BYTES:
-                    await self._group.propose_control(waiting)
+                    await self._group.propose_control(waiting, is_essential=True)
                     waiting, size = [], 0
                 await asyncio.sleep(0)
             if waiting:
-                await self._group.propose_control(waiting)
+                await self._group.propose_control(waiting, is_essential=True)
         except RaftlogError as error:  # whoever leads then, or the next look, begins it anew
             _logger.info("%s: what is known of producers is written later: %s", self._name, error)
         finally:

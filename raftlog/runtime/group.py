@@ -153,15 +153,18 @@ class Group:
         self.roll_if_due(size)
         return self._append(batches, size)
 
-    def propose_control(self, entries: Sequence[tuple[ControlKind, bytes]]) -> "asyncio.Future[Committed]":
+    def propose_control(
+        self, entries: Sequence[tuple[ControlKind, bytes]], *, is_essential: bool = False
+    ) -> "asyncio.Future[Committed]":
         """Append control entries with these payloads, in this order, all or nothing; they take no offsets.
 
-        Fails like `propose`. Nothing rolls between them.
+        `is_essential`: also on a disk with little room, because a trim waits for them. Fails like `propose`. Nothing
+        rolls between them.
         """
         assert all(kind in _PROPOSED for kind, _ in entries), (
             f"{[kind.name for kind, _ in entries]} are not proposed so"
         )
-        return self._propose_own(entries)
+        return self._propose_own(entries, is_essential=is_essential)
 
     def propose_trim(self, offset: int, snapshot_index: Index = _NO_SNAPSHOT) -> "asyncio.Future[Committed]":
         """Let every replica give up the records below `offset`, and delete closed segments that lie wholly below it.
@@ -176,12 +179,13 @@ class Group:
         return self._propose_own([(ControlKind.TRIM, encode_trim(trim))], is_essential=True)
 
     def roll_now(self) -> "asyncio.Future[Committed]":
-        """Begin a new segment. Fails like `propose`, and with `Unavailable` while the newest one holds no record."""
+        """Begin a new segment, also on a disk with little room: what is deleted next stands before it. Fails like
+        `propose`, and with `Unavailable` while the newest one holds no record."""
         self._host.write_entries(self)
         if self.core.role is Role.LEADER and not self.rolling.may_roll():
             return self._refuse(Unavailable(f"{self.name}: the newest segment holds no record yet that is written"))
         try:
-            return self._wait_for(self._propose_roll(), _as_it_is)
+            return self._wait_for(self._propose_roll(is_essential=True), _as_it_is)
         except RaftlogError as error:
             return self._refuse(error)
 
@@ -352,10 +356,10 @@ class Group:
             with suppress(Unavailable):  # what is to be appended now is refused for the same reason
                 self._propose_roll()
 
-    def _propose_roll(self) -> Accepted:
+    def _propose_roll(self, *, is_essential: bool = False) -> Accepted:
         core, rolling = self.core, self.rolling
         batch = rolling.next_roll(core.last_id, core.configuration, self._host.wall_ms())
-        accepted = self._append([batch], len(batch))
+        accepted = self._append([batch], len(batch), is_essential=is_essential)
         rolling.proposed_index = accepted.first_index
         return accepted
 
