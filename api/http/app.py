@@ -33,6 +33,7 @@ from raftlog.api.http.topics import TopicHandlers
 from raftlog.errors import MemoryBudgetExceeded, RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.histogram import stopwatch
+from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +68,11 @@ class HttpApp:
         self.origins = OriginPolicy()
         """Which origins and hosts are served; the server replaces it by that of its address."""
         self._ends = ends
+        self.answers = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).answers)
         self.router = Router()
         for handlers in (
             ProduceHandlers(broker, bodies, ends),
-            FetchHandlers(broker, ends),
+            FetchHandlers(broker, ends, self.answers),
             TopicHandlers(broker),
             ClusterHandlers(broker, bodies),
             GroupHandlers(broker, bodies),
@@ -78,7 +80,7 @@ class HttpApp:
             GroupV3Handlers(broker),
             ProducerHandlers(broker),
             ConsumerHandlers(broker, bodies),
-            ConsumerRecordHandlers(broker, ends),
+            ConsumerRecordHandlers(broker, ends, self.answers),
             ConsumerOffsetHandlers(broker, bodies),
             StatusHandlers(broker),
             admin.BrokerHandlers(broker),

@@ -1,30 +1,36 @@
 """A consumer instance's poll: GET of records, in the instance's own format.
 
 An answer has the records of several partitions, those of a partition in their order. The coordinator says which, and
-hands over the stored batches; they become JSON here.
+hands over the stored batches; they become JSON here, a long answer while it is written.
+
+    memory of an answer: the stored batches + one opened batch + one slice of records + one part in the connection
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from aiohttp import web
 
 from raftlog.api.codes import NOT_ACCEPTABLE
+from raftlog.api.http.answer_memory import AnswerMemory
 from raftlog.api.http.answers import answer_with
 from raftlog.api.http.consumers import INSTANCE, instance_of
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.groups import with_coordinator
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_embedded
+from raftlog.api.http.paced_answer import PART_BYTES, send_parts
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, query_int
-from raftlog.errors import OffsetOutOfRange
+from raftlog.errors import MemoryBudgetExceeded, OffsetOutOfRange
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.consumers.delivering import MAX_BYTES_MAX
 from raftlog.partitions.consumers.results import Delivery, Moved
 from raftlog.partitions.consumers.settings import REQUEST_TIMEOUT_MS_MAX
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Offset
 
 MAX_BYTES_DEFAULT: Final = 1024 * 1024
@@ -50,9 +56,8 @@ class NoPosition(OffsetOutOfRange):
 class ConsumerRecordHandlers:
     """GET /consumers/{group}/instances/{instance}/records."""
 
-    def __init__(self, broker: Broker, ends: Ends) -> None:
-        self._broker = broker
-        self._ends = ends
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._ends, self._answers = broker, ends, answers
 
     def add_to(self, router: Router) -> None:
         router.add("GET", INSTANCE + "/records", self.poll, query=("timeout", "max_bytes"))
@@ -63,7 +68,26 @@ class ConsumerRecordHandlers:
         formats = [name for name, format_ in _FORMATS.items() if format_ in accepted]
         wait_ms = min(query_int(target, "timeout", REQUEST_TIMEOUT_MS_MAX, 0, _INT64_MAX), REQUEST_TIMEOUT_MS_MAX)
         max_bytes = min(query_int(target, "max_bytes", MAX_BYTES_DEFAULT, 1, _INT64_MAX), MAX_BYTES_MAX)
-        delivery = await self._unless_gone(request, target, wait_ms, max_bytes, formats)
+        with AnswerMemory(self._answers, is_forced=True) as memory:
+            if not memory.has_room:
+                raise MemoryBudgetExceeded(
+                    f"all {self._answers.limit} bytes of memory for answers are in use (--memory-budget-bytes); "
+                    "nothing was read, try again"
+                )
+            # Once positions have moved the answer cannot be refused any more.
+            delivery = await self._unless_gone(request, target, wait_ms, memory.room(max_bytes), formats)
+            memory.add(sum(len(batch) for piece in delivery.pieces for batch in piece.batches))
+            return await self._answer(request, target, accepted, formats, delivery, memory)
+
+    async def _answer(
+        self,
+        request: web.BaseRequest,
+        target: Target,
+        accepted: Mapping[Format, str],
+        formats: Sequence[str],
+        delivery: Delivery,
+        memory: AnswerMemory,
+    ) -> web.StreamResponse:
         if delivery.format not in formats:
             raise HttpProblem(
                 NOT_ACCEPTABLE,
@@ -73,8 +97,14 @@ class ConsumerRecordHandlers:
         for moved in delivery.moved:
             if moved.to is None:
                 raise NoPosition(moved)
-        content_type, body = accepted[_FORMATS[delivery.format]], await self._encoded(delivery)
-        return with_coordinator(answer_with(body, content_type, _resets(delivery.moved)), self._broker, target.args[0])
+        content_type, resets = accepted[_FORMATS[delivery.format]], _resets(delivery.moved)
+        async with aclosing(self._parts(delivery, memory)) as parts:
+            begin = [part async for part in _first(parts, 2)]
+            response = with_coordinator(answer_with(begin[0], content_type, resets), self._broker, target.args[0])
+            if len(begin) == 1:
+                return response
+            headers = {name: response.headers[name] for name in response.headers if name != "Content-Length"}
+            return await send_parts(request, 200, headers, _behind(begin, parts))
 
     async def _unless_gone(
         self, request: web.BaseRequest, target: Target, wait_ms: int, max_bytes: int, formats: Sequence[str]
@@ -90,17 +120,37 @@ class ConsumerRecordHandlers:
         finally:
             poll.cancel()
 
-    async def _encoded(self, delivery: Delivery) -> bytes:
-        parts: list[bytes] = []
+    async def _parts(self, delivery: Delivery, memory: AnswerMemory) -> AsyncGenerator[bytes]:
+        """The JSON array in parts of about `PART_BYTES`."""
+        waiting, size, separator = [b"["], 0, b""
         for piece in delivery.pieces:
             encoder = JsonRecords(
-                piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.settings.opened_bytes_max
+                piece.topic, piece.partition, _FORMATS[delivery.format], self._broker.settings.opened_bytes_max, memory
             )
             for batch in piece.batches:
-                async for slice_ in encoder.slices(batch, piece.offset, piece.end):
-                    parts += slice_
-                    await asyncio.sleep(0)
-        return b"[" + b",".join(parts) + b"]"
+                async with aclosing(encoder.slices(batch, piece.offset, piece.end)) as slices:
+                    async for slice_ in slices:
+                        waiting += (separator, b",".join(slice_))
+                        size, separator = size + len(waiting[-1]), b","
+                        if size >= PART_BYTES:
+                            yield b"".join(waiting)
+                            waiting, size = [], 0
+                        await asyncio.sleep(0)
+        waiting.append(b"]")
+        yield b"".join(waiting)
+
+
+async def _first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    while count and (part := await anext(parts, None)) is not None:
+        yield part
+        count -= 1
+
+
+async def _behind(begin: Sequence[bytes], parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    for part in begin:
+        yield part
+    async for part in parts:
+        yield part
 
 
 def _resets(moved: Sequence[Moved]) -> dict[str, str]:

@@ -6,12 +6,14 @@ base64 of bytes that are no UTF-8; without an entry there it is JSON. In the bin
 """
 
 import binascii
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing
 
 import orjson
 
+from raftlog.api.http.answer_memory import AnswerMemory
 from raftlog.api.http.media import Format
-from raftlog.errors import UndecodableBatch
+from raftlog.errors import MemoryBudgetExceeded, UndecodableBatch
 from raftlog.records import Record, read_header, read_records
 from raftlog.records.json_slices import check_json
 from raftlog.runtime.slices import in_slices
@@ -20,15 +22,22 @@ from raftlog.types import Buffer, TopicPartition
 _RECORDS_PER_SLICE = 1_000
 """After so many records others run."""
 _SLICE_BYTES = 64 * 1024
+_CHARGED_BYTES = 256 * 1024
+"""Memory for encoded records is taken in steps of about so many bytes."""
 _PARSED_BYTES_MAX = 64 * 1024
 """Whether longer keys and values are JSON is found out in slices."""
 _NULL = b"null"
 
 
 class JsonRecords:
-    """Encodes fetches of one partition."""
+    """Encodes fetches of one partition. Opened batches, and answers that `encode` returns, are charged to `memory`."""
 
-    def __init__(self, topic: str, partition: int, format_: Format, opened_bytes_max: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, format_: Format, opened_bytes_max: int, memory: AnswerMemory
+    ) -> None:
+        self._memory = memory
+        self._opened_bytes = 0
+        """Charged for the batch that is being read."""
         name = orjson.dumps(topic).replace(b"%", b"%%")
         self._template = (
             b'{"topic":'
@@ -45,42 +54,82 @@ class JsonRecords:
         self.next_offset = 0
         """Behind all that was encoded, or had no records any more."""
 
-    async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> bytes:
-        """A JSON array of the records from `offset` on; raises `UndecodableBatch` when the first cannot be decoded."""
+    async def encode(self, batches: Sequence[Buffer], offset: int, max_bytes: int) -> list[bytes]:
+        """The records from `offset` on, an object each with commas between them, in parts of a JSON array; fewer when
+        memory is short.
+
+        Raises `UndecodableBatch` when the first cannot be decoded, and `MemoryBudgetExceeded` when not even the first
+        slice fits.
+        """
         parts: list[bytes] = []
         size = 0
         self.next_offset = offset
         for batch in batches:
-            records = read_records(batch, self._opened_bytes_max)
-            while slice_ := await in_slices(self._slice(records, offset, max_bytes - size)):
-                parts += slice_
-                size += sum(map(len, slice_))
-                if size >= max_bytes or self._broken:
-                    break
+            try:
+                size += await self._encode_batch(batch, offset, max_bytes - size, parts)
+            except MemoryBudgetExceeded:
+                if not parts:
+                    raise
+                break
             if self._broken and not parts:
                 raise self._broken
             if size >= max_bytes or self._broken:
                 break
             self.next_offset = read_header(batch).next_offset
-        return b"[" + b",".join(parts) + b"]"
+        return parts
 
-    async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncIterator[bytes]:
+    async def _encode_batch(self, batch: Buffer, offset: int, room: int, parts: list[bytes]) -> int:
+        """Append to `parts` until there is no room. Returns the bytes."""
+        size = 0
+        records = read_records(batch, self._opened_bytes_max, self._note_opened)
+        try:
+            while size < room and not self._broken:
+                before = self.next_offset
+                slice_ = await in_slices(self._slice(records, offset, min(room - size, _CHARGED_BYTES)))
+                if not slice_:
+                    break
+                part = b",".join(slice_)
+                try:
+                    self._memory.add(len(part))
+                except MemoryBudgetExceeded:
+                    self.next_offset = before
+                    raise
+                parts.append(part)
+                size += len(part)
+        finally:
+            self._close()
+        return size
+
+    def _note_opened(self, size: int) -> None:
+        self._memory.add(size)
+        self._opened_bytes = size
+
+    def _close(self) -> None:
+        self._memory.remove(self._opened_bytes)
+        self._opened_bytes = 0
+
+    async def lines(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[bytes]:
         """The records of one batch as `slices` has them, a line each."""
-        async for slice_ in self.slices(batch, offset, end):
-            yield b"\n".join(slice_) + b"\n"
+        async with aclosing(self.slices(batch, offset, end)) as slices:
+            async for slice_ in slices:
+                yield b"\n".join(slice_) + b"\n"
 
-    async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncIterator[list[bytes]]:
+    async def slices(self, batch: Buffer, offset: int, end: int | None) -> AsyncGenerator[list[bytes]]:
         """The records of one batch from `offset` on and below `end`, an object each, in slices of about `_SLICE_BYTES`.
 
-        Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later.
+        Raises `UndecodableBatch` behind those that can be decoded, unless that is at `end` or later, and
+        `MemoryBudgetExceeded` when there is no memory for the opened batch. Close it, which gives that back.
         """
-        records = read_records(batch, self._opened_bytes_max)
+        records = read_records(batch, self._opened_bytes_max, self._note_opened)
         if end is not None:
             records = (record for record in records if record.offset < end)
-        while slice_ := await in_slices(self._slice(records, offset, _SLICE_BYTES)):
-            yield slice_
-            if self._broken:
-                break
+        try:
+            while slice_ := await in_slices(self._slice(records, offset, _SLICE_BYTES)):
+                yield slice_
+                if self._broken:
+                    break
+        finally:
+            self._close()
         if self._broken and (end is None or self._broken.offset < end):
             raise self._broken
 

@@ -7,11 +7,14 @@ A reader that takes nothing for `STALL_S` is cut off: what an answer is made of 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from aiohttp import web
 from multidict import CIMultiDict
+
+from raftlog.api.http.answers import answer_with
+from raftlog.types import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +35,45 @@ async def send_parts(
                 patience.reschedule(asyncio.get_running_loop().time() + STALL_S)
             await response.write_eof()
     except (ConnectionError, TimeoutError) as error:
-        # The status is sent, so the end of the connection has to say that the answer is not whole.
         logger.debug("the answer to %s %s was not taken: %r", request.method, request.path, error)
-        response.force_close()
-        if request.transport is not None:
-            request.transport.abort()
+        _cut(request, response)
+    except Exception:
+        logger.exception("the answer to %s %s failed", request.method, request.path)
+        _cut(request, response)
     return response
+
+
+def _cut(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """The status is sent, so the end of the connection has to say that the answer is not whole."""
+    response.force_close()
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def send_body(
+    request: web.BaseRequest, buffers: Sequence[Buffer], content_type: str, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Answer 200 with these buffers as the body. A body of one part is not sent yet when this returns; a longer one is,
+    but for what the connection's buffer holds."""
+    size = sum(map(len, buffers))
+    if size <= PART_BYTES:
+        return answer_with(b"".join(buffers), content_type, headers)
+    all_headers = {"Content-Type": content_type, "Content-Length": str(size), **headers}
+    return await send_parts(request, 200, all_headers, _parts(buffers))
+
+
+async def _parts(buffers: Sequence[Buffer]) -> AsyncIterator[bytes]:
+    """Copies of at most `PART_BYTES`, so that the connection's buffer keeps no whole buffer alive."""
+    waiting: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        view = memoryview(buffer)
+        while size + len(view) >= PART_BYTES:
+            cut = PART_BYTES - size
+            yield b"".join((*waiting, view[:cut]))
+            view, size = view[cut:], 0
+            waiting.clear()
+        waiting.append(view)
+        size += len(view)
+    if size:
+        yield b"".join(waiting)

@@ -1,13 +1,16 @@
 """GET of records: by offset with long poll, as JSON or as stored, or as a tail of lines; and a partition's offsets."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from aiohttp import web
 
-from raftlog.api.http.answers import answer_with, json_answer
+from raftlog.api.http.answer_memory import AnswerMemory
+from raftlog.api.http.answers import json_answer
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format, accepted_format
+from raftlog.api.http.paced_answer import send_body
 from raftlog.api.http.records_produce import LEADER_HEADER, TOPIC_ID_HEADER, timeout_ms
 from raftlog.api.http.request_headers import header
 from raftlog.api.http.routing import Router, Target, flag, partition_number, query_int
@@ -16,11 +19,12 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline, deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
+from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.types import Buffer
 
 OFFSET_MAX = (1 << 63) - 1
 TIMEOUT_MS_DEFAULT = 1_000
 MAX_BYTES_DEFAULT = 1024 * 1024
-_NOTHING = b"[]"
 
 
 class _Options(NamedTuple):
@@ -33,9 +37,9 @@ class _Options(NamedTuple):
 class FetchHandlers:
     """GET /topics/{topic}/partitions/{partition}/records and …/offsets."""
 
-    def __init__(self, broker: Broker, ends: Ends) -> None:
-        self._broker = broker
-        self._tails = Tails(broker, ends)
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._answers = broker, answers
+        self._tails = Tails(broker, ends, answers)
 
     def add_to(self, router: Router) -> None:
         router.add("GET", "/topics/{topic}/partitions/{partition}/records", self.fetch)
@@ -59,27 +63,47 @@ class FetchHandlers:
             query_int(target, "min_bytes", 1, 0, OFFSET_MAX),
         )
         deadline = deadline_in(options.timeout_ms)
-        fetched = await self._fetch(topic, partition, options, deadline)
-        if format_ is Format.BATCHES:
-            batches = fetched.batches
-            body = bytes(batches[0]) if len(batches) == 1 else b"".join(batches)
-            next_offset = read_header(batches[-1]).next_offset if batches else options.offset
-        else:
-            encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max)
-            body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
-            while body == _NOTHING and fetched.batches:
-                options = options._replace(offset=encoder.next_offset)
-                fetched = await self._fetch(topic, partition, options, deadline)
-                body = await encoder.encode(fetched.batches, options.offset, options.max_bytes)
-            next_offset = encoder.next_offset
-        return answer_with(body, content_type, _bounds(fetched, next_offset) | self._leader(topic, partition))
+        with AnswerMemory(self._answers) as memory:
+            fetched = await self._fetch(topic, partition, options, deadline, memory)
+            if format_ is Format.BATCHES:
+                body: Sequence[Buffer] = fetched.batches
+                next_offset = read_header(fetched.batches[-1]).next_offset if fetched.batches else options.offset
+            else:
+                encoder = JsonRecords(topic, partition, format_, settings.opened_bytes_max, memory)
+                parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
+                while not parts and fetched.batches:
+                    options = options._replace(offset=encoder.next_offset)
+                    memory.release()
+                    fetched = await self._fetch(topic, partition, options, deadline, memory)
+                    parts = await encoder.encode(fetched.batches, options.offset, memory.room(options.max_bytes))
+                next_offset = encoder.next_offset
+                body = _array(parts)
+                memory.remove(sum(map(len, fetched.batches)))
+                fetched = fetched._replace(batches=[])
+            headers = _bounds(fetched, next_offset) | self._leader(topic, partition)
+            return await send_body(request, body, content_type, headers)
 
-    async def _fetch(self, topic: str, partition: int, options: _Options, deadline: Deadline) -> Fetched:
+    async def _fetch(
+        self, topic: str, partition: int, options: _Options, deadline: Deadline, memory: AnswerMemory
+    ) -> Fetched:
+        """Batches for which memory is taken. Raises `MemoryBudgetExceeded` when there is none for the first."""
+        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        if memory.maybe_add(sum(map(len, fetched.batches))):
+            return fetched
+        # Others took memory while this one waited for records.
+        del fetched
+        fetched = await self._fetch_at_most(topic, partition, options, deadline, memory.room(options.max_bytes))
+        memory.add(sum(map(len, fetched.batches)))
+        return fetched
+
+    async def _fetch_at_most(
+        self, topic: str, partition: int, options: _Options, deadline: Deadline, max_bytes: int
+    ) -> Fetched:
         return await self._broker.fetch(
             topic,
             partition,
             options.offset,
-            max_bytes=options.max_bytes,
+            max_bytes=max_bytes,
             min_bytes=options.min_bytes,
             deadline=deadline,
         )
@@ -103,6 +127,17 @@ class FetchHandlers:
             found = await self._broker.offset_for_timestamp(topic, partition, timestamp, deadline=deadline)
             body["offset"], body["timestamp"] = found or (None, None)
         return json_answer(body)
+
+
+def _array(parts: Sequence[bytes]) -> list[bytes]:
+    """A JSON array of encoded objects, with what belongs between them."""
+    body = [b"["]
+    for part in parts:
+        body += (part, b",")
+    if parts:
+        body.pop()
+    body.append(b"]")
+    return body
 
 
 def _bounds(fetched: Fetched, next_offset: int) -> dict[str, str]:

@@ -61,6 +61,7 @@ class HttpServer:
         requests = MemoryBudget(MemoryShares.of(broker.settings.memory_budget_bytes).requests)
         self.bodies = BodyReader(body_bytes_max, requests, body_timeout_ms, body_bytes_per_s_min)
         self._app = HttpApp(broker, self.bodies, self._ends, metrics_partitions_max)
+        self.answers = self._app.answers
         self.connections_max = connections_within(http_connections_max, broker.settings.open_files_max)
         self._keepalive_timeout_s = keepalive_timeout_s
         self._sockets: asyncio.Server | None = None

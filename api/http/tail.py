@@ -1,13 +1,16 @@
 """Records of a partition as lines, for as long as the reader wants: the log is read as the reader drains.
 
-    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) + one slice of lines + the socket's buffer
+    bytes held for one reader ≤ one fetch (`_FETCH_BYTES`, or one batch) and that batch opened, charged to the share for
+                                answers, + one slice of lines + the socket's buffer
 
+A reader that takes nothing for `HELD_S` costs the last two only: the fetch is dropped, and done again once it reads on.
 The tail goes on from offset to offset, whoever leads; what it cannot go on from it says in a last line, an error body
 with `next_offset`. It ends when the reader goes away, also while there is nothing to write. Called by `records_fetch`.
 """
 
 import asyncio
 import logging
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -15,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from raftlog.api.codes import BAD_REQUEST
+from raftlog.api.http.answer_memory import AnswerMemory
 from raftlog.api.http.ends import Ends
 from raftlog.api.http.json_records import JsonRecords
 from raftlog.api.http.media import Format
@@ -25,6 +29,7 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.partitions.results import Fetched
 from raftlog.records import read_header
+from raftlog.runtime.memory_budget import MemoryBudget
 from raftlog.types import Offset
 
 logger = logging.getLogger(__name__)
@@ -38,6 +43,8 @@ _POLL_MS = 30_000
 _FIRST_MS = 1_000
 """For the first fetch, which does not wait for records, to be judged by the leader."""
 _AGAIN_S = 0.1
+HELD_S: Final = 5.0
+"""A fetch is kept for so long for a reader that takes nothing."""
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -78,8 +85,8 @@ def _wanted(target: Target, partition: int) -> _Wanted:
 class Tails:
     """All tails of one broker."""
 
-    def __init__(self, broker: Broker, ends: Ends) -> None:
-        self._broker, self._ends = broker, ends
+    def __init__(self, broker: Broker, ends: Ends, answers: MemoryBudget) -> None:
+        self._broker, self._ends, self._answers = broker, ends, answers
         self._count = 0
 
     async def serve(
@@ -91,16 +98,19 @@ class Tails:
             raise Overloaded(f"{TAILS_MAX} tails are being read here already; ask another broker, or again")
         self._count += 1
         try:
-            return await _Tail(self._broker, self._ends, wanted).serve(request, headers)
+            with AnswerMemory(self._answers) as memory:
+                return await _Tail(self._broker, self._ends, wanted, memory).serve(request, headers)
         finally:
             self._count -= 1
 
 
 class _Tail:
-    def __init__(self, broker: Broker, ends: Ends, wanted: _Wanted) -> None:
-        self._broker, self._ends, self._wanted = broker, ends, wanted
+    def __init__(self, broker: Broker, ends: Ends, wanted: _Wanted, memory: AnswerMemory) -> None:
+        self._broker, self._ends, self._wanted, self._memory = broker, ends, wanted, memory
         self._loop = asyncio.get_running_loop()
-        self._encoder = JsonRecords(wanted.topic, wanted.partition, Format.JSON, broker.settings.opened_bytes_max)
+        self._encoder = JsonRecords(
+            wanted.topic, wanted.partition, Format.JSON, broker.settings.opened_bytes_max, memory
+        )
         self._offset = Offset(0)
         """The next line's."""
         self._end: Offset | None = None
@@ -148,12 +158,15 @@ class _Tail:
         unreached_since: float | None = None
         try:
             while True:
-                if fetched is not None:
-                    await self._write(response, fetched)
-                    unreached_since = None
-                if self._end is not None and self._offset >= self._end:
-                    return None
                 try:
+                    if fetched is not None:
+                        writing = await self._write(response, fetched)
+                        fetched = unreached_since = None
+                        self._memory.release()
+                        if writing is not None:
+                            await writing
+                    if self._end is not None and self._offset >= self._end:
+                        return None
                     fetched = await self._more(gone)
                 except Unavailable as error:
                     unreached_since = self._loop.time() if unreached_since is None else unreached_since
@@ -161,6 +174,7 @@ class _Tail:
                         raise
                     logger.debug("tail of %s/%s waits: %s", self._wanted.topic, self._wanted.partition, error)
                     fetched = None
+                    self._memory.release()
                     await asyncio.wait((gone, self._ends.stopping), timeout=_AGAIN_S)
                 if gone.done():
                     return None
@@ -180,13 +194,30 @@ class _Tail:
         shown: dict[str, Any] = orjson.loads(body)
         return orjson.dumps(shown | {"next_offset": self._offset})
 
-    async def _write(self, response: web.StreamResponse, fetched: Fetched) -> None:
+    async def _write(self, response: web.StreamResponse, fetched: Fetched) -> "asyncio.Task[None] | None":
+        """Write the lines of these batches; a write that the reader holds up for too long is returned, under way, and
+        what comes behind it is still to be fetched."""
         for batch in fetched.batches:
-            # Each write waits until the reader has taken what went before, but for the socket's buffer.
-            async for lines in self._encoder.lines(batch, self._offset, self._end):
-                await response.write(lines)
-                self._offset = Offset(self._encoder.next_offset)
+            async with aclosing(self._encoder.lines(batch, self._offset, self._end)) as slices:
+                async for lines in slices:
+                    writing = self._loop.create_task(response.write(lines))
+                    self._offset = Offset(self._encoder.next_offset)
+                    # It waits until the reader has taken what went before, but for the socket's buffer.
+                    if not await self._is_written(writing):
+                        return writing
             self._offset = Offset(read_header(batch).next_offset)
+        return None
+
+    async def _is_written(self, writing: "asyncio.Task[None]") -> bool:
+        """Whether the write ended in time. Raises what it raised."""
+        try:
+            await asyncio.wait((writing,), timeout=HELD_S)
+        except asyncio.CancelledError:
+            writing.cancel()
+            raise
+        if writing.done():
+            writing.result()
+        return writing.done()
 
     async def _more(self, gone: "asyncio.Future[None]") -> Fetched | None:
         """What comes next; None when the reader or the server ends first."""
@@ -198,12 +229,15 @@ class _Tail:
             fetching.cancel()
 
     async def _fetch(self, wait_ms: int, min_bytes: int) -> Fetched:
+        """Raises `MemoryBudgetExceeded` as well, when there is no memory for the first batch."""
         wanted = self._wanted
-        return await self._broker.fetch(
+        fetched = await self._broker.fetch(
             wanted.topic,
             wanted.partition,
             self._offset,
-            max_bytes=_FETCH_BYTES,
+            max_bytes=self._memory.room(_FETCH_BYTES),
             min_bytes=min_bytes,
             deadline=deadline_in(wait_ms),
         )
+        self._memory.add(sum(map(len, fetched.batches)))
+        return fetched

@@ -1,6 +1,6 @@
 """Decoding records, for clients, JSON faces and tools. The decoding itself is aiokafka's compiled codec."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -40,8 +40,12 @@ class Record(Protocol):
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
 
-def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Iterator[Record]:
+def read_records(
+    batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX, on_opened: Callable[[int], None] | None = None
+) -> Iterator[Record]:
     """Iterate over the records of exactly one batch, whose CRC the caller has checked.
+
+    `on_opened` is called before the first record with the bytes that a compressed batch opened to; it may raise.
 
     Raises `UndecodableBatch` behind the records that can be decoded, when the others do not hold together or the batch
     opens to more than `opened_bytes_max` bytes. At least one record of such a batch is not returned.
@@ -52,7 +56,12 @@ def read_records(batch: Buffer, opened_bytes_max: int = OPENED_BYTES_MAX) -> Ite
     last = base_offset - 1
     opened: Buffer = b""
     try:
-        opened = _opened(batch, header, opened_bytes_max) if header.compression else _padded(batch)
+        if header.compression:
+            opened = _opened(batch, header, opened_bytes_max)
+            if on_opened is not None:
+                on_opened(len(opened))
+        else:
+            opened = _padded(batch)
         records = iter(DefaultRecordBatch(opened))
         if count < 1:
             raise ValueError(f"it has {count} records")

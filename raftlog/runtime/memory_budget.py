@@ -6,7 +6,7 @@
 An owner asks before it allocates, step by step as bytes arrive; a length that is only announced costs nothing. One that
 gets no memory stops reading until others have finished. The configured total is split into three shares that do not
 borrow from each other: neither slow clients nor large answers can stop the frames between brokers. Used by connections
-between brokers (`runtime.rpc`) and by the HTTP server.
+between brokers (`runtime.rpc`) and by the HTTP server; its answers do not wait, and say so in `api.http.answer_memory`.
 """
 
 from collections.abc import Callable
@@ -72,6 +72,10 @@ class MemoryBudget:
             return False
         self._grant(owner, size)
         return True
+
+    def take_anyway(self, owner: object, size: int) -> None:
+        """Take `size` bytes more, also past the limit: they are in memory already, and cannot be refused."""
+        self._grant(owner, size)
 
     def give(self, owner: object) -> None:
         """Give back all that the owner has, and let those go on that wait for it; the owner waits no longer."""

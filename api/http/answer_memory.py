@@ -1,0 +1,86 @@
+"""Memory of one answer: fetched batches, opened ones and encoded records, from the share for answers.
+
+    charged: 0 up to `UNCHARGED_BYTES`, then all of `size`
+
+It is taken once the size is known, after the long poll, and given back when the reader has taken the answer but for the
+connection's buffer. Nothing waits here: an answer becomes smaller, or is refused. Used by fetches, tails and polls of
+consumer instances.
+"""
+
+from types import TracebackType
+from typing import Final, Self
+
+from raftlog.errors import MemoryBudgetExceeded
+from raftlog.runtime.memory_budget import MemoryBudget
+
+UNCHARGED_BYTES: Final = 64 * 1024
+"""Answers up to this are written at once, so that the connection's buffer is all that holds them."""
+
+
+class AnswerMemory:
+    """See the module; a context manager that gives everything back."""
+
+    __slots__ = ("_budget", "_charged", "_is_forced", "size")
+
+    def __init__(self, budget: MemoryBudget, *, is_forced: bool = False) -> None:
+        """`is_forced`: take memory past the limit as well, for an answer that cannot be refused any more."""
+        self._budget, self._is_forced = budget, is_forced
+        self._charged = 0
+        self.size = 0
+        """Bytes of the answer in memory."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any memory is free."""
+        return self._budget.free > 0
+
+    def room(self, wanted: int) -> int:
+        """Bytes that an answer may have now, at least 1: half of what is free, so that other answers get some."""
+        if wanted <= UNCHARGED_BYTES:
+            return wanted
+        return max(1, min(wanted, self._budget.free // 2))
+
+    def maybe_add(self, size: int) -> bool:
+        """Take `size` bytes more, if they are free or no other answer holds any."""
+        after = self.size + size
+        missing = after - self._charged if after > UNCHARGED_BYTES else 0
+        if missing > 0:
+            if self._is_forced or self._budget.used == self._charged:
+                self._budget.take_anyway(self, missing)
+            elif not self._budget.maybe_take(self, missing):
+                return False
+            self._charged += missing
+        self.size = after
+        return True
+
+    def add(self, size: int) -> None:
+        """Take `size` bytes more. Raises `MemoryBudgetExceeded`."""
+        if not self.maybe_add(size):
+            budget = self._budget
+            raise MemoryBudgetExceeded(
+                f"{budget.used} of {budget.limit} bytes of memory for answers are in use (--memory-budget-bytes), and "
+                f"this one needs {size} more; try again, or ask for fewer bytes at once"
+            )
+
+    def remove(self, size: int) -> None:
+        """Give back `size` bytes."""
+        self.size -= size
+        assert self.size >= 0, f"gave back {-self.size} bytes more than were taken"
+        left = self.size if self.size > UNCHARGED_BYTES else 0
+        if left < self._charged:
+            self._budget.give_part(self, self._charged - left)
+            self._charged = left
+
+    def release(self) -> None:
+        """Give everything back."""
+        if self._charged:
+            self._budget.give(self)
+        self.size = self._charged = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
