@@ -1,0 +1,83 @@
+"""More idempotent producers than a partition knows, on three real brokers: new ones go on, nothing is stored twice."""
+
+import asyncio
+
+import aiohttp
+
+from raftlog.client import BrokerClient, Producer
+from raftlog.client.decode import checked_batches, records_from
+from raftlog.records import BatchBuilder, NewRecord
+from raftlog.testing import Cluster
+
+KNOWN, MANY = 100, 300
+BATCHES = {"Content-Type": "application/vnd.raftlog.batches"}
+JSON = {"Content-Type": "application/json"}
+
+
+def batch(producer: int, sequence: int, value: bytes) -> bytes:
+    builder = BatchBuilder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
+    builder.append(NewRecord(value), 1_000)
+    return bytes(builder.build())
+
+
+class Attacker:
+    """A client that takes id after id from the brokers."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session, self._address = session, address
+        self.ids: list[int] = []
+
+    async def post(self, producer: int, sequence: int, value: bytes) -> tuple[int, int]:
+        """Status, and error code or offset."""
+        url = f"http://{self._address}/topics/t/partitions/0?timeout=20000"
+        async with self._session.post(url, data=batch(producer, sequence, value), headers=BATCHES) as response:
+            answer = await response.json()
+            return response.status, answer.get("error_code") or answer["offsets"][0]["offset"]
+
+    async def write_once(self) -> None:
+        async with self._session.post(f"http://{self._address}/producers", data=b"{}", headers=JSON) as response:
+            producer = (await response.json())["producer_id"]
+        self.ids.append(producer)
+        status, _ = await self.post(producer, 0, b"attack %d" % producer)
+        assert status == 200
+
+
+async def values_of(client: BrokerClient) -> list[bytes]:
+    values: list[bytes] = []
+    while (await client.offsets("t", 0, linearizable=True)).end > len(values):
+        fetched = await client.fetch_batches("t", 0, len(values))
+        for header, body in checked_batches(fetched.body):
+            values += [record.value or b"" for record in records_from(header, body, len(values))]
+    return values
+
+
+async def attack(cluster: Cluster) -> None:
+    addresses = list(cluster.addresses)
+    async with aiohttp.ClientSession() as session, BrokerClient(addresses) as client:
+        await client.create_topic("t", 1)
+        attacker = Attacker(session, addresses[0])
+        async with Producer(addresses) as producer:
+            await producer.send_and_wait("t", b"mine 0")
+            for invented in range(5_000_000, 5_000_000 + KNOWN // 10):
+                assert await attacker.post(invented, 0, b"invented") == (409, 40911)
+            for _ in range(MANY):
+                await attacker.write_once()
+            await producer.send_and_wait("t", b"mine 1")  # it was expired meanwhile, and takes another id
+            oldest = attacker.ids[0]
+            cluster.nodes[cluster.leader("t", 0)].kill()
+            survivor = next(node.http for number, node in cluster.nodes.items() if node.is_running)
+            after = Attacker(session, survivor)
+            for sequence in (0, 1):
+                answer = await after.post(oldest, sequence, b"attack %d" % oldest)
+                if answer == (504, 50401):  # sent to the dead leader first, whose answer nobody knows
+                    answer = await after.post(oldest, sequence, b"attack %d" % oldest)
+                assert answer == (409, 40911)
+            await producer.send_and_wait("t", b"mine 2")
+        values = await values_of(client)
+    expected = [b"mine 0", *(b"attack %d" % each for each in attacker.ids), b"mine 1", b"mine 2"]
+    assert values == expected
+
+
+def test_a_client_with_many_real_ids_locks_nobody_out() -> None:
+    with Cluster(serve_flags=["--producers-max", str(KNOWN)]) as cluster:
+        asyncio.run(attack(cluster))
