@@ -4,8 +4,8 @@ Codes are Confluent REST Proxy's where it has one: its first three digits are th
 another origin), 40303 (no host of this broker), 40406 (no
 such broker), 40407 (no such member of a group), 40904 (changed meanwhile), 40905 to 40911 (generations of groups and
 sequences of producers), 50303 (the partition takes no records), 50304 (a group rebalances), 50305 (no memory
-left for requests or answers), 50401 (unknown outcome), 50402 (appended long ago) and 50701 (no space left). An error
-without a row of its own has that of its nearest base class.
+left for requests or answers), 50306 (no file descriptors left), 50401 (unknown outcome), 50402 (appended long ago) and
+50701 (no space left). An error without a row of its own has that of its nearest base class.
 """
 
 from collections.abc import Mapping
@@ -57,6 +57,7 @@ STATUS_AND_CODE: Mapping[type[RaftlogError], tuple[int, int]] = {
     errors.RebalanceInProgress: (503, 50304),
     errors.Overloaded: (429, 42901),
     errors.MemoryBudgetExceeded: (503, 50305),
+    errors.DescriptorsExhausted: (503, 50306),
     errors.StorageFull: (507, 50701),
     errors.LogDamaged: (503, 50303),
     errors.LogClosed: (503, 50303),

@@ -31,6 +31,7 @@
     │   ├── Overloaded          a bounded queue is full
     │   │   └── MemoryBudgetExceeded   requests or answers hold all the memory that is meant for them
     │   ├── StorageFull         the disk has no room; reads and deletes go on
+    │   ├── DescriptorsExhausted   the process has no file descriptor left for a file of a log
     │   ├── NotLeader           another replica leads, or none; carries the leader as far as known
     │   ├── NoLeader            nobody leads the partition until the deadline
     │   ├── OffsetNotAvailable  a new leader does not know yet how far the log is committed (KIP-207)
@@ -244,6 +245,10 @@ class MemoryBudgetExceeded(Overloaded):
 
 class StorageFull(Unavailable):
     """No space left on the device. Nothing of the refused append was kept."""
+
+
+class DescriptorsExhausted(Unavailable):
+    """No file descriptor is left for a file of a log; the disk may have room. Nothing of a refused append was kept."""
 
 
 class NotLeader(Unavailable):

@@ -36,6 +36,10 @@ EVENTS: Final[dict[str, Kind]] = {
     "log_level_changed": _kind(INFO, "modules to expires_s", "a logger logs more or less, for so long if it is said"),
     "disk_full": _kind(WARNING, "free_bytes min_free_bytes", "no records are taken for lack of room"),
     "disk_has_room": _kind(INFO, "free_bytes min_free_bytes", "there is room again"),
+    "descriptors_exhausted": _kind(
+        WARNING, "why", "a file of a log could not be opened for want of file descriptors; readiness is false"
+    ),
+    "descriptors_available": _kind(INFO, "", "files of logs can be opened again"),
     "stalled": _kind(WARNING, "what", "its loop or disk stood still; it leads nothing for a while, if others can"),
     "events_left_out": _kind(WARNING, "what count", "so many of one name in a second were not written"),
     # groups

@@ -21,7 +21,7 @@ from raftlog.api.http.groups_v3 import GroupV3Handlers
 from raftlog.api.http.measured import UNKNOWN, HttpMeasured
 from raftlog.api.http.members import MemberHandlers
 from raftlog.api.http.origins import OriginPolicy
-from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body
+from raftlog.api.http.problems import INTERNAL_ERROR_BODY, HttpProblem, error_body, retry_headers
 from raftlog.api.http.producers import ProducerHandlers
 from raftlog.api.http.records_fetch import FetchHandlers
 from raftlog.api.http.records_produce import ProduceHandlers
@@ -30,15 +30,12 @@ from raftlog.api.http.routing import Handler, Router
 from raftlog.api.http.scraping import MetricsHandlers
 from raftlog.api.http.status import StatusHandlers
 from raftlog.api.http.topics import TopicHandlers
-from raftlog.errors import MemoryBudgetExceeded, RaftlogError
+from raftlog.errors import RaftlogError
 from raftlog.partitions.broker import Broker
 from raftlog.runtime.histogram import stopwatch
 from raftlog.runtime.memory_budget import MemoryBudget, MemoryShares
 
 logger = logging.getLogger(__name__)
-
-_RETRY_AFTER_S = "1"
-"""When no memory was left: it comes free as fast as other clients send and read."""
 
 _CLASSES: Final[dict[type, str]] = {
     ProduceHandlers: "produce",
@@ -120,8 +117,8 @@ class HttpApp:
         response = answer(body, status=status)
         if isinstance(error, HttpProblem):
             response.headers.update(error.headers)
-        elif isinstance(error, MemoryBudgetExceeded):
-            response.headers["Retry-After"] = _RETRY_AFTER_S
+        else:
+            response.headers.update(retry_headers(error))
         if not request.content.is_eof():
             # The rest of a refused body is not worth receiving.
             response.force_close()

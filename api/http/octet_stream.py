@@ -6,7 +6,6 @@ the query, headers in a header. Called by `records_stream`.
 """
 
 import asyncio
-import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +23,13 @@ from raftlog.api.http.produce_options import ProduceOptions
 from raftlog.api.http.request_headers import text_header
 from raftlog.api.http.routing import Target
 from raftlog.api.http.streamed_body import StreamedBody
-from raftlog.errors import StorageFull, Unavailable
+from raftlog.errors import Unavailable
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
 from raftlog.records import NewRecord
 from raftlog.records.json_record import read_headers, read_timestamp
 from raftlog.runtime.memory_budget import MemoryBudget
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 
 SPOOLED_FROM_BYTES = 256 * 1024
 HEADERS_HEADER = "X-Raftlog-Headers"
@@ -90,8 +90,10 @@ def _spool_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else Unavailable
-        raise kind(f"the body cannot be kept in {tempfile.gettempdir()} until all of it is there: {error}") from error
+        why = f"the body cannot be kept in {tempfile.gettempdir()} until all of it is there"
+        if error.errno in PASSING_ERRORS:
+            raise refusal_of(why, error, "free some space") from error
+        raise Unavailable(f"{why}: {error}") from error
 
 
 def _content(spool: IO[bytes]) -> bytes:

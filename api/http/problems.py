@@ -10,7 +10,17 @@ from typing import Any
 import orjson
 
 from raftlog.api.codes import INTERNAL, status_and_code
-from raftlog.errors import OffsetOutOfRange, RaftlogError, TopicExists, UndecodableBatch
+from raftlog.errors import (
+    DescriptorsExhausted,
+    MemoryBudgetExceeded,
+    OffsetOutOfRange,
+    RaftlogError,
+    TopicExists,
+    UndecodableBatch,
+)
+
+_RETRY_AFTER_S = "1"
+"""Memory and descriptors come free as fast as other clients send, read and leave."""
 
 
 class HttpProblem(Exception):
@@ -36,6 +46,12 @@ def error_body(error: RaftlogError | HttpProblem) -> tuple[int, bytes]:
     elif isinstance(error, TopicExists):
         more = {"topic_exists": True}  # it shares its code with every bad request
     return status, _body(code, str(error), error.outcome, **more)
+
+
+def retry_headers(error: BaseException) -> dict[str, str]:
+    """`Retry-After`, in seconds, for errors of a shortage that other requests end."""
+    is_shortage = isinstance(error, MemoryBudgetExceeded | DescriptorsExhausted)
+    return {"Retry-After": _RETRY_AFTER_S} if is_shortage else {}
 
 
 def _body(code: int, message: str, outcome: str, **more: Any) -> bytes:

@@ -11,7 +11,7 @@ from raftlog.api.codes import status_and_code
 from raftlog.api.http.answers import answer, json_answer
 from raftlog.api.http.media import JSON_TYPE
 from raftlog.api.http.paced_answer import send_parts
-from raftlog.api.http.problems import error_body
+from raftlog.api.http.problems import error_body, retry_headers
 from raftlog.errors import RaftlogError
 from raftlog.partitions.results import RecordResult
 
@@ -36,15 +36,16 @@ async def records_answer(
             return answer(_ONE_DONE % (partition, offset))
     errors = [result.error for result in results if result.error is not None]
     status, fields = 200, {"key_schema_id": None, "value_schema_id": None}
+    retry: dict[str, str] = {}
     if len(errors) == len(results):
         worst = next((error for error in errors if error.outcome == "unknown"), errors[0])
-        status, body = error_body(worst)
-        if len(results) == 1:
-            return answer(body, status=status)
+        (status, body), retry = error_body(worst), retry_headers(worst)
         fields = orjson.loads(body)
+        if len(results) == 1:
+            return json_answer(fields, status, retry)
     if len(results) > _SENT_AT_ONCE_MAX:
         parts = _parts(results, fields)
-        return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers}, parts)
+        return await send_parts(request, status, {"Content-Type": JSON_TYPE, **headers, **retry}, parts)
     if errors or results[0].is_duplicate:
         rows = [_described(result) for result in results]
     else:
@@ -52,7 +53,7 @@ async def records_answer(
             {"partition": partition, "offset": offset, "error_code": None, "error": None}
             for partition, offset, *_ in results
         ]
-    return json_answer({"offsets": rows, **fields} if status == 200 else {**fields, "offsets": rows}, status)
+    return json_answer({"offsets": rows, **fields} if status == 200 else {**fields, "offsets": rows}, status, retry)
 
 
 async def _parts(results: Sequence[RecordResult], fields: dict[str, Any]) -> AsyncIterator[bytes]:

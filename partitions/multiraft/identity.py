@@ -33,7 +33,7 @@ from raftlog.storage.directory import (
     write_meta,
 )
 from raftlog.storage.disk import DirectoryLock, Disk
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -212,9 +212,11 @@ def _other_cluster(path: str, known: str | None, wanted: str) -> str:
 
 
 def why_full(path: str, error: OSError) -> StorageError | None:
-    """What to do when a start found no room; None when something else is wrong."""
-    if error.errno not in FULL_ERRORS:
+    """What to do when a start found no room or no file descriptor; None when something else is wrong."""
+    if error.errno not in PASSING_ERRORS:
         return None
+    if lacks_descriptors(error):
+        return StorageError(f"{descriptors_exhausted(path, error)}, and start again. What was acknowledged is kept")
     return StorageError(
         f"{path}: the disk is full ({error}), and a start needs a little room of its own: free some space on its file "
         f"system, {START_FREE_MIB} MiB are enough, and start again. Nothing was changed; what was acknowledged is kept"

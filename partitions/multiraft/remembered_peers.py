@@ -14,13 +14,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.errors import SmallFileDamaged, StorageFull, SyncFailed
+from raftlog.errors import SmallFileDamaged, SyncFailed
 from raftlog.runtime.rpc import PeerMemory, PeerRecord
 from raftlog.runtime.sealed_file import read_sealed, submit_sealed, write_sealed
 from raftlog.storage.directory import DAMAGED, internal, make_directory
 from raftlog.storage.disk import Disk
 from raftlog.storage.json_file import JsonFile, uuid_of
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import NodeId
 
 _logger = logging.getLogger(__name__)
@@ -92,15 +92,15 @@ class RememberedPeers:
 
     def save(self) -> None:
         """Save now, at an orderly end, also in place of a save that is under way: call `stop` before anything of it can
-        return. Blocking. Raises `StorageFull`, `SyncFailed`."""
+        return. Blocking. Raises `StorageFull`, `DescriptorsExhausted`, `SyncFailed`."""
         records = self._memory.records()
         if records == self._saved and not self._is_saving:
             return
         try:
             write_sealed(self._disk, self._path, PEERS, _fields_of(records))
         except OSError as error:
-            if error.errno in FULL_ERRORS:
-                raise StorageFull(f"{self._path}: {error}") from error
+            if error.errno in PASSING_ERRORS:
+                raise refusal_of(self._path, error, "free some space") from error
             raise SyncFailed(f"{self._path}: {error}") from error
         self._saved = records
 
@@ -111,7 +111,7 @@ class RememberedPeers:
                 self._submit()
             return
         self._saved = ()  # tried again after the interval
-        if error.errno in FULL_ERRORS:
+        if error.errno in PASSING_ERRORS:
             _logger.warning("%s cannot be saved for now: %s", self._path, error)
         else:
             self._fail(SyncFailed(f"{self._path}: {error}; what the disk holds is not known any more"))

@@ -2,6 +2,8 @@
 
     a stall, a full disk, an orderly stop → the others are told → they give it nothing; it hands over what it leads
 
+A process without file descriptors for its logs counts as stalled as long as that lasts.
+
 A stall is told at once and then with every look while its rest lasts; so is a full disk. One message to each peer is on
 its way at a time, and a lost one is made good by the next. Owned by the node, whose timer calls `look`.
 """
@@ -45,11 +47,14 @@ class Standing:
         requests.on_request(LEAVING, self._note_leaving)
         requests.on_request(FITNESS, self._note_fitness)
         node.driver.on_stall, node.driver.room.on_change = self.note_stall, self.note_room
+        node.driver.descriptors.on_change = self.note_descriptors
 
     # of itself
 
     def look(self, now: float) -> None:
         """Called every second or so: judge, tell, and move leaderships."""
+        if self._node.driver.descriptors.shortage is not None:
+            self.fitness.note_stall(now)  # brokers that can open files lead better
         slow_ms, is_full = own = self.fitness.own(now)
         is_fit = not slow_ms and not is_full
         self._node.driver.set_reluctant(not self.fitness.is_fit(self._node.identity.node_id, now))
@@ -66,6 +71,15 @@ class Standing:
         name = "disk_full" if room.is_full else "disk_has_room"
         event(_logger, name, free_bytes=room.free_bytes, min_free_bytes=room.min_free_bytes)
         self.fitness.note_full(driver.room.is_full)
+        self.look(self._loop.time())
+
+    def note_descriptors(self) -> None:
+        """The process has no file descriptors left for its logs, or has some again."""
+        why = self._node.driver.descriptors.shortage
+        if why is not None:
+            event(_logger, "descriptors_exhausted", why=why)
+        else:
+            event(_logger, "descriptors_available")
         self.look(self._loop.time())
 
     def note_stall(self, stall: Stall) -> None:
@@ -108,6 +122,8 @@ class Standing:
         """What is wrong here now, in words; empty: nothing. A rest after a stall is none."""
         room = self._node.driver.room
         problems = [f"the disk has no room for records: {room.in_words}"] if room.is_low else []
+        if (shortage := self._node.driver.descriptors.shortage) is not None:
+            problems.append(shortage)
         if self._loop.time() < self._stalled_until:
             problems.append("its disk or its loop stands still; it leads nothing while others can")
         return problems

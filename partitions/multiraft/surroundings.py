@@ -97,7 +97,7 @@ def real_surroundings(settings: NodeSettings) -> Surroundings:
     """Those of a process; to be called on its running loop."""
     loop = asyncio.get_running_loop()
     threads = SyncThreads(settings.sync_threads)
-    disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max)
+    disk = RealDisk(threads.run, loop.call_soon_threadsafe, settings.open_files_max, waits_for_descriptors=True)
     random = Random()  # noqa: S311 - election timeouts and names; seeded by the operating system
 
     def make_transport(identity: Callable[[], Identity]) -> NodeTransport:

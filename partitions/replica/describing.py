@@ -99,6 +99,8 @@ def _problem(group: Group) -> str | None:
         return f"it is damaged: {group.damage}"
     if (lost := lost_end(group)) is not None:
         return f"it is damaged: {lost}"
+    if group.log.lacks_descriptors:
+        return "the process has no file descriptors left"
     return "the disk is full" if group.is_disk_full else None
 
 

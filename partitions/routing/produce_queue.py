@@ -17,6 +17,7 @@ from typing import Protocol
 
 from raftlog.errors import (
     DeadlineExceeded,
+    DescriptorsExhausted,
     DuplicateSequence,
     LogDamaged,
     NoLeader,
@@ -301,7 +302,7 @@ class ProduceQueue:
                 return self._is_behind(pending)
             if error.outcome == "unknown":
                 return not isinstance(error, DuplicateSequence)
-        return isinstance(error, Unavailable) and not isinstance(error, StorageFull | LogDamaged)
+        return isinstance(error, Unavailable) and not isinstance(error, StorageFull | DescriptorsExhausted | LogDamaged)
 
     def _is_behind(self, later: Pending) -> bool:
         """Whether a call that came before, of the same producer, has no outcome yet."""

@@ -13,6 +13,7 @@ from raftlog.errors import (
     ConsumerExists,
     ConsumerState,
     DeadlineExceeded,
+    DescriptorsExhausted,
     DuplicateSequence,
     FencedInstance,
     GroupNotEmpty,
@@ -76,6 +77,7 @@ _BY_CODE: Mapping[int, type[RaftlogError]] = {
     50304: RebalanceInProgress,
     50305: MemoryBudgetExceeded,
     50401: DeadlineExceeded,
+    50306: DescriptorsExhausted,
     50701: StorageFull,
 }
 _BY_STATUS: Mapping[int, type[RaftlogError]] = {

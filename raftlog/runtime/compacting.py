@@ -22,7 +22,7 @@ from raftlog.runtime.control_entries import CompactedTo
 from raftlog.runtime.group import Group
 from raftlog.runtime.journal.operations import GroupKey
 from raftlog.storage.compaction import Compaction, CompactionBounds, Step, clean_to
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Offset
 
 if TYPE_CHECKING:  # the driver owns this
@@ -147,7 +147,7 @@ class Compacting:
         except SyncFailed as error:
             driver.persister.stop_with(error)
         except (RaftlogError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in FULL_ERRORS:
+            if isinstance(error, OSError) and error.errno not in PASSING_ERRORS:
                 driver.persister.stop_with(error)
                 return
             _logger.warning("compaction of %s was given up for now: %s", group.path, error)

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from raftlog.errors import InvalidArgument, StorageFull, Unavailable
+from raftlog.errors import InvalidArgument, Unavailable
 from raftlog.raft import Restart
 from raftlog.runtime.creation import Making
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
 from raftlog.runtime.journal.operations import Created, GroupKey
 from raftlog.storage.roll import Roll
-from raftlog.storage.segmented_log import FULL_ERRORS, SyncTargets
+from raftlog.storage.segmented_log import SyncTargets
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import Offset
 
 if TYPE_CHECKING:  # the driver owns this
@@ -73,12 +74,13 @@ class Creations:
 
     @contextmanager
     def _may_be_full(self, path: str) -> Iterator[None]:
-        """A full disk refuses a new group; what was made of it goes with the next attempt. Worse ends the process."""
+        """A full disk, or missing file descriptors, refuse a new group; what was made of it goes with the next attempt.
+        Worse ends the process."""
         try:
             yield
         except OSError as error:
-            if error.errno in FULL_ERRORS:
-                raise StorageFull(f"{path}: {error}; add space, and try again") from None
+            if error.errno in PASSING_ERRORS:
+                raise refusal_of(path, error, "add space, and try again") from None
             self._driver.persister.stop_with(error)
             raise self._driver.failure or error from None
 

@@ -10,9 +10,10 @@ every tick, by the driver.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from raftlog.errors import StorageFull
+from raftlog.errors import DescriptorsExhausted, StorageFull
 from raftlog.raft import Role
 from raftlog.storage.disk import Disk
+from raftlog.storage.shortages import descriptors_exhausted
 
 if TYPE_CHECKING:  # a group asks about itself
     from raftlog.runtime.group import Group
@@ -46,9 +47,11 @@ class DiskRoom:
         return f"{self.free_bytes} bytes are free, and storage_min_free_bytes is {self.min_free_bytes}"
 
 
-def why_no_room(group: "Group", room: DiskRoom) -> StorageFull | None:
+def why_no_room(group: "Group", room: DiskRoom) -> StorageFull | DescriptorsExhausted | None:
     """Why the leader of a group takes no records now; who does not lead, or hands over, says that instead."""
-    if group.is_disk_full:
+    if group.log.lacks_descriptors:
+        why = ""
+    elif group.is_disk_full:
         why = "no space left"
     elif room.is_low:
         why = room.in_words
@@ -58,4 +61,6 @@ def why_no_room(group: "Group", room: DiskRoom) -> StorageFull | None:
         return None
     if group.core.role is not Role.LEADER or group.core.status().is_handing_over:
         return None
+    if group.log.lacks_descriptors:
+        return descriptors_exhausted(group.name)
     return StorageFull(f"{group.name}: {why}; delete records or topics, or add space, and try again")

@@ -24,6 +24,7 @@ from raftlog.runtime.compacting import Compacting
 from raftlog.runtime.config import DriverConfig
 from raftlog.runtime.control_entries import BatchPayloads, is_control, is_trim
 from raftlog.runtime.creations import Creation, Creations, Joining
+from raftlog.runtime.descriptor_watch import DescriptorWatch
 from raftlog.runtime.disk_room import DiskRoom
 from raftlog.runtime.group import Group
 from raftlog.runtime.group_log import GroupLog
@@ -43,6 +44,7 @@ from raftlog.runtime.ticker import Stall, Ticker
 from raftlog.runtime.transport import Envelope, ProcessBeat, Transport
 from raftlog.storage.disk import Disk
 from raftlog.storage.roll import Roll
+from raftlog.storage.shortages import descriptors_exhausted, lacks_descriptors
 from raftlog.types import NodeId, Offset
 
 
@@ -96,6 +98,7 @@ class Driver:
             disk, data_dir, journal, config, self._outbox, self._want_turn, self.mark_dirty, self._soon, self._fail
         )
         self.room = DiskRoom(disk, data_dir, config.storage_min_free_bytes)
+        self.descriptors = DescriptorWatch(disk, data_dir)
         self._admitted_bytes = 0
         """Proposals and appends that were taken and are not in the journal yet."""
         self._is_started = False
@@ -254,7 +257,7 @@ class Driver:
     def _admits(self, group: Group, message: AppendRequest) -> bool:
         size = sum(entry.size_bytes for entry in message.entries)
         is_essential = group.is_essential or all(is_control(entry.payload) for entry in message.entries)
-        if not is_essential and (group.is_disk_full or self.room.is_scarce):
+        if not is_essential and (group.is_disk_full or group.log.lacks_descriptors or self.room.is_scarce):
             # What stands before a trim goes with it, if that is little: the trim may be what frees room.
             is_essential = any(is_trim(entry.payload) for entry in message.entries)
             if not is_essential:
@@ -295,7 +298,11 @@ class Driver:
 
     def _why_frozen(self) -> RaftlogError | None:
         """The journal's last room is for a checkpoint; everything else must wait until there is more."""
-        return StorageFull(f"{self.data_dir}: the disk is full; add space") if self.journal.is_reserve_low else None
+        if not self.journal.is_reserve_low:
+            return None
+        if self.journal.lacks_descriptors:
+            return descriptors_exhausted(self.data_dir)
+        return StorageFull(f"{self.data_dir}: the disk is full; add space")
 
     def note_admitted(self, size_bytes: int) -> None:
         self._admitted_bytes += self._journaled_bytes(size_bytes)
@@ -429,11 +436,13 @@ class Driver:
         self.persister.write_rest()
         try:
             self.room.look(self.persister.waits_for_room)
+            self.descriptors.look(self.persister.waits_for_descriptors)
             if self.persister.empty_trash():
                 self.on_gone()
             self._scrubbing.tick(self.groups, now)
         except OSError as error:
-            self.persister.stop_with(error)
+            if not lacks_descriptors(error):  # the next tick tries again
+                self.persister.stop_with(error)
         self.persister.checkpoints.maybe_begin(now)
         self.compacting.tick()
         self.persister.flush()

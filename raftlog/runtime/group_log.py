@@ -35,7 +35,8 @@ from raftlog.runtime.journal.operations import LogEnd
 from raftlog.runtime.producer_entries import ProducerEntries
 from raftlog.storage.roll import decode_roll
 from raftlog.storage.segment import Segment
-from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
 from raftlog.types import Index, Offset, Position, Term
 
 NO_MARK: Final = CompactedTo(Offset(-1), Offset(-1))
@@ -73,6 +74,8 @@ class GroupLog(LogView):
         """At most so many bytes of entries are not in the files."""
         self.has_unwritten_control = False
         """Whether there may be control entries among them."""
+        self.lacks_descriptors = False
+        """The last write found no file descriptor; moved by `write`."""
         self._cut_to: Index | None = None
         """Entries above it in the files are gone, but their bytes are not to be touched yet."""
         self._terms: list[tuple[Index, Term]] = [(self._last_index, self._stored_term(self._last_index))]
@@ -203,10 +206,11 @@ class GroupLog(LogView):
         return self._written if self._cut_to is None else min(self._written, self._cut_to)
 
     def write(self) -> bool:
-        """Bring entries to the files, without a sync, unless a cut waits; false when the disk is full.
+        """Bring entries to the files, without a sync, unless a cut waits; false when it has to be tried again.
 
-        What could not be written waits in memory and goes with the next call. Raises `OSError` for worse than full.
+        What a full disk or missing descriptors left waits in memory for the next call. Raises `OSError` for worse.
         """
+        self.lacks_descriptors = False
         if self._cut_to is not None:
             return True
         try:
@@ -214,8 +218,9 @@ class GroupLog(LogView):
                 self._take(entry)
             self.segments.write()
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
+            self.lacks_descriptors = lacks_descriptors(error)
             return False
         self.unwritten_bytes, self.has_unwritten_control = 0, False
         if self._written != self._last_index:
@@ -258,7 +263,7 @@ class GroupLog(LogView):
     def read(self, offset: int, max_bytes: int, end: Offset) -> list[memoryview]:
         """Client batches from the one that holds `offset` on, below `end`; at least one where there is any.
 
-        What is not in the files yet comes from memory. Raises `OffsetOutOfRange` and `CorruptBatch`.
+        What no file has yet comes from memory. Raises `OffsetOutOfRange`, `CorruptBatch`, `DescriptorsExhausted`.
         """
         written = self.offset_of(Index(self.written_index + 1))
         found: list[memoryview] = []
@@ -267,6 +272,8 @@ class GroupLog(LogView):
                 found = self.segments.read(offset, max_bytes, min(end, written))
             except OSError as error:
                 path = self.segments.segment_of_offset(offset).files.log.path
+                if lacks_descriptors(error):
+                    raise descriptors_exhausted(path, error) from None
                 raise CorruptBatch(path, Position(0), Offset(offset), f"it cannot be read: {error}") from None
             max_bytes -= sum(map(len, found))
             offset = read_header(found[-1]).next_offset if found else max(offset, min(end, written))  # else gaps alone

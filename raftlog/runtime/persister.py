@@ -182,7 +182,7 @@ class Persister:
             self._unwritten[group.key] = group
 
     def write(self, group: Group) -> None:
-        """Bring entries to the files; on a full disk they wait, and the group takes nothing more."""
+        """Bring entries to the files; without room or descriptors they wait, and the group takes nothing more."""
         self.checkpoints.note_changed(group)
         if group.key in self._unmarked:
             self._unwritten[group.key] = group
@@ -192,7 +192,7 @@ class Persister:
         except OSError as error:
             self._disk_failed(error)
             return
-        group.is_disk_full = not is_written
+        group.is_disk_full = not is_written and not group.log.lacks_descriptors
         if is_written:
             group.log.note_durable(group.core.durable_index)  # it may be durable since before it could be written
             self._unwritten.pop(group.key, None)
@@ -204,6 +204,11 @@ class Persister:
     def waits_for_room(self) -> bool:
         """Whether there are entries for which the disk had no room."""
         return any(group.is_disk_full for group in self._unwritten.values())
+
+    @property
+    def waits_for_descriptors(self) -> bool:
+        """Whether there are entries for whose files no descriptor was left."""
+        return any(group.log.lacks_descriptors for group in self._unwritten.values())
 
     def write_rest(self) -> None:
         """Bring to the files what waits for that, and try again what there was no room for."""

@@ -36,7 +36,8 @@ from raftlog.storage.gap import REASON_LOST, Gap, gap_batch, last_index_of
 from raftlog.storage.healing import heal_row
 from raftlog.storage.roll import Roll, decode_roll, encode_roll
 from raftlog.storage.segment import Segment
-from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import Buffer, Index, Offset, Term
 
 if TYPE_CHECKING:  # the driver owns this
@@ -91,8 +92,8 @@ class Rebuild:
             configuration_index = self._append_configuration(segments)
             end = await self._sync(segments)
         except OSError as error:
-            if error.errno in FULL_ERRORS:
-                raise StorageFull(f"{self._path}: {error}; the log needs its size in room once more") from None
+            if error.errno in PASSING_ERRORS:
+                raise refusal_of(self._path, error, "the log needs its size in room once more") from None
             raise
         finally:
             segments.close()

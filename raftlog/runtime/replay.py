@@ -22,7 +22,7 @@ from raftlog.storage.roll import decode_roll
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, unpack_row
 from raftlog.storage.segment import Segment
 from raftlog.storage.segment_files import LOG_SUFFIX, create_segment_files, open_segment_files, segment_stem
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
 
 _WRITE_BYTES = 4 << 20
@@ -180,7 +180,7 @@ class Replay:
         try:
             files = open_files(self._disk, self._path, entry.offset)
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
             self._full = error
             return
@@ -208,7 +208,7 @@ class Replay:
         try:
             segment.write()
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
             self._full = error
             self.unwritten = segment.give_back_unwritten()

@@ -19,7 +19,7 @@ from raftlog.storage.disk import File
 from raftlog.storage.gap import last_index_of, why_no_gap
 from raftlog.storage.rows import ROW_SIZE, Row, restored_header, row_matches, unpack_row
 from raftlog.storage.segment import Segment
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Index, Offset, Position, Term
 
 _WINDOW_BYTES = 4 << 20
@@ -232,7 +232,7 @@ class Adoption:
         try:
             self.segment.publish(self.segment.rows)
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise  # on a full disk rows wait in memory
 
     def _next_batch(self) -> tuple[memoryview, str | None]:

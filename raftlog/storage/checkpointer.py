@@ -10,7 +10,8 @@ from functools import partial
 from raftlog.storage.checkpoint import Checkpoint, CheckpointFile
 from raftlog.storage.disk import Disk, File
 from raftlog.storage.segment import Segment
-from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS
 
 CHECKPOINT_BYTES = 64 << 20
 """Durable bytes after which a checkpoint is due: about what recovery reads at most."""
@@ -142,5 +143,5 @@ class Checkpointer:
         """A full disk only delays the checkpoint; anything else stops the log."""
         self._is_running = False
         self.ask()
-        if error.errno not in FULL_ERRORS:
+        if error.errno not in PASSING_ERRORS:
             self._failed(what, error)

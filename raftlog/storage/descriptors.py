@@ -9,9 +9,12 @@ thread. Called by `RealFile`.
 
 import errno
 import os
+import resource
 import threading
 from collections import OrderedDict
 from typing import Protocol
+
+from raftlog.storage.shortages import lacks_descriptors
 
 _SHRINK_STEPS = 32
 
@@ -58,6 +61,8 @@ class DescriptorCache:
         self._lock = threading.Lock()
         self._open: OrderedDict[CachedFile, Use] = OrderedDict()
         self._dropped: set[Use] = set()
+        self.shortage: OSError | None = None
+        """Error of the last attempt to open a file, where no descriptor was left; None after a success."""
 
     def __len__(self) -> int:
         return len(self._open) + len(self._dropped)
@@ -73,13 +78,44 @@ class DescriptorCache:
                 raise OSError(errno.EBADF, "the file was closed", file.path)
             use = self._open.get(file)
             if use is None:
-                use = self._open[file] = Use(self, os.open(file.path, file.flags))
+                use = self._open[file] = Use(self, self._open_path(file.path, file.flags))
                 use.users = 1
                 self._shrink()
             else:
                 self._open.move_to_end(file)
                 use.users += 1
             return use
+
+    def open_path(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """`os.open`; where the process has no descriptor left, one of a cached file is closed for it."""
+        with self._lock:
+            return self._open_path(path, flags, mode)
+
+    def _open_path(self, path: str, flags: int, mode: int = 0o600) -> int:
+        try:
+            try:
+                descriptor = os.open(path, flags, mode)
+            except OSError as error:
+                if not lacks_descriptors(error) or not self._close_one():
+                    raise
+                descriptor = os.open(path, flags, mode)
+        except OSError as error:
+            if lacks_descriptors(error):
+                self.shortage = error
+            raise
+        self.shortage = None
+        return descriptor
+
+    def _close_one(self) -> bool:
+        """Close the least recently used descriptor that may go and whose number the limit allows to use again."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for file, use in self._open.items():
+            if use.descriptor < limit and not use.users and file.may_let_go:
+                del self._open[file]
+                file.note_let_go()
+                os.close(use.descriptor)
+                return True
+        return False
 
     def release(self, use: Use) -> None:
         with self._lock:

@@ -97,6 +97,13 @@ class Disk(Protocol):
         """Size of the file system of `path`."""
         ...
 
+    def descriptor_shortage(self, path: str) -> OSError | None:
+        """The error of the last attempt to open a file, where no descriptor was left; None after a success.
+
+        After such an error another attempt is made, with the directory `path`.
+        """
+        ...
+
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """Sync and wait: for opening, cutting and offline tools. On the write path use `submit_sync`."""
         ...

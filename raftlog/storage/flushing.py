@@ -12,10 +12,11 @@ from functools import partial
 from typing import Protocol
 
 from raftlog.config import LogConfig
-from raftlog.errors import RaftlogError, StorageFull, SyncFailed
+from raftlog.errors import RaftlogError, SyncFailed
 from raftlog.storage.checkpointer import Checkpointer
 from raftlog.storage.disk import Disk
-from raftlog.storage.segmented_log import FULL_ERRORS, SegmentedLog
+from raftlog.storage.segmented_log import SegmentedLog
+from raftlog.storage.shortages import PASSING_ERRORS, refusal_of
 from raftlog.types import Index
 
 
@@ -118,11 +119,9 @@ class Flusher:
             return
         self.pending_bytes -= self._unwritten_bytes
         self._unwritten_bytes = self._appended_records = 0
-        if error.errno in FULL_ERRORS:
-            refusal: RaftlogError = StorageFull(
-                f"{path}: {error.strerror}; free some space (lower retention.ms or retention.bytes), "
-                "or where files are short, raise ulimit -n"
-            )
+        if error.errno in PASSING_ERRORS:
+            advice = "free some space (lower retention.ms or retention.bytes)"
+            refusal: RaftlogError = refusal_of(path, error, advice)
         else:
             refusal = owner.failure = SyncFailed(
                 f"{path}: writing failed: {error}; the log takes nothing more until it is reopened"

@@ -15,17 +15,21 @@ import fcntl
 import os
 import shutil
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from raftlog.storage.descriptors import DescriptorCache
 from raftlog.storage.disk import DirectoryLock, File, SyncDone
+from raftlog.storage.shortages import lacks_descriptors
 from raftlog.storage.witness import Witness
 from raftlog.types import Buffer
 
 OPEN_FILES_MAX = 512
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MANY = 32
 """From so many files and directories on one sync of the whole file system is cheaper."""
 _IOV_MAX = 1024
@@ -43,16 +47,23 @@ class RealDisk:
         run: Callable[[Job], object],
         post: Callable[[Job], object] = lambda job: job(),
         open_files_max: int = OPEN_FILES_MAX,
+        waits_for_descriptors: bool = False,
     ) -> None:
+        """With `waits_for_descriptors` a submitted sync that finds no descriptor is tried again by
+        `descriptor_shortage`, which the owner then calls regularly; it fails otherwise."""
         self._run = run
         self._post = post
         self._descriptors = DescriptorCache(open_files_max)
+        self._waits_for_descriptors = waits_for_descriptors
+        self._waiting_syncs: deque[Job] = deque()
+        """Submitted syncs that found no descriptor."""
         self._witnesses: dict[int, Witness] = {}
         """By the number of the device."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> "RealFile":
         file = RealFile(path, self._descriptors, os.O_RDONLY if read_only else os.O_RDWR)
-        descriptor = os.open(path, file.flags | (os.O_CREAT | os.O_EXCL if create else 0), FILE_MODE)
+        flags = file.flags | (os.O_CREAT | os.O_EXCL if create else 0)
+        descriptor = self._descriptors.open_path(path, flags, FILE_MODE)
         if self._witnesses:
             file.witness = self._witnesses.get(os.fstat(descriptor).st_dev)
         self._descriptors.adopt(file, descriptor)
@@ -65,7 +76,11 @@ class RealDisk:
         return os.path.isdir(path)
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        descriptor = self._descriptors.open_path(path, _DIRECTORY_FLAGS)
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
 
     def make_directory(self, path: str) -> None:
         missing = [path]
@@ -107,6 +122,15 @@ class RealDisk:
     def total_bytes(self, path: str) -> int:
         return shutil.disk_usage(path).total
 
+    def descriptor_shortage(self, path: str) -> OSError | None:
+        if self._descriptors.shortage is not None:
+            with suppress(OSError):  # the shortage says whether it failed for want of descriptors
+                os.close(self._descriptors.open_path(path, _DIRECTORY_FLAGS))
+        if (shortage := self._descriptors.shortage) is None:
+            for _ in range(len(self._waiting_syncs)):
+                self._run(self._waiting_syncs.popleft())
+        return shortage
+
     def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         mine = [_own(file) for file in files]
         if len(files) + len(directories) >= _MANY and (witness := self._witness_of(mine, directories)):
@@ -115,7 +139,14 @@ class RealDisk:
         for file in mine:
             file.sync_data()
         for directory in directories:
-            _sync_directory(directory)
+            self._sync_directory(directory)
+
+    def _sync_directory(self, path: str) -> None:
+        descriptor = self._descriptors.open_path(path, _DIRECTORY_FLAGS)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _witness_of(self, files: Sequence["RealFile"], directories: Sequence[str]) -> Witness | None:
         """The witness that hears of all of them, if there is one."""
@@ -133,6 +164,9 @@ class RealDisk:
             try:
                 self.sync(files, directories)
             except OSError as error:
+                if self._waits_for_descriptors and lacks_descriptors(error):
+                    self._waiting_syncs.append(job)  # a file could not be opened: no sync failed
+                    return
                 failure = error
             self._post(lambda: done(failure))
 
@@ -227,7 +261,8 @@ class RealFile:
             except OSError as error:
                 if error.errno == errno.EBADF and self.is_closed:
                     return  # closed since it was submitted: whoever closed it gave up what it holds
-                self._sync_failure = error
+                if not lacks_descriptors(error):  # then it was not opened, and no sync failed
+                    self._sync_failure = error
                 raise
             self.note_synced(covered)
 
@@ -263,14 +298,6 @@ def _write_fully(descriptor: int, buffers: Sequence[Buffer], position: int) -> i
                 raise OSError(errno.EIO, "a write made no progress")
             written += more
     return total
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class FileLock:

@@ -7,7 +7,6 @@ group committed. A lone log publishes rows as soon as their batches are durable;
 its journal says what is durable, and are published at a checkpoint. Not thread-safe but for reading (`reading`).
 """
 
-import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,10 +25,8 @@ from raftlog.storage.segment_files import (
     place_segment_files,
     segment_stem,
 )
+from raftlog.storage.shortages import PASSING_ERRORS
 from raftlog.types import Buffer, Index, Offset, Term
-
-FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""Error numbers that say that the disk, our share of it, or the table of open files is full: it may pass."""
 
 
 class SyncTargets(NamedTuple):
@@ -161,7 +158,7 @@ class SegmentedLog(ReadableLog):
                     break
                 self._dirty.pop(0)
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
 
     @property

@@ -21,6 +21,7 @@ from random import Random
 from typing import Final
 
 from raftlog.storage.disk import DirectoryLock, Disk, File, SyncDone
+from raftlog.storage.shortages import DESCRIPTOR_ERRORS
 from raftlog.storage.simulated_faults import (
     PAGE_BYTES,
     ZERO_PAGE,
@@ -138,6 +139,8 @@ class SimulatedDisk(Disk):
         self.capacity_bytes = capacity_bytes
         self.sync_count = 0  # syncs that came back, failed ones included
         self.epoch = 0  # counts crashes; handles and locks of an earlier epoch are stale
+        self.open_error: int | None = None
+        """Error number with which every attempt to open a file fails."""
         self._root = Directory()
         self._journal = DirectoryJournal()
         self._pending: deque[PendingSync] = deque()
@@ -146,6 +149,8 @@ class SimulatedDisk(Disk):
     # Names
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
+        if self.open_error is not None:
+            raise os_error(self.open_error, path)
         node = self._find(path)
         if create:
             if node is not None:
@@ -207,6 +212,9 @@ class SimulatedDisk(Disk):
         if node.entries:
             raise os_error(errno.ENOTEMPTY, path)
         self._journal.apply((parent, name, None))
+
+    def descriptor_shortage(self, path: str) -> OSError | None:
+        return os_error(self.open_error, path) if self.open_error in DESCRIPTOR_ERRORS else None
 
     def lock(self, path: str) -> SimulatedLock:
         inode = self._inode_at(path, self._find(path) or self._create(path))

@@ -92,6 +92,24 @@ async def test_a_full_disk_is_507_and_reads_go_on(api, monkeypatch):
     assert (await api.get("/topics/t/partitions/0/records?offset=0"))[0] == 200
 
 
+async def test_missing_descriptors_are_503_and_not_a_full_disk(api, monkeypatch):
+    await api.topic()
+    assert (await api.post("/topics/t", {"records": [{"value": 1}]}))[0] == 200
+    driver = api.broker.node.driver
+    with monkeypatch.context() as patched:
+        for group in driver.groups.values():
+            patched.setattr(group.log, "lacks_descriptors", True)
+        status, body = await api.post("/topics/t", {"records": [{"value": 2}]})
+        assert (status, body["error_code"], body["outcome"]) == (503, 50306, "failed")
+        assert "--http-connections-max" in body["message"]
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.descriptors, "shortage", "no file descriptors left")
+        patched.setattr(driver.descriptors, "look", lambda is_anything_waiting: None)
+        ready = await api.get("/v1/status/ready")
+    assert ready == (503, {"status": "no_file_descriptors", "reason": "no file descriptors left"})
+    assert await api.get("/v1/status/ready") == (200, {"status": "ready"})
+
+
 def test_every_error_has_a_status_that_fits_its_outcome():
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RaftlogError)]
     for kind in kinds:

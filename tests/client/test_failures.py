@@ -34,6 +34,7 @@ DISTINGUISHABLE = {
     errors.Unavailable: errors.Unavailable,
     errors.Overloaded: errors.Overloaded,
     errors.MemoryBudgetExceeded: errors.MemoryBudgetExceeded,
+    errors.DescriptorsExhausted: errors.DescriptorsExhausted,
     errors.StorageFull: errors.StorageFull,
     errors.LogDamaged: errors.LogClosed,
     errors.LogClosed: errors.LogClosed,

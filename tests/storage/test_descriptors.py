@@ -153,3 +153,64 @@ def test_the_real_witness_syncs(tmp_path: Path) -> None:
     witness.sync()
     assert witness.device == os.stat(tmp_path).st_dev
     witness.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_cached_descriptor_is_closed_where_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    world = World(tmp_path, monkeypatch)
+    with_lock = world.lock()
+    world.files(4)
+    really_open, before = os.open, world.open_count()
+
+    def short(*arguments: object, **more: object) -> int:
+        if world.open_count() >= before:
+            raise OSError(number, os.strerror(number))
+        return really_open(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", short)
+    file = world.disk.open(str(tmp_path / "f9"), create=True)
+    assert world.disk.descriptor_shortage(str(tmp_path)) is None
+    assert world.open_count() == before
+    file.close()
+    with_lock.release()
+
+
+def test_a_shortage_lasts_until_a_file_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk(lambda job: job(), lambda job: job(), LIMIT)
+    assert disk.descriptor_shortage(str(tmp_path)) is None
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.open(str(tmp_path / "new"), create=True)
+        shortage = disk.descriptor_shortage(str(tmp_path))
+        assert shortage is not None
+        assert shortage.errno == errno.EMFILE
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "none"))
+    assert disk.descriptor_shortage(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_submitted_sync_without_a_descriptor_is_no_failed_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    disk = RealDisk(lambda job: job(), lambda job: job(), LIMIT, waits_for_descriptors=waits)
+    answers: list[OSError | None] = []
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        disk.submit_sync([], [str(tmp_path)], answers.append)
+        assert disk.descriptor_shortage(str(tmp_path)) is not None
+        assert [answer and answer.errno for answer in answers] == ([] if waits else [errno.EMFILE])
+    assert disk.descriptor_shortage(str(tmp_path)) is None
+    assert answers[-1:] == ([None] if waits else answers[-1:])
+    assert len(answers) == 1

@@ -30,7 +30,13 @@ PATHS: Json = {
             "ready",
             {
                 "200": answer("It does.", obj({"status": string(const="ready")})),
-                "503": answer("It starts or stops.", obj({"status": string(const="booting")})),
+                "503": answer(
+                    "It starts or stops, or has no file descriptors left; then `reason` says so.",
+                    obj(
+                        {"status": string(enum=["booting", "no_file_descriptors"]), "reason": string()},
+                        optional=["reason"],
+                    ),
+                ),
             },
         )
     },

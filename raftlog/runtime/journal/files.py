@@ -21,7 +21,7 @@ from raftlog.errors import StorageFull
 from raftlog.runtime.journal.blocks import BLOCK_SIZE, FIRST_SEQUENCE, Place
 from raftlog.runtime.journal.ending import BlockAt, Ending
 from raftlog.storage.disk import Disk, File
-from raftlog.storage.segmented_log import FULL_ERRORS
+from raftlog.storage.shortages import PASSING_ERRORS, descriptors_exhausted, lacks_descriptors
 
 SUFFIX: Final = ".journal"
 _FILL_BLOCKS: Final = 256
@@ -97,6 +97,8 @@ class JournalFiles:
         """Whole files without such blocks, in the order in which they will be used."""
         self._growing: JournalFile | None = None
         """A new file that is being filled."""
+        self.lacks_descriptors = False
+        """The last attempt to make a file found no file descriptor."""
         self.room_end = 0
         """The sequence up to which blocks can be written without another byte from the file system."""
 
@@ -161,7 +163,7 @@ class JournalFiles:
             if not self._spares:
                 self._spares.append(self._grow_fully())
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
 
     def sync_all(self) -> None:
@@ -187,14 +189,21 @@ class JournalFiles:
         return self.room_end - sequence
 
     def make_room(self, sequence: int, blocks: int) -> None:
-        """Make sure of so many blocks; raises `StorageFull`. Blocking only when writing outruns `prepare`."""
+        """Make sure of so many blocks; blocking only when writing outruns `prepare`.
+
+        Raises `StorageFull` and `DescriptorsExhausted`.
+        """
         while self.room_blocks(sequence) < blocks:
             try:
                 self._spares.append(self._grow_fully())
+                self.lacks_descriptors = False
                 self._note_room()
             except OSError as error:
-                if error.errno not in FULL_ERRORS:
+                if error.errno not in PASSING_ERRORS:
                     raise
+                self.lacks_descriptors = lacks_descriptors(error)
+                if self.lacks_descriptors:
+                    raise descriptors_exhausted(self.path, error) from None
                 raise StorageFull(
                     f"{self.path}: the disk is full: the journal has room for {self.room_blocks(sequence)} blocks of "
                     f"{BLOCK_SIZE} bytes and needs {blocks}; free some space, or take a checkpoint"
@@ -203,7 +212,7 @@ class JournalFiles:
     def prepare(self, sequence: int, blocks: int) -> JournalFile | None:
         """Fill another slice of a new file while there is less room than `blocks`; returns the file once it is whole.
 
-        The caller then syncs the file and the directory. A full disk is no error here.
+        The caller then syncs the file and the directory. A full disk or missing descriptors are no error here.
         """
         if self._growing is None and self.room_blocks(sequence) >= blocks:
             return None
@@ -211,9 +220,11 @@ class JournalFiles:
             growing = self._growing or self._create()
             self._fill(growing)
         except OSError as error:
-            if error.errno not in FULL_ERRORS:
+            if error.errno not in PASSING_ERRORS:
                 raise
+            self.lacks_descriptors = lacks_descriptors(error)
             return None
+        self.lacks_descriptors = False
         if growing.blocks < self._file_blocks:
             return None
         self._growing = None

@@ -357,6 +357,11 @@ class Journal:
         room = self._files.room_end - self._waiting.end - MARGIN_BLOCKS
         return room <= self._reserve_blocks // 2
 
+    @property
+    def lacks_descriptors(self) -> bool:
+        """Whether the room is missing for want of a file descriptor, and not of space."""
+        return self._files.lacks_descriptors
+
     def make_reserve(self) -> None:
         """Look for the room that the reserve should have, if the disk has any by now."""
         if self.failure is None and not self._is_writing:

@@ -1,0 +1,43 @@
+"""Errors of the file system that pass: a full disk, and a process without free file descriptors.
+
+    FULL_ERRORS         no room: records are deleted or space is added
+    DESCRIPTOR_ERRORS   no descriptor: connections end, or the limit is raised; the disk may be empty
+
+Both leave what was written as it is. Called where an `OSError` becomes a refusal, or work waits for another attempt.
+"""
+
+import errno
+import resource
+from typing import Final
+
+from raftlog.errors import DescriptorsExhausted, StorageFull
+
+FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+"""The disk, or our share of it, is full."""
+DESCRIPTOR_ERRORS: Final = (errno.EMFILE, errno.ENFILE)
+"""The process, or the system, has no file descriptor left."""
+PASSING_ERRORS: Final = FULL_ERRORS + DESCRIPTOR_ERRORS
+
+
+def lacks_descriptors(error: BaseException | None) -> bool:
+    """Whether an error says that no file descriptor is left."""
+    return isinstance(error, OSError) and error.errno in DESCRIPTOR_ERRORS
+
+
+def descriptors_exhausted(where: str, error: OSError | None = None) -> DescriptorsExhausted:
+    """The refusal of a request for which a file of `where` could not be opened."""
+    if error is not None and error.errno == errno.ENFILE:
+        return DescriptorsExhausted(f"{where}: the system has no file descriptors left; raise fs.file-max")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DescriptorsExhausted(
+        f"{where}: the process has no file descriptors left, its limit is {limit}; raise `ulimit -n` or lower "
+        "`--http-connections-max`"
+    )
+
+
+def refusal_of(where: str, error: OSError, advice: str) -> StorageFull | DescriptorsExhausted:
+    """The refusal for one of `PASSING_ERRORS`; `advice` says what to do about a full disk."""
+    assert error.errno in PASSING_ERRORS, f"{error} does not pass"
+    if lacks_descriptors(error):
+        return descriptors_exhausted(where, error)
+    return StorageFull(f"{where}: {error}; {advice}")
