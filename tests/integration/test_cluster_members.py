@@ -104,7 +104,10 @@ def test_another_secret(under_load: Cluster, stranger: Callable[..., BrokerProce
     other.launch()
     wait_for_words(other, "another cluster secret: give all brokers the same file")
     assert not other.ready
-    assert any("node 9 has another cluster secret" in log for log in under_load.logs().values())
+    until = time.monotonic() + 20
+    while not any("node 9 has another cluster secret" in log for log in under_load.logs().values()):
+        assert time.monotonic() < until, under_load.logs()
+        time.sleep(POLL_SECONDS)
 
 
 def test_no_secret(tmp_path: Path) -> None:

@@ -117,7 +117,15 @@ async def test_leadership_goes_where_it_is_ordered_and_stays(unplanned: Brokers)
         assert led == target
         assert assigned(unplanned[outsider], "t")[0] == target
         assert await unplanned.leader("t") == target
-    other = await unplanned[at[0]].operations.transfer_leadership("t", 0, deadline=soon())
+    moved: list[int] = []
+
+    async def has_moved() -> bool:
+        with contextlib.suppress(ChangeRefused):  # until the new leader has heard from the others
+            moved.append(await unplanned[at[0]].operations.transfer_leadership("t", 0, deadline=soon()))
+        return bool(moved)
+
+    await until_told(has_moved)
+    [other] = moved
     assert other in {at[0], at[1]}
     assert assigned(unplanned[at[0]], "t")[0] == other
     with pytest.raises(InvalidArgument, match="does not vote"):
