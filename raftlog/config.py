@@ -45,7 +45,7 @@ class LogConfig:
     """Milliseconds after which unsynced records are synced, when `flush_messages` is above 1."""
 
     def __post_init__(self) -> None:
-        self._check(_BOUNDS)
+        self._check(BOUNDS)
         if self.flush_messages > 1 and self.flush_ms is None:
             object.__setattr__(self, "flush_ms", 1000)
 
@@ -55,7 +55,7 @@ class LogConfig:
             if value is not None and not low <= value <= high:
                 raise InvalidArgument(
                     f"{kafka_name(name)}={value} is out of range: it must lie in {low} … {high}"
-                    + (", or be -1 for no bound" if name in _UNBOUNDED else "")
+                    + (", or be -1 for no bound" if name in UNBOUNDED else "")
                 )
 
     @classmethod
@@ -101,7 +101,7 @@ class TopicConfig(LogConfig):
 
     def __post_init__(self) -> None:
         LogConfig.__post_init__(self)
-        self._check(_TOPIC_BOUNDS)
+        self._check(TOPIC_BOUNDS)
         if self.max_compaction_lag_ms is not None and self.max_compaction_lag_ms < self.min_compaction_lag_ms:
             raise InvalidArgument(
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms} is below min.compaction.lag.ms="
@@ -125,8 +125,8 @@ class TopicConfig(LogConfig):
         return DELETE in self.cleanup_policy
 
 
-_UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms", "max_compaction_lag_ms")
-_BOUNDS = (
+UNBOUNDED = ("retention_ms", "retention_bytes", "flush_ms", "max_compaction_lag_ms")
+BOUNDS = (
     ("segment_bytes", 4 * KIB, 64 * GIB),
     ("segment_ms", 1, 10 * 365 * DAY_MS),
     ("segment_index_bytes", 4 * KIB, GIB),
@@ -136,7 +136,7 @@ _BOUNDS = (
     ("flush_messages", 1, 1 << 40),
     ("flush_ms", 1, DAY_MS),
 )
-_TOPIC_BOUNDS: tuple[tuple[str, float, float], ...] = (
+TOPIC_BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("min_compaction_lag_ms", 0, 1000 * 365 * DAY_MS),
     ("max_compaction_lag_ms", 1, 1000 * 365 * DAY_MS),
     ("min_cleanable_dirty_ratio", 0, 1),
@@ -165,7 +165,7 @@ def _parse(name: str, field_name: str, text: str) -> float | str | None:
         number = int(text)
     except ValueError:
         raise InvalidArgument(f"{name}={text!r} is not a whole number") from None
-    if field_name in _UNBOUNDED and number == -1:
+    if field_name in UNBOUNDED and number == -1:
         return None
     if field_name == "min_insync_replicas" and number < 1:
         raise InvalidArgument(f"{name}={text} must be at least 1")

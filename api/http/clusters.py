@@ -14,6 +14,7 @@ from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.request_headers import base_url
 from raftlog.api.http.routing import Handler, Router, Target
 from raftlog.api.http.topics import find_partition
+from raftlog.config import TopicConfig
 from raftlog.errors import UnknownPartition, UnknownTopic
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import deadline_in
@@ -22,6 +23,7 @@ from raftlog.records.json_record import shown
 
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
+_SETTINGS = tuple(sorted(TopicConfig().as_strings()))
 
 
 class ClusterHandlers:
@@ -116,10 +118,13 @@ class ClusterHandlers:
             raise HttpProblem(INVALID_JSON, 'the body has no list "data"')
         changes: dict[str, str | None] = {}
         for entry in _list_of_objects(body, "data"):
-            operation = entry.get("operation") or "SET"
+            operation = "SET" if entry.get("operation") is None else entry["operation"]
             if operation not in ("SET", "DELETE"):
                 raise HttpProblem(INVALID_JSON, f"operation {shown(operation)} is unknown; it can be SET or DELETE")
             name, value = _setting(entry)
+            if operation == "DELETE" and name not in _SETTINGS:
+                known = ", ".join(_SETTINGS)
+                raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(name)}; the settings are {known}")
             changes[name] = value if operation == "SET" else None
             if operation == "SET" and value is None:
                 raise HttpProblem(INVALID_JSON, f"setting {name!r} has no value")

@@ -98,6 +98,11 @@ class JsonFields:
             return []
         if type(values) is not list or any(type(value) is not str for value in values):
             raise self._other(name, "a list of strings", values)
+        if len(values) > ROWS_MAX:
+            raise self._too_long(name, len(values), ROWS_MAX, "entries")
+        longest = max(map(len, values), default=0)
+        if longest > TEXT_LENGTH_MAX:
+            raise self._too_long(name, longest, TEXT_LENGTH_MAX, "characters in an entry")
         return values
 
     def objects(self, name: str, *, can_be_empty: bool = False) -> list[Self]:

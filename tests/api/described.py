@@ -77,6 +77,8 @@ def example(document: Json, schema: Json, *, with_optional: bool = True) -> Any:
             return [example(document, schema["items"])] * max(1, schema.get("minItems", 0))
         case "integer" | "number":
             return schema.get("default", max(1, schema.get("minimum", 1)))
+        case "null":
+            return None
         case "boolean":
             return False
         case "string":

@@ -16,8 +16,8 @@ from raftlog.partitions.broker import Broker
 from raftlog.partitions.deadline import Deadline
 from raftlog.partitions.operations.results import Levels
 
-_CHANGES_MAX: Final = 100
-_TEXT_MAX: Final = 255
+CHANGES_MAX: Final = 100
+TEXT_MAX: Final = 255
 
 
 class SettingHandlers:
@@ -106,14 +106,14 @@ def _changes(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         raise HttpProblem(INVALID_JSON, '"upsert" is no object of settings, such as {"balancer.mode": "off"}')
     if type(remove) is not list or any(type(name) is not str for name in remove):
         raise HttpProblem(INVALID_JSON, '"remove" is no list of names')
-    if len(upsert) + len(remove) > _CHANGES_MAX or any(len(name) > _TEXT_MAX for name in (*upsert, *remove)):
+    if len(upsert) + len(remove) > CHANGES_MAX or any(len(name) > TEXT_MAX for name in (*upsert, *remove)):
         raise HttpProblem(
             BAD_REQUEST,
-            f"at most {_CHANGES_MAX} settings can be changed at once, with names of at most {_TEXT_MAX} characters",
+            f"at most {CHANGES_MAX} settings can be changed at once, with names of at most {TEXT_MAX} characters",
         )
     for name, value in upsert.items():
         if type(value) not in (str, int, bool):
             raise HttpProblem(INVALID_JSON, f"the value of setting {name!r} is no text, whole number, true or false")
-        if type(value) is str and len(value) > _TEXT_MAX:
-            raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {_TEXT_MAX} characters")
+        if type(value) is str and len(value) > TEXT_MAX:
+            raise HttpProblem(BAD_REQUEST, f"the value of setting {name!r} has more than {TEXT_MAX} characters")
     return upsert, remove

@@ -1,7 +1,11 @@
 """The named schemas of what operators ask and order."""
 
+from raftlog.api.http.admin.settings import CHANGES_MAX, TEXT_MAX
+from raftlog.api.http.openapi.bounds import rows
 from raftlog.api.http.openapi.parts import (
+    ANY,
     BOOLEAN,
+    INT64_MAX,
     NODE,
     OF_LOG,
     Json,
@@ -12,6 +16,7 @@ from raftlog.api.http.openapi.parts import (
     obj,
     string,
 )
+from raftlog.partitions.control.schema import REPLICAS_MAX
 
 VERSION = integer(text="What `expected_version` and `If-Match` are compared with.")
 _SETTING: Json = {"type": ["string", "integer", "boolean"]}
@@ -180,7 +185,7 @@ ADMIN_SCHEMAS: Json = {
     ),
     "Cancelled": array(obj({**_PLACE, "result": string(const="success")})),
     "Ordered": obj({"version": VERSION}),
-    "NewReplicas": array(lenient(obj({"node_id": NODE, "core": integer()}, optional=["core"]))),
+    "NewReplicas": rows(lenient(obj({"node_id": NODE, "core": ANY}, optional=["core"])), 1, REPLICAS_MAX),
     "LocalReplica": obj(
         {
             **_PLACE,
@@ -219,7 +224,16 @@ ADMIN_SCHEMAS: Json = {
     ),
     "ClusterSettings": {"type": "object", "additionalProperties": _SETTING},
     "NewClusterSettings": obj(
-        {"upsert": {"type": "object", "additionalProperties": _SETTING}, "remove": array(string())},
+        {
+            "upsert": {
+                "type": "object",
+                "additionalProperties": _SETTING | {"maxLength": TEXT_MAX, "minimum": 0, "maximum": INT64_MAX},
+                "propertyNames": {"maxLength": TEXT_MAX},
+                "maxProperties": CHANGES_MAX // 2,
+                "examples": [{"balancer.mode": "off"}],
+            },
+            "remove": rows(string(maxLength=TEXT_MAX), 0, CHANGES_MAX // 2),
+        },
         optional=["upsert", "remove"],
     ),
     "ClusterSettingsSchema": obj(

@@ -1,6 +1,19 @@
 """Paths and schemas of consumer instances, as REST Proxy's v2 has them."""
 
+from raftlog.api.http.consumers import PLACES_MAX
 from raftlog.api.http.media import JSON_TYPE, Format
+from raftlog.api.http.openapi.bounds import (
+    DATE_TIME,
+    NAME,
+    NEW_TOPIC_NAME,
+    OFFSET_METADATA,
+    TEXT,
+    TIMESTAMP_MS,
+    TOPIC_PATTERN,
+    digits,
+    places,
+    rows,
+)
 from raftlog.api.http.openapi.groups import GROUP
 from raftlog.api.http.openapi.parts import (
     BOOLEAN,
@@ -26,14 +39,12 @@ from raftlog.api.http.openapi.parts import (
 from raftlog.partitions.consumers.settings import FETCH_MIN_BYTES_MAX, FORMATS, REQUEST_TIMEOUT_MS_MAX, RESETS
 
 _TAG = "consumers"
-_INSTANCE = in_path(
-    "instance", string(minLength=1, maxLength=255), "Name of the instance: no slash, no control characters."
-)
+_INSTANCE = in_path("instance", NAME, "Name of the instance: no slash, no control characters.")
 _PATH = "/consumers/{group}/instances/{instance}"
 _LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the broker where the instance lives, where it is another one.")}
 _READ = errors(400, 404, 503, 504)
 _CHANGED = errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507)
-_PLACE = {"topic": string(), "partition": NODE}
+_PLACE = {"topic": TEXT, "partition": NODE}
 _AT = [GROUP, _INSTANCE, TIMEOUT]
 _MAYBE_TEXT = nullable(string())
 
@@ -117,26 +128,22 @@ PATHS: Json = {
             "What the group has committed; the partitions can be in a body, too.",
             "consumerOffsets",
             obj({"offsets": array(ref("CommittedByGroup"))}),
-            in_query("topic", string(), "With `partition`: only that one."),
+            in_query("topic", TEXT, "With `partition`: only that one."),
             in_query("partition", NODE, "With `topic`."),
         ),
     },
 }
 
 
-def _number(high: int) -> Json:
-    return nullable({"anyOf": [integer(0, high), string(pattern="^[0-9]{1,9}$")]})
-
-
 SCHEMAS: Json = {
     "NewConsumer": obj(
         {
-            "name": nullable(string(minLength=1, maxLength=255)),
+            "name": nullable(NAME),
             "format": {"enum": [*FORMATS, None]},
             "auto.offset.reset": {"enum": [*RESETS, None]},
             "auto.commit.enable": {"enum": [True, False, "true", "false", None]},
-            "fetch.min.bytes": _number(FETCH_MIN_BYTES_MAX),
-            "consumer.request.timeout.ms": _number(REQUEST_TIMEOUT_MS_MAX),
+            "fetch.min.bytes": digits(FETCH_MIN_BYTES_MAX),
+            "consumer.request.timeout.ms": digits(REQUEST_TIMEOUT_MS_MAX),
             "partition.assignment.strategy": {"enum": ["range", "roundrobin", "sticky", None]},
         },
         optional=(
@@ -151,24 +158,26 @@ SCHEMAS: Json = {
     ),
     "ConsumerInstance": obj({"instance_id": string(), "base_uri": string(format="uri")}),
     "NewSubscription": {
-        "oneOf": [obj({"topics": array(string(), 1)}), obj({"topic_pattern": string()})],
+        "oneOf": [obj({"topics": places(NEW_TOPIC_NAME, 1)}), obj({"topic_pattern": TOPIC_PATTERN})],
         "description": "Topics need not exist. A pattern is RE2's, and matches whole names.",
     },
     "Subscription": obj({"topics": array(string()), "topic_pattern": _MAYBE_TEXT}),
-    "ConsumerPartitions": obj({"partitions": array(lenient(obj(_PLACE)))}),
+    "ConsumerPartitions": obj({"partitions": places(lenient(obj(_PLACE)))}),
     "Positions": obj(
         {
-            "offsets": nullable(array(lenient(obj({**_PLACE, "offset": OFFSET})))),
+            "offsets": nullable(rows(lenient(obj({**_PLACE, "offset": OFFSET})), 0, PLACES_MAX // 2)),
             "timestamps": nullable(
-                array(
+                rows(
                     lenient(
                         obj(
                             {
                                 **_PLACE,
-                                "timestamp": {"anyOf": [integer(0, (1 << 62) - 1), string(format="date-time")]},
+                                "timestamp": {"anyOf": [TIMESTAMP_MS, DATE_TIME]},
                             }
                         )
-                    )
+                    ),
+                    0,
+                    PLACES_MAX // 2,
                 )
             ),
         },
@@ -178,10 +187,10 @@ SCHEMAS: Json = {
     "ConsumedOffsets": obj(
         {
             "offsets": nullable(
-                array(
+                places(
                     lenient(
                         obj(
-                            {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": _MAYBE_TEXT},
+                            {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": OFFSET_METADATA},
                             optional=["metadata"],
                         )
                     ),

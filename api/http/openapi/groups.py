@@ -1,6 +1,18 @@
 """Paths and schemas of consumer groups, as simple users and members see them; producers' ids; deleting records."""
 
 from raftlog.api.http.media import JSON_TYPE
+from raftlog.api.http.openapi.bounds import (
+    CLIENT_ID,
+    GROUP_TEXT,
+    NAME,
+    OFFSET_METADATA,
+    REBALANCE_TIMEOUT,
+    SESSION_TIMEOUT,
+    SUBSCRIPTION,
+    TEXT,
+    protocols,
+    rows,
+)
 from raftlog.api.http.openapi.parts import (
     BOOLEAN,
     INT64_MAX,
@@ -25,14 +37,13 @@ from raftlog.api.http.openapi.parts import (
 )
 
 _TAG = "groups"
-GROUP = in_path("group", string(minLength=1, maxLength=255), "Name of the group: no slash, no control characters.")
+GROUP = in_path("group", NAME, "Name of the group: no slash, no control characters.")
 _LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the coordinator, where it is another broker.")}
 _READ = errors(400, 404, 503, 504)
 _CHANGED = errors(400, 404, 408, 409, 413, 415, 422, 429, 503, 504, 507)
 _INT32 = integer(0, (1 << 31) - 1)
-_MS = integer(1, (1 << 31) - 1)
-_BASE64 = string(contentEncoding="base64", pattern=r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")
-_PLACE = {"topic": string(), "partition": NODE}
+_BASE64 = SUBSCRIPTION
+_PLACE = {"topic": TEXT, "partition": NODE}
 
 
 def _body(name: str) -> Json:
@@ -76,7 +87,7 @@ PATHS: Json = {
             _TAG,
             "deleteOffsets",
             {"204": answer("It is forgotten.", None), **errors(400, 404, 409, 429, 503, 504, 507)},
-            [GROUP, in_query("topic", string(minLength=1), "Name of the topic.", is_required=True), TIMEOUT],
+            [GROUP, in_query("topic", TEXT, "Name of the topic.", is_required=True), TIMEOUT],
         ),
     },
     _OFFSETS + "/reset": {
@@ -131,9 +142,9 @@ PATHS: Json = {
     },
 }
 
-_MEMBERSHIP: Json = {"member_id": string(), "generation": _INT32, "instance_id": nullable(string())}
-_PROTOCOL = lenient(obj({"name": string(), "metadata": _BASE64}))
-_LEAVING = {"member_id": nullable(string()), "instance_id": nullable(string())}
+_MEMBERSHIP: Json = {"member_id": TEXT, "generation": _INT32, "instance_id": nullable(TEXT)}
+_PROTOCOL = lenient(obj({"name": GROUP_TEXT, "metadata": _BASE64}))
+_LEAVING = {"member_id": nullable(TEXT), "instance_id": nullable(TEXT)}
 
 SCHEMAS: Json = {
     "GroupOffsets": obj(
@@ -142,13 +153,13 @@ SCHEMAS: Json = {
     "NewGroupOffsets": lenient(
         obj(
             {
-                "offsets": array(
+                "offsets": rows(
                     lenient(
                         obj(
                             {
                                 **_PLACE,
                                 "offset": OFFSET,
-                                "metadata": nullable(string("At most 4 KiB.")),
+                                "metadata": OFFSET_METADATA,
                                 "leader_epoch": nullable(_INT32),
                             },
                             optional=["metadata", "leader_epoch"],
@@ -172,8 +183,8 @@ SCHEMAS: Json = {
                     obj({"offset": OFFSET}),
                 ]
             },
-            "topics": nullable(array(string())),
-            "partitions": nullable(array(lenient(obj(_PLACE)))),
+            "topics": nullable(rows(TEXT)),
+            "partitions": nullable(rows(lenient(obj(_PLACE)))),
             "dry_run": nullable(BOOLEAN) | {"default": False},
         },
         optional=["topics", "partitions", "dry_run"],
@@ -197,13 +208,13 @@ SCHEMAS: Json = {
     "Join": lenient(
         obj(
             {
-                "member_id": nullable(string("Empty for a new member.")),
-                "instance_id": nullable(string("Of a static member.")),
-                "client_id": nullable(string()),
-                "session_timeout_ms": nullable(_MS) | {"default": 10_000},
-                "rebalance_timeout_ms": nullable(_MS) | {"default": 60_000},
-                "protocol_type": nullable(string()) | {"default": "consumer"},
-                "protocols": array(_PROTOCOL, 1),
+                "member_id": nullable(TEXT | {"description": "Empty for a new member."}),
+                "instance_id": nullable(GROUP_TEXT | {"description": "Of a static member."}),
+                "client_id": nullable(CLIENT_ID),
+                "session_timeout_ms": nullable(SESSION_TIMEOUT) | {"default": 10_000},
+                "rebalance_timeout_ms": nullable(REBALANCE_TIMEOUT) | {"default": 60_000},
+                "protocol_type": nullable(GROUP_TEXT) | {"default": "consumer"},
+                "protocols": protocols(_PROTOCOL),
                 "assigned_by": {"type": ["string", "null"], "enum": ["leader", "broker", None], "default": "leader"},
             },
             optional=[
@@ -233,7 +244,7 @@ SCHEMAS: Json = {
         obj(
             {
                 **_MEMBERSHIP,
-                "assignments": nullable(array(lenient(obj({"member_id": string(), "assignment": _BASE64})))),
+                "assignments": nullable(rows(lenient(obj({"member_id": TEXT, "assignment": _BASE64})))),
             },
             optional=["instance_id", "assignments"],
         )
@@ -246,7 +257,7 @@ SCHEMAS: Json = {
         )
     ),
     "Alive": obj({}),
-    "Leave": lenient(obj({"members": array(lenient(obj(_LEAVING, optional=["member_id", "instance_id"])), 1)})),
+    "Leave": lenient(obj({"members": rows(lenient(obj(_LEAVING, optional=["member_id", "instance_id"])), 1)})),
     "Left": obj(
         {
             "members": array(

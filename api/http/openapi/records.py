@@ -17,6 +17,7 @@ from raftlog.api.http.openapi.parts import (
     ref,
     string,
 )
+from raftlog.api.http.tail import PATIENCE_MS_MAX
 
 _TAG = "records"
 _LEADER = {"X-Raftlog-Leader": string("HOST:PORT of the broker that leads, where it is another one.")}
@@ -41,13 +42,20 @@ _LINES = in_query(
 )
 _KEY = in_query("key", string(), "Of an octet-stream body: the record's key, any bytes, percent-encoded.")
 _TIMESTAMP = in_query(
-    "timestamp", string(), "Of an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone."
+    "timestamp",
+    string(),
+    "Of an octet-stream body: milliseconds since 1970, or RFC 3339 with a time zone.",
 )
 _HEADERS = in_header(
     "X-Raftlog-Headers", string(), "Of an octet-stream body: the record's headers, as the JSON list of a record object."
 )
 _OCTETS = string("Bytes.", format="binary")
 _PROGRESS = string("Of an NDJSON body, when `Accept` asks for it: what is stored, after each block and at the end.")
+_OF_PARTITION = {
+    JSON_TYPE: {"schema": ref("JsonRecordsOfPartition")},
+    Format.JSON.value: {"schema": ref("JsonRecordsOfPartition")},
+    Format.BINARY.value: {"schema": ref("BinaryRecordsOfPartition")},
+}
 _STORED_BATCHES = {Format.BATCHES.value: {"schema": {"description": "Record batches v2, one after another."}}}
 _BODY: Json = {
     JSON_TYPE: {"schema": ref("JsonRecords")},
@@ -109,7 +117,7 @@ _FETCH = operation(
         in_query("max_bytes", integer(1) | {"default": 1 << 20}, "Bytes to answer at most, and at least one record."),
         in_query("timestamp", OFFSET, "Lines: begin at the first record with this time or a later one."),
         in_query("follow", BOOLEAN | {"default": False}, "Lines: go on with what comes."),
-        in_query("heartbeat", integer(0, 3_600_000), "Lines: an empty line after so many milliseconds of quiet."),
+        in_query("heartbeat", integer(0, PATIENCE_MS_MAX), "Lines: an empty line after so many milliseconds of quiet."),
     ],
 )
 _FETCH["responses"]["200"]["content"] |= {
@@ -126,7 +134,7 @@ PATHS: Json = {
             "Append records or stored batches to one partition.",
             "produceToPartition",
             [TOPIC, PARTITION],
-            _BODY | _STORED_BATCHES,
+            _BODY | _OF_PARTITION | _STORED_BATCHES,
         )
     },
     "/topics/{topic}/partitions/{partition}/records": {"get": _FETCH},

@@ -1,5 +1,14 @@
 """The named schemas of the document."""
 
+from raftlog.api.http.new_records import RECORDS_MAX
+from raftlog.api.http.openapi.bounds import (
+    BASE64_PATTERN,
+    DATE_TIME,
+    NEW_TOPIC_NAME,
+    TIMESTAMP_MS,
+    rows,
+    topic_settings,
+)
 from raftlog.api.http.openapi.parts import (
     ANY,
     BOOLEAN,
@@ -24,24 +33,36 @@ _ERROR_MEMBERS: Json = {
     "message": string("What was wrong, where, and what to do."),
     "outcome": string("`failed`: it definitely did not happen; `unknown`: it may have.", enum=["failed", "unknown"]),
 }
-_BASE64 = string(contentEncoding="base64")
-_SETTING: Json = {"type": ["string", "integer", "null"]}
+_BASE64 = string(contentEncoding="base64", pattern=BASE64_PATTERN)
+_SETTINGS = topic_settings()
+
+
+def _of_settings(**more: Json) -> Json:
+    """One setting: its name with the values that it can have."""
+    return {
+        "anyOf": [
+            lenient(obj({"name": {"const": name}, "value": value, **more}, optional=list(more)))
+            for name, value in _SETTINGS.items()
+        ]
+    }
+
+
 _HEADERS = array(lenient(obj({"name": string(), "value": nullable(_BASE64)}, optional=["value"])))
 _TIMESTAMP: Json = {
-    "anyOf": [integer(0, (1 << 62) - 1), string(format="date-time"), {"type": "null"}],
+    "anyOf": [TIMESTAMP_MS, DATE_TIME, {"type": "null"}],
     "description": "Milliseconds since 1970, or RFC 3339 with a time zone. Without one: the time of the append.",
 }
 _ENCODING = string(enum=["json", "text", "base64"])
 
 
-def _record(content: Json) -> Json:
+def _record(content: Json, partition: Json) -> Json:
     return obj(
         {
             "key": content,
             "value": content,
             "headers": nullable(_HEADERS),
             "timestamp": _TIMESTAMP,
-            "partition": nullable(NODE),
+            "partition": partition,
             "encoding": nullable(obj({"key": _ENCODING, "value": _ENCODING}, optional=["key", "value"])),
             "topic": ANY,
             "offset": ANY,
@@ -71,10 +92,12 @@ _PRODUCER_MEMBERS: Json = {
 }
 
 
-def _records_body(value: Json) -> Json:
+def _records_body(value: Json, partition: Json) -> Json:
     """Records, and what an idempotent producer says: all three members or none."""
     names = list(_PRODUCER_MEMBERS)
-    body = lenient(obj({"records": array(_record(value), 1), **_PRODUCER_MEMBERS}, optional=names))
+    body = lenient(
+        obj({"records": rows(_record(value, partition), 1, RECORDS_MAX), **_PRODUCER_MEMBERS}, optional=names)
+    )
     return body | {"dependentRequired": {name: [other for other in names if other != name] for name in names}}
 
 
@@ -125,8 +148,10 @@ SCHEMAS: Json = {
         optional=["offsets", "records", "partitions", "line"],
         text="With one entry for each record of a list, or with what an NDJSON body left.",
     ),
-    "JsonRecords": _records_body(ANY),
-    "BinaryRecords": _records_body(nullable(_BASE64)),
+    "JsonRecords": _records_body(ANY, nullable(NODE)),
+    "BinaryRecords": _records_body(nullable(_BASE64), nullable(NODE)),
+    "JsonRecordsOfPartition": _records_body(ANY, {"type": "null"}),
+    "BinaryRecordsOfPartition": _records_body(nullable(_BASE64), {"type": "null"}),
     "Produced": obj(_PRODUCED_MEMBERS, text="One entry for each record, in their order."),
     "ProducedBatches": obj(
         {
@@ -223,32 +248,26 @@ SCHEMAS: Json = {
     "NewTopic": lenient(
         obj(
             {
-                "topic_name": string("Letters, digits, `.`, `_` and `-`; not beginning with `__`.", minLength=1),
+                "topic_name": NEW_TOPIC_NAME,
                 "partitions_count": nullable(integer(1, 10_000)),
                 "replication_factor": nullable(integer(1, 127)),
-                "configs": array(ref("NewConfig")),
+                "configs": rows(ref("NewConfig")),
                 "validate_only": BOOLEAN | {"default": False},
             },
             optional=["partitions_count", "replication_factor", "configs", "validate_only"],
         )
     ),
-    "NewConfig": lenient(
-        obj({"name": string(), "value": nullable({"type": ["string", "integer"]})}, optional=["value"])
-    ),
+    "NewConfig": _of_settings(),
     "ConfigChanges": lenient(
         obj(
             {
-                "data": array(
-                    lenient(
-                        obj(
-                            {
-                                "name": string(),
-                                "value": _SETTING,
-                                "operation": nullable(string(enum=["SET", "DELETE"])),
-                            },
-                            optional=["value", "operation"],
-                        )
-                    )
+                "data": rows(
+                    {
+                        "anyOf": [
+                            _of_settings(operation={"enum": ["SET", None]}),
+                            lenient(obj({"name": {"enum": list(_SETTINGS)}, "operation": {"const": "DELETE"}})),
+                        ]
+                    }
                 )
             }
         )

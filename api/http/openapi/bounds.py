@@ -1,0 +1,103 @@
+"""Bounds of values in requests, from the constants that the code checks. What is shorter than a bound here is taken."""
+
+from typing import Any, Final
+
+from raftlog.api.http.consumers import PLACES_MAX
+from raftlog.api.http.json_fields import ROWS_MAX, TEXT_LENGTH_MAX
+from raftlog.api.http.openapi.parts import INT64_MAX, Json, array, integer, string
+from raftlog.config import BOUNDS, CLEANUP_POLICIES, TOPIC_BOUNDS, UNBOUNDED, kafka_name
+from raftlog.partitions.consumers.patterns import PATTERN_CHARACTERS_MAX
+from raftlog.partitions.control.naming import INTERNAL_PREFIX, TOPIC_NAME_BYTES_MAX
+from raftlog.partitions.groups.bounds import GroupSettings
+from raftlog.partitions.groups.joining import PROTOCOLS_MAX, TEXT_MAX
+from raftlog.partitions.groups.records import METADATA_BYTES_MAX
+
+_GROUP_SETTINGS: Final = GroupSettings()
+_UTF8_BYTES_MAX: Final = 4
+
+BASE64_PATTERN: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+NEW_TOPIC_NAME: Json = string(
+    f"Letters, digits, `.`, `_` and `-`; not beginning with `.` or `{INTERNAL_PREFIX}`.",
+    pattern=r"^(?!\.|__)[a-zA-Z0-9._-]+$",
+    minLength=1,
+    maxLength=TOPIC_NAME_BYTES_MAX,
+)
+TEXT: Json = string(maxLength=TEXT_LENGTH_MAX)
+"""Any text, such as the name of a topic, which need not exist."""
+GROUP_TEXT: Json = string(minLength=1, maxLength=TEXT_MAX)
+CLIENT_ID: Json = string(maxLength=TEXT_MAX)
+NAME_PATTERN: Final = r"^[^\x00-\x1f\x7f/]+$"
+NAME: Json = string(pattern=NAME_PATTERN, minLength=1, maxLength=TEXT_MAX)
+"""Of a group or a consumer instance."""
+TOPIC_PATTERN: Json = string(minLength=1, maxLength=PATTERN_CHARACTERS_MAX)
+OFFSET_METADATA: Json = {
+    "anyOf": [
+        string(pattern=r"^[\x00-\x7f]*$", maxLength=METADATA_BYTES_MAX),
+        string(maxLength=METADATA_BYTES_MAX // _UTF8_BYTES_MAX),
+        {"type": "null"},
+    ],
+    "description": f"At most {METADATA_BYTES_MAX} bytes of UTF-8.",
+}
+SUBSCRIPTION: Json = string(
+    contentEncoding="base64",
+    pattern=BASE64_PATTERN,
+    maxLength=(_GROUP_SETTINGS.max_metadata_bytes // PROTOCOLS_MAX - TEXT_MAX) // 3 * 4,
+)
+"""Of one of so many protocols that all of them are within the bound for a member."""
+SESSION_TIMEOUT: Json = integer(
+    _GROUP_SETTINGS.min_session_timeout_ms,
+    _GROUP_SETTINGS.max_session_timeout_ms,
+    "Within the broker's `--group-min-session-timeout-ms` and `--group-max-session-timeout-ms`.",
+)
+REBALANCE_TIMEOUT: Json = integer(1, _GROUP_SETTINGS.max_rebalance_timeout_ms)
+DATE_TIME: Json = string(
+    "RFC 3339 with a time zone, from 1971 on.",
+    format="date-time",
+    pattern=r"^(?:197[1-9]|19[89]\d|[2-9]\d{3})-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$",
+)
+TIMESTAMP_MS: Json = integer(0, (1 << 62) - 1)
+INT64: Json = integer(0, INT64_MAX)
+
+
+def rows(items: Json, least: int = 0, most: int = ROWS_MAX) -> Json:
+    """A list of objects or names in a request."""
+    return array(items, least) | {"maxItems": most}
+
+
+def places(items: Json, least: int = 0) -> Json:
+    """Partitions or topics of a consumer instance."""
+    return rows(items, least, PLACES_MAX)
+
+
+def protocols(items: Json) -> Json:
+    """What a member of a group can be assigned by."""
+    return rows(items, 1, PROTOCOLS_MAX)
+
+
+def digits(high: int) -> dict[str, Any]:
+    """A whole number up to `high`, or a string of fewer digits than it has."""
+    return {"anyOf": [integer(0, high), string(pattern=f"^[0-9]{{1,{len(str(high)) - 1}}}$"), {"type": "null"}]}
+
+
+def topic_settings() -> dict[str, Json]:
+    """The values that each setting of a topic can have, as a number or as text."""
+    found = {
+        kafka_name(name): _setting(int(low), int(high), is_unbounded=name in UNBOUNDED)
+        for name, low, high in (*BOUNDS, *TOPIC_BOUNDS)
+    }
+    return found | {
+        "cleanup.policy": {"enum": list(CLEANUP_POLICIES)},
+        "min.cleanable.dirty.ratio": {
+            "anyOf": [{"enum": [0, 1]}, string(pattern=r"^(?:0(?:\.[0-9]{1,9})?|1(?:\.0)?)$")]
+        },
+        "min.insync.replicas": {"enum": [1, "1"], "description": "Or more, up to the replication factor."},
+    }
+
+
+def _setting(low: int, high: int, *, is_unbounded: bool) -> Json:
+    """The text of a number is given by its digits: the bounds themselves, and what surely lies between them."""
+    shortest = 0 if low <= 1 else len(str(low))
+    between = f"[1-9][0-9]{{{shortest},{len(str(high)) - 2}}}"
+    number = integer(low, high)
+    text = string(pattern=f"^(?:{'-1|' if is_unbounded else ''}{low}|{high}|{between})$")
+    return {"anyOf": [number, text, *([{"const": -1}] if is_unbounded else [])]}
