@@ -23,14 +23,18 @@ from raftlog.cli.formatting import (
 )
 from raftlog.cli.options import bootstrap_option, json_option, option, read_separator
 from raftlog.cli.outcome import CommandFailed
-from raftlog.cli.position import Position, locate, read_position
+from raftlog.cli.position import Position, Span, locate, read_position
 from raftlog.client import BrokerClient, Consumer, ConsumerRecord, RebalanceListener
-from raftlog.errors import UndecodableBatch, UnknownPartition
-from raftlog.types import TopicPartition
+from raftlog.errors import Unavailable, UndecodableBatch, UnknownPartition
+from raftlog.types import Offset, TopicPartition
 
 FETCH_BYTES = 2 * 1024 * 1024
 POLL_RECORDS = 5_000
 POLL_MS = 1_000
+LEADER_MS = 3_000
+"""For a partition without a leader to elect one."""
+OFFSET_MAX = Offset((1 << 63) - 1)
+"""The end of a partition whose end nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +186,23 @@ class _Reading:
             raise UnknownPartition(f"{wanted.topic} has {count} partitions, numbered from 0: no {wanted.partition}")
         partitions = range(count) if wanted.partition is None else [wanted.partition]
         places = [TopicPartition(wanted.topic, number) for number in partitions]
-        spans = {place: await locate(client, *place, wanted.position) for place in places}
+        found = await asyncio.gather(*(self._span(client, place) for place in places))
+        spans = dict(zip(places, found, strict=True))
         self._ends.update((place, span.end) for place, span in spans.items())
         return {place: span.begin for place, span in spans.items() if wanted.follow or span.begin < span.end}
+
+    async def _span(self, client: BrokerClient, place: TopicPartition) -> Span:
+        """Without a leader the end is unknown, and what is committed can be read from the start or an offset on."""
+        position = self._wanted.position
+        if position.kind not in ("start", "offset"):
+            return await locate(client, *place, position)
+        try:
+            return await locate(client, *place, position, LEADER_MS)
+        except Unavailable as error:
+            if type(error) is not Unavailable:  # no broker listens, or it refuses for a reason of its own
+                raise
+            click.echo(f"{error}: printing what is committed there as far as it can be read; more may be", err=True)
+        return Span(Offset(position.number if position.kind == "offset" else 0), OFFSET_MAX)
 
     async def _print_all(self, consumer: Consumer) -> None:
         while self._left != 0 and not await self._is_at_end(consumer):

@@ -9,6 +9,8 @@ from raftlog.client import BrokerClient
 from raftlog.errors import OffsetOutOfRange
 from raftlog.types import Offset
 
+ANSWER_MS = 10_000
+
 
 class Position(NamedTuple):
     """One of the five ways; `number` is the offset, the distance from the end, or the time in milliseconds."""
@@ -40,9 +42,11 @@ class Span(NamedTuple):
     end: Offset
 
 
-async def locate(client: BrokerClient, topic: str, partition: int, position: Position) -> Span:
+async def locate(
+    client: BrokerClient, topic: str, partition: int, position: Position, timeout_ms: int = ANSWER_MS
+) -> Span:
     """The offset behind a position; a time after the last record is the end. Raises `OffsetOutOfRange`."""
-    beginning, end = await client.offsets(topic, partition)
+    beginning, end = await client.offsets(topic, partition, timeout_ms=timeout_ms)
     if position.kind == "start":
         begin = beginning
     elif position.kind == "end":

@@ -171,7 +171,9 @@ class BrokerClient:
     ) -> OffsetRange:
         """First and next offset of a partition. `linearizable`: nothing that was acknowledged before is missing."""
         place = TopicPartition(topic, partition)
-        query = {"linearizable": "true"} if linearizable else None
+        query: dict[str, object] = {"timeout": timeout_ms}
+        if linearizable:
+            query["linearizable"] = "true"
         path = f"{_partition_path(topic, partition)}/offsets"
         fields = await self._calls.get(path, query, place=place, timeout_ms=timeout_ms)
         return OffsetRange(Offset(fields["beginning_offset"]), Offset(fields["end_offset"]))
