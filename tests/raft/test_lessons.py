@@ -21,7 +21,7 @@ R44: tests/runtime/test_journal_ending.py::test_any_subset_of_an_unfinished_writ
     tests/raft/test_log.py::test_the_sync_of_bytes_that_were_cut_says_nothing_about_those_that_followed
 R45: tests/runtime/test_journal_ending.py::test_damage_to_any_synced_block_is_reported
     tests/storage/test_recovery.py::test_a_flipped_bit_in_the_last_batch_is_damage_because_its_row_proves_the_sync
-R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_is_refused_and_nothing_is_changed
+R47: tests/storage/test_recovery.py::test_a_damaged_meta_file_without_an_entry_is_refused_and_nothing_is_changed
 R48: tests/raft/test_bounds.py::test_bounds_of_what_is_in_flight
     tests/raft/test_bounds.py::test_r48_who_lacks_much_is_sent_offers_until_little_is_left
     tests/runtime/test_fetching.py::test_what_is_not_synced_is_bounded
