@@ -63,3 +63,13 @@ class LoopThread:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def start_client(name: str, make: Callable[[], R]) -> tuple[LoopThread, R]:
+    """Return a new thread and the client that `make` creates in its loop. Raises as `make`, and ends the thread."""
+    thread = LoopThread(name)
+    try:
+        return thread, thread.create(make)
+    except BaseException:
+        thread.stop()
+        raise

@@ -19,10 +19,9 @@ from raftlog.client.consumer import POLL_MS, Offsets, Place, Starts
 from raftlog.client.consumer_settings import ConsumerRecord, GroupConsumerOptions, RebalanceListener
 from raftlog.client.delivery import Delivered
 from raftlog.client.group_answers import CommittedOffset
-from raftlog.client.loop_thread import LoopThread
+from raftlog.client.loop_thread import LoopThread, start_client
 from raftlog.client.producer_settings import ProducerOptions
 from raftlog.client.serializers import Deserializer, K, Serializer, V
-from raftlog.errors import RaftlogError
 from raftlog.records import NewRecord
 from raftlog.types import Offset, TopicPartition
 
@@ -62,16 +61,13 @@ class Producer(Generic[K, V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         """Raises `InvalidArgument`. docs/CLIENT.md describes each setting."""
-        self._thread = LoopThread("raftlog-producer")
-        try:
-            self._producer: asynchronous.Producer[K, V] = self._thread.create(
-                lambda: asynchronous.Producer(
-                    bootstrap, key_serializer=key_serializer, value_serializer=value_serializer, **options
-                )
-            )
-        except RaftlogError:
-            self._thread.stop()
-            raise
+        self._producer: asynchronous.Producer[K, V]
+        self._thread, self._producer = start_client(
+            "raftlog-producer",
+            lambda: asynchronous.Producer(
+                bootstrap, key_serializer=key_serializer, value_serializer=value_serializer, **options
+            ),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -149,21 +145,18 @@ class Consumer(Generic[K, V]):
         **options: Unpack[GroupConsumerOptions],
     ) -> None:
         """Raises `InvalidArgument`. docs/CLIENT.md describes each setting."""
-        self._thread = LoopThread("raftlog-consumer")
-        try:
-            self._consumer: asynchronous.Consumer[K, V] = self._thread.create(
-                lambda: asynchronous.Consumer(
-                    bootstrap,
-                    *topics,
-                    key_deserializer=key_deserializer,
-                    value_deserializer=value_deserializer,
-                    where=where,
-                    **options,
-                )
-            )
-        except RaftlogError:
-            self._thread.stop()
-            raise
+        self._consumer: asynchronous.Consumer[K, V]
+        self._thread, self._consumer = start_client(
+            "raftlog-consumer",
+            lambda: asynchronous.Consumer(
+                bootstrap,
+                *topics,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                where=where,
+                **options,
+            ),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -254,12 +247,7 @@ class BrokerClient:
 
     def __init__(self, bootstrap: str | Sequence[str]) -> None:
         """Raises `InvalidArgument`."""
-        self._thread = LoopThread("raftlog-client")
-        try:
-            self._client = self._thread.create(lambda: asynchronous.BrokerClient(bootstrap))
-        except RaftlogError:
-            self._thread.stop()
-            raise
+        self._thread, self._client = start_client("raftlog-client", lambda: asynchronous.BrokerClient(bootstrap))
 
     def __enter__(self) -> Self:
         return self
