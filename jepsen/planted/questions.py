@@ -93,14 +93,19 @@ def retry_comes_late(stage: Stage) -> None:
 
 
 def retry_meets_a_leader_alone(stage: Stage) -> None:
-    """Its original cannot be committed; what is answered all the same has to stay."""
+    """Its original cannot be committed; what is answered all the same has to stay.
+
+    The leader takes one record of the producer first: of an id that it does not know yet it would ask the controller,
+    which a leader alone cannot.
+    """
     numbered = _Numbered(stage)
     place, first = numbered.own.place, stage.nodes[0]
     stage.wait_until(lambda: numbered.own.write(first)[0] == 200, "a record is taken", WRITTEN_S_MAX)
     leader = stage.leader(place)
+    stage.wait_until(lambda: numbered.send(leader, 0, "known")[0] == 200, "the producer is known", WRITTEN_S_MAX)
     other = stage.others(leader)[0]
     with stage.fault("cut", leader, shape="isolated", ways=SHAPES["isolated"]([leader, *stage.others(leader)])):
-        answers = [numbered.send(leader, 0, LONE, 100)[0] for _ in range(3)]
+        answers = [numbered.send(leader, 1, LONE, 100)[0] for _ in range(3)]
         stage.say(f"node {leader}, alone, answers {answers}")
         stage.leader(place, other_than=[leader])
         stage.wait_until(lambda: numbered.own.write(other)[0] == 200, "the others take another one", WRITTEN_S_MAX)
