@@ -392,13 +392,17 @@ class Broker:
         self._check_ready()
         return sorted(topic.name for topic in self._topics if not topic.row.creation.is_internal)
 
-    def outline_topics(self, names: Sequence[str] | None = None) -> list[TopicDescription]:
-        """These, or all that are not internal, by name, with what is known here of their partitions."""
-        return [self._view.outline(self._topics.find(name)) for name in (self.topics() if names is None else names)]
+    def outline_topics(self) -> list[TopicDescription]:
+        """All that are not internal, by name, with what is known here of their partitions."""
+        return [self._view.outline(self._topics.find(name)) for name in self.topics()]
 
     async def describe_topic(self, name: str, *, deadline: Deadline) -> TopicDescription:
         """With what the partitions' leaders say. Raises `UnknownTopic`."""
-        return await self._view.describe(await self._topic(name, deadline), deadline)
+        return (await self._view.describe([await self._topic(name, deadline)], deadline))[0]
+
+    async def describe_topics(self, *, deadline: Deadline) -> list[TopicDescription]:
+        """Describe all topics that are not internal, by name, as `describe_topic` does."""
+        return await self._view.describe([self._topics.find(name) for name in self.topics()], deadline)
 
     # ---- state
 

@@ -89,11 +89,15 @@ class ClusterView:
         ]
         return _shape(creation, config, dict(creation.configs), partitions)
 
-    async def describe(self, topic: Topic, deadline: Deadline) -> TopicDescription:
-        """With what the leaders say, as far as they answer in time."""
-        rows = await self._ask_leaders(topic.partitions, deadline)
-        seen = [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
-        return _described(topic, self._versioned(topic, seen))
+    async def describe(self, topics: Sequence[Topic], deadline: Deadline) -> list[TopicDescription]:
+        """Describe topics by what the partitions' leaders answer; each broker gets one request for all."""
+        rows = await self._ask_leaders([each for topic in topics for each in topic.partitions], deadline)
+        described = []
+        for topic in topics:
+            seen = [self._seen(each, rows.get(each.group_id.bytes)) for each in topic.partitions]
+            described.append(_described(topic, self._versioned(topic, seen)))
+            await asyncio.sleep(0)
+        return described
 
     def _versioned(self, topic: Topic, described: Iterable[PartitionDescription]) -> list[PartitionDescription]:
         """With the versions of their assignments, which the topic's deletion may have taken just now."""

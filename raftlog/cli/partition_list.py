@@ -17,7 +17,7 @@ from raftlog.cli.tables import nodes, or_dash, properties, show, size, yes_no
 @json_option("Print the partitions as a JSON array, as /v1/cluster/partitions has them.")
 @bootstrap_option
 def list_partitions(topic: str | None, as_json: bool, bootstrap: list[str]) -> None:
-    """List partitions with their leaders and replicas, as the broker that is asked believes: nobody else is asked."""
+    """List partitions with their leaders and replicas. A partition whose leader does not answer has none here."""
     rows = operate(bootstrap, lambda client: client.admin.partitions(topic))
     if as_json:
         click.echo(orjson.dumps(rows))

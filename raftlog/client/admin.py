@@ -63,7 +63,7 @@ class AdminClient:
     # partitions
 
     async def partitions(self, topic: str | None = None) -> list[Json]:
-        """Partitions with their replicas and leaders, as the broker that is asked believes."""
+        """Return partitions with their replicas and leaders; `leader_id` is -1 for one whose leader does not answer."""
         rows: list[Json] = await self._calls.get("/v1/cluster/partitions", {} if topic is None else {"topic": topic})
         return rows
 

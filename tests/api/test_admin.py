@@ -43,7 +43,7 @@ class ToldBroker:
     def topics(self):
         return []
 
-    def outline_topics(self, names=()):
+    async def describe_topic(self, name, *, deadline):
         raise UnknownTopic("there is no such topic")
 
 

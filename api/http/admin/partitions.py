@@ -1,7 +1,5 @@
-"""Partitions: those of a topic as their leaders see them, and all of the cluster as this broker believes."""
+"""Partitions of a topic, or of all topics, as their leaders see them."""
 
-import asyncio
-from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -11,7 +9,6 @@ from raftlog.api.http.admin.reading import NAMESPACE, deadline_of, topic_in_name
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.routing import Router, Target
 from raftlog.api.http.topics import find_partition
-from raftlog.errors import UnknownTopic
 from raftlog.partitions.broker import Broker
 from raftlog.partitions.results import PartitionDescription
 
@@ -25,7 +22,7 @@ class PartitionHandlers:
     def add_to(self, router: Router) -> None:
         router.add("GET", "/v1/partitions/{namespace}/{topic}", self.partitions, query=("timeout",))
         router.add("GET", "/v1/partitions/{namespace}/{topic}/{partition}", self.partition, query=("timeout",))
-        router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic",))
+        router.add("GET", "/v1/cluster/partitions", self.all_partitions, query=("topic", "timeout"))
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         topic = topic_in_namespace(target)
@@ -38,23 +35,17 @@ class PartitionHandlers:
         return json_answer(_partition(topic, found))
 
     async def all_partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Nobody is asked, so it is cheap however many there are; `?topic=` shows one topic only."""
-        only = target.query.get("topic")
-        if only is not None:
-            return json_answer(self._outlined(only))
-        rows: list[dict[str, Any]] = []
-        for name in self._broker.topics():
-            with suppress(UnknownTopic):  # deleted meanwhile
-                rows += self._outlined(name)
-            await asyncio.sleep(0)
-        return json_answer(rows)
-
-    def _outlined(self, name: str) -> list[dict[str, Any]]:
-        (described,) = self._broker.outline_topics([name])
-        return [_believed(name, one) for one in described.partitions]
+        """Leaders come from the partitions' leaders: this broker does not know those of partitions that it has no
+        replica of. `?topic=` shows one topic only."""
+        only, deadline = target.query.get("topic"), deadline_of(target)
+        if only is None:
+            topics = await self._broker.describe_topics(deadline=deadline)
+        else:
+            topics = [await self._broker.describe_topic(only, deadline=deadline)]
+        return json_answer([_listed(topic.name, one) for topic in topics for one in topic.partitions])
 
 
-def _believed(topic: str, one: PartitionDescription) -> dict[str, Any]:
+def _listed(topic: str, one: PartitionDescription) -> dict[str, Any]:
     return {
         "ns": NAMESPACE,
         "topic": topic,

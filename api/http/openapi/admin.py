@@ -148,10 +148,11 @@ PATHS: Json = {
         "post", "Call off everything that moves.", "cancelReconfigurations", ref("Cancelled")
     ),
     "/v1/cluster/partitions": _read(
-        "All partitions, or those of a topic, as this broker believes.",
+        "All partitions, or those of a topic, with their leaders.",
         "allPartitions",
         ref("ClusterPartitions"),
         in_query("topic", string(minLength=1), "Only this one's."),
+        TIMEOUT,
     ),
     "/v1/cluster/partition_balancer/status": _read(
         "What the balancer does.", "balancerStatus", ref("Balancer"), TIMEOUT
