@@ -150,6 +150,7 @@ class Health(NamedTuple):
     all_nodes: Sequence[int]
     nodes_down: Sequence[int]
     leaderless: Sequence[str]
+    """Partitions without a leader for longer than an election or a hand-over takes."""
     leaderless_count: int
     under_replicated: Sequence[str]
     under_replicated_count: int
@@ -161,6 +162,9 @@ class Health(NamedTuple):
     """Partitions with a replica that does not hold everything committed at this moment; a busy one may be among them in
     any look. What is stopped must not be decided by less."""
     lagging_count: int = 0
+    electing: Sequence[str] = ()
+    """Partitions of which no replica leads at this moment; all of them are lagging."""
+    electing_count: int = 0
 
 
 HEALTH_NAMES_MAX = 128

@@ -46,6 +46,8 @@ class StatusHandlers:
                 "reconfigurations_count": health.reconfigurations_count,
                 "lagging_partitions": list(health.lagging),
                 "lagging_count": health.lagging_count,
+                "electing_partitions": list(health.electing),
+                "electing_count": health.electing_count,
             }
         )
 

@@ -84,7 +84,7 @@ class Node:
         self._remembered = RememberedPeers(
             directory.disk, directory.path, self.transport.memory, settings.peers_save_ms / 1000, self.fail
         )
-        self._waits, self.turnover = LeaderWaits(), Turnover()
+        self._waits, self.turnover = LeaderWaits(), Turnover(self.loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._live_bytes = 0
         self._is_started = self._is_working = False

@@ -1,4 +1,4 @@
-"""Who leads what, as this process sees it change: counted for the metrics, told as events.
+"""Changes of leaders as this process sees them: counted for the metrics, logged as events, timed for health.
 
     elections started = won + lost + those under way          of groups with a replica here, by this replica
 
@@ -7,6 +7,7 @@ every change of a role.
 """
 
 import logging
+from collections.abc import Callable
 
 from raftlog.events import event
 from raftlog.raft import ReplicaId, Role
@@ -21,7 +22,9 @@ _logger = logging.getLogger(__name__)
 class Turnover:
     """See the module; totals since the start of the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
         self.elections_started = self.elections_won = self.elections_lost = 0
         """A pre-vote is no election yet."""
         self.leader_changes = 0
@@ -30,9 +33,21 @@ class Turnover:
         """Those that are not followers."""
         self._leaders: dict[GroupKey, ReplicaId] = {}
         """The last that were known."""
+        self._leaderless: dict[GroupKey, float] = {}
+        """Since when no leader is known of a group, by the clock."""
+
+    def leaderless_s(self, group: Group) -> float:
+        """Return for how long no leader of the group is known here; 0.0: one is."""
+        if group.core.leader is not None:
+            return 0.0
+        return self._clock() - self._leaderless.get(group.key, self._began)
 
     def note(self, group: Group, state: RoleState, *, is_handed_over: bool) -> None:
         """Role, term or leader of a group changed here; perhaps by a hand-over that was begun here."""
+        if state.leader is None:
+            self._leaderless.setdefault(group.key, self._clock())
+        else:
+            self._leaderless.pop(group.key, None)
         before = self._roles.pop(group.key, Role.FOLLOWER)
         if state.role is not Role.FOLLOWER:
             self._roles[group.key] = state.role
@@ -58,3 +73,4 @@ class Turnover:
         """The group is gone."""
         self._roles.pop(key, None)
         self._leaders.pop(key, None)
+        self._leaderless.pop(key, None)

@@ -45,7 +45,9 @@ async def _changes(client: BrokerClient) -> AsyncIterator[ClusterHealth]:
     last: ClusterHealth | None = None
     while True:
         found = await client.health()
-        steady = found._replace(lagging_partitions=(), lagging_count=0)  # which changes from commit to commit
+        steady = found._replace(  # without what changes from commit to commit and with each hand-over
+            lagging_partitions=(), lagging_count=0, electing_partitions=(), electing_count=0
+        )
         if steady != last:
             yield found
         last = steady
@@ -68,6 +70,7 @@ def _print(found: ClusterHealth, as_json: bool) -> None:
         ("leaderless partitions", _counted(found.leaderless_partitions, found.leaderless_count)),
         ("under-replicated partitions", _counted(found.under_replicated_partitions, found.under_replicated_count)),
         ("partitions that lag now", f"{found.lagging_count:,}"),
+        ("partitions that elect now", f"{found.electing_count:,}"),
         ("partitions on their way", f"{found.reconfigurations_count:,}"),
     ):
         table.add_row(name, text)

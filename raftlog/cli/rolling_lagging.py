@@ -38,6 +38,8 @@ class Lagging:
 def why_not_healthy(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
     """The reasons that health gives, but for replicas those that lack them really; None: there are none."""
     reasons = [reason for reason in health.unhealthy_reasons if _SAID_OF_REPLICAS not in reason]
+    if health.electing_count > health.leaderless_count:  # which health does not count for a while
+        reasons.append(_without_leader(health))
     return "; ".join([*reasons, *_said(lacking)]) or None
 
 
@@ -46,9 +48,13 @@ def why_not_whole(health: ClusterHealth, lacking: Sequence[str]) -> str | None:
     reasons = []
     if health.nodes_down:
         reasons.append(f"nodes that do not answer: {', '.join(map(str, health.nodes_down))}")
-    if health.leaderless_count:
-        reasons.append(f"{health.leaderless_count} partitions have no leader")
+    if health.electing_count:
+        reasons.append(_without_leader(health))
     return "; ".join([*reasons, *_said(lacking)]) or None
+
+
+def _without_leader(health: ClusterHealth) -> str:
+    return f"{health.electing_count} partitions have no leader at this moment"
 
 
 def _said(lacking: Sequence[str]) -> list[str]:

@@ -95,6 +95,7 @@ class ClusterHealth(NamedTuple):
     all_nodes: list[int]
     nodes_down: list[int]
     leaderless_partitions: list[str]
+    """Without a leader for longer than an election or a hand-over takes."""
     leaderless_count: int
     under_replicated_partitions: list[str]
     under_replicated_count: int
@@ -105,6 +106,9 @@ class ClusterHealth(NamedTuple):
     lagging_partitions: Sequence[str] = ()
     """With a replica that does not hold everything committed at this moment, though it may be in sync."""
     lagging_count: int = 0
+    electing_partitions: Sequence[str] = ()
+    """Without a leader at this moment."""
+    electing_count: int = 0
 
 
 class TopicView(NamedTuple):
@@ -194,6 +198,8 @@ def cluster_health(fields: Mapping[str, Any]) -> ClusterHealth:
         int(fields["reconfigurations_count"]),
         list(fields["lagging_partitions"]),
         int(fields["lagging_count"]),
+        list(fields["electing_partitions"]),
+        int(fields["electing_count"]),
     )
 
 

@@ -25,6 +25,8 @@ HEALTHY = {
     "reconfigurations_count": 7,
     "lagging_partitions": [],
     "lagging_count": 0,
+    "electing_partitions": [],
+    "electing_count": 0,
 }
 REASON = "node 3 does not answer"
 UNHEALTHY = HEALTHY | {
@@ -76,7 +78,8 @@ def test_watching_prints_changes(spawn: Any, told: Told) -> None:
 
 
 async def test_what_lags_from_commit_to_commit_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1}
+    electing = {"electing_partitions": ["orders/0"], "electing_count": 1}
+    lagging = HEALTHY | {"lagging_partitions": ["orders/0"], "lagging_count": 1} | electing
     looks = iter(map(cluster_health, (HEALTHY, lagging, HEALTHY, lagging | UNHEALTHY)))
 
     class Client:

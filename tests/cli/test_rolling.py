@@ -125,6 +125,8 @@ def health_of(lacking: list[str]) -> ClusterHealth:
             "reconfigurations_count": 0,
             "lagging_partitions": lacking,
             "lagging_count": len(lacking),
+            "electing_partitions": [],
+            "electing_count": 0,
         }
     )
 
@@ -233,6 +235,13 @@ async def test_replicas_that_are_a_moment_behind_under_load_are_waited_for_once(
     assert why_not_healthy(found, []) is None
     assert why_not_whole(found, []) is None
     assert lagging.of(found._replace(lagging_count=2_000), 4.0) == ["t/0"], "not all of them are named"
+
+
+def test_a_partition_that_elects_now_is_waited_for() -> None:
+    """Health calls it unhealthy only after a while, which is too late for a broker to be stopped."""
+    electing = health_of([])._replace(unhealthy_reasons=[], electing_partitions=["t/0"], electing_count=1)
+    assert why_not_healthy(electing, []) == "1 partitions have no leader at this moment"
+    assert why_not_whole(electing, []) == "1 partitions have no leader at this moment"
 
 
 async def test_a_broker_that_does_not_come_back_ends_the_run() -> None:

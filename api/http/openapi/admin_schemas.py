@@ -79,6 +79,8 @@ ADMIN_SCHEMAS: Json = {
             "reconfigurations_count": integer(text="Partitions whose replicas are not where they shall be."),
             "lagging_partitions": array(string()),
             "lagging_count": integer(text="Partitions with a replica that lacks something committed at this moment."),
+            "electing_partitions": array(string()),
+            "electing_count": integer(text="Partitions without a leader at this moment."),
         }
     ),
     "NamespacePartition": obj(
