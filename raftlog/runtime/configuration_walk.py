@@ -2,7 +2,8 @@
 
 Each configuration entry names the one that it replaces, so the walk goes from the latest one back to the one that
 holds at the commit index; below the first segment the roll with which it begins has what held there. Every roll says
-which configuration holds at its place, so where the latest entry is not known only the last segment is looked through.
+which configuration holds at its place, so where the latest entry is not known only the last segment is looked through,
+and where no entry says it any more, the newest roll does: the first one is from before everything that was compacted.
 Called when a group is opened or its log was fetched.
 """
 
@@ -69,6 +70,8 @@ def _latest(log: ReadableLog) -> Index:
 
 def _configuration_at(log: ReadableLog, index: Index) -> _Found | None:
     """What the entry at `index` says, or a roll if the log begins or is compacted above it, or the entry is damaged."""
+    if index == 0:
+        return _in_newest_roll(log)
     if index < log.whole_from.base_index:
         return _in_roll(log, index)
     try:
@@ -79,6 +82,12 @@ def _configuration_at(log: ReadableLog, index: Index) -> _Found | None:
     if kind is ControlKind.ROLL:
         return _Found(configuration_of_roll(decode_roll(payload)), None)
     return _Found(*decode_configuration(payload, index))
+
+
+def _in_newest_roll(log: ReadableLog) -> _Found | None:
+    """The last roll that can be read; `None` when none can."""
+    rolls = (read_roll(segment) for segment in reversed(log.segments))
+    return next((_Found(configuration_of_roll(roll), None) for roll in rolls if roll), None)
 
 
 def _in_roll(log: ReadableLog, index: Index) -> _Found | None:

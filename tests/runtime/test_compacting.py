@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.errors import EntriesTrimmed
-from raftlog.raft import RaftSettings
+from raftlog.raft import ConfigurationChange, RaftSettings, Role
 from raftlog.records import (
     ControlKind,
     build_control_batch,
@@ -33,7 +33,7 @@ from tests.runtime.compacting import (
     require_same,
     write,
 )
-from tests.runtime.drivers import World
+from tests.runtime.drivers import GROUP, World
 
 
 def test_every_replica_compacts_below_the_mark_by_itself() -> None:
@@ -149,6 +149,53 @@ def test_a_leader_waits_a_while_for_a_follower_that_lacks_what_is_compacted() ->
         world.converge()
         assert newest(world, follower) == expected
         assert world.group(follower).log.boundary.index > 1
+
+
+# members
+
+
+def replaced(world: World) -> tuple[int, list[int]]:
+    """Another voter takes the place of a follower, and what says so is compacted. The follower, and the voters."""
+    leader = world.leader()
+    old = next(number for number in (1, 2, 3) if number != leader)
+    voters = sorted({1, 2, 3, 4} - {old})
+    write(world, leader, 60)
+    world.do(4, lambda: world.drivers[4].join_group(GROUP))
+    group = world.group(leader)
+    wanted = tuple(world.ids[number - 1] for number in voters)
+    change = ConfigurationChange(wanted, (), group.core.configuration.index)
+    world.do(leader, lambda: group.change_members(change))
+    world.run_until(lambda: group.core.configuration.all_members() == wanted)
+    write(world, leader, 100)
+    to = mark(world, leader)
+    for number in voters:
+        world.run_until(lambda number=number: is_compacted(world, number, to))  # type: ignore[misc]
+        world.run_until(lambda number=number: _compacted_above_members(world, number), 60)  # type: ignore[misc]
+    write(world, leader, 1)
+    world.run(5.0)  # a checkpoint says that no entry names the voters any more
+    return old, voters
+
+
+def _compacted_above_members(world: World, number: int) -> bool:
+    group = world.group(number)
+    return group.log.boundary.index > group.core.configuration.index
+
+
+def test_the_voters_after_a_restart_are_those_of_the_newest_roll() -> None:
+    """Once the entry that names them is compacted; the first roll still names those of the beginning."""
+    with World(4, config=CONFIG, voters=3) as world:
+        old, voters = replaced(world)
+        for number in voters:
+            before = world.group(number).core.configuration
+            world.crash(number)
+            world.start(number)
+            assert world.group(number).core.configuration == before
+        for number in (1, 2, 3, 4):
+            world.crash(number)
+        world.start(old)
+        world.start(voters[0])
+        world.run(5.0)
+        assert world.group(voters[0]).core.role is not Role.LEADER, "elected by a voter that was replaced"
 
 
 # a follower that is behind the mark
