@@ -79,7 +79,7 @@ class BrokerCluster(Site[Broker]):
         self.watch_process(machine, broker.node, broker.metadata)
         await broker.start(http=f"{machine.name}:{HTTP_PORT}")
         self.watch.saw_cluster_id(machine.node, broker.cluster_id)
-        machine.service, machine.is_blank = broker, False
+        machine.service = broker
         machine.note(f"serves in cluster {broker.cluster_id}")
         failure = await broker.node.ended
         if failure is not None:
@@ -146,8 +146,9 @@ class BrokerCluster(Site[Broker]):
     def is_removed(self, machine: Machine, state: ControllerState | None = None) -> bool:
         """Whether the cluster has dismissed the broker of this machine, which has not got an empty disk since."""
         state = state or self.newest_state()
-        is_known = machine.node_id in state.brokers or not machine.node.starts or machine.is_blank
-        return not is_known and any(row.node_id == machine.node_id for row in state.retired)
+        return machine.node_id not in state.brokers and any(
+            row.disk_uuid in machine.disk_uuids for row in state.retired
+        )
 
     def members(self) -> list[Machine]:
         """Machines that belong to the cluster, or may come to belong to it."""

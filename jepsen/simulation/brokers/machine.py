@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+from uuid import UUID
 
 from jepsen.simulation.brokers.transport import SimulatedTransport
 from jepsen.simulation.brokers.wires import WiredLoop
@@ -74,8 +75,8 @@ class Machine(Generic[S]):
         """Why the last process ended by itself; None after a crash, and while it runs."""
         self.replica: ReplicaId | None = None
         """What its disk makes of it; None before the first start, and when nobody can say."""
-        self.is_blank = False
-        """Its disk was replaced by an empty one, and the program has not got used to it yet; ended by the program."""
+        self.disk_uuids: set[UUID] = set()
+        """What processes took its disk for since that was empty; never iterated in an order that matters."""
         self.stale: ReplicaId | None = None
         """Its disk is an old copy under this name."""
         self.on_send: Callable[[Sequence[Envelope]], object] = _ignore
@@ -146,7 +147,8 @@ class Machine(Generic[S]):
         assert self.node.process is None, f"{self} runs"
         self.note("its disk is wiped")
         self.disk.wipe()
-        self.replica, self.is_blank = None, True
+        self.replica = None
+        self.disk_uuids.clear()
 
     def _die(self) -> None:
         self.service = None

@@ -95,6 +95,7 @@ class Site(ABC, Generic[S]):
     def watch_process(self, machine: Machine[S], node: Node, metadata: Metadata) -> None:
         """Follow a process that has recovered its disk, and has not begun yet; runs in it."""
         replica = node.identity.replica
+        machine.disk_uuids.add(replica.disk_uuid)
         life = Replica(replica, machine.node.starts)
         is_stale = machine.stale == replica
         if is_stale:

@@ -77,6 +77,27 @@ def test_a_removed_broker_comes_back_with_an_empty_disk(begin: Callable[..., Wor
     assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 2, 3, 4]
 
 
+def test_a_broker_that_is_removed_before_it_ever_serves_is_not_waited_for(begin: Callable[..., World]) -> None:
+    """Also when its disk was an empty one that took the place of another."""
+    world = begin(replace(ELASTIC, latecomers=1, returns=1.0))
+    machine = removed(world, 2)
+
+    def is_registered() -> bool:
+        broker = world.cluster.newest_state().brokers.get(machine.node_id)
+        return broker is not None and broker.disk_uuid in machine.disk_uuids
+
+    assert world.cluster.loop.run_until(is_registered, within_s=30)
+    assert machine.service is None
+    world.nemesis.faults.absent_until_ns[machine.node_id] = 1 << 62
+    if machine.node.process is not None:
+        machine.crash()
+    assert not world.cluster.is_removed(machine)
+    order(world, lambda broker: broker.operations.decommission(2, deadline=deadline_in(5_000)))
+    assert world.cluster.loop.run_until(lambda: world.cluster.is_removed(machine), within_s=60), world.timeline()
+    world.converge()
+    assert [each.node_id for each in world.cluster.newest_state().all_brokers()] == [1, 3, 4]
+
+
 def test_who_cannot_be_spared_stays_and_is_told_why(
     begin: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
