@@ -382,10 +382,12 @@ class Broker:
         self._check_ready()
         await self._changes.delete(name, deadline)
 
-    async def alter_topic_config(self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline) -> None:
+    async def alter_topic_config(
+        self, name: str, changes: Mapping[str, str | None], *, deadline: Deadline, validate_only: bool = False
+    ) -> None:
         """Set some settings; `None` takes the broker's default again. All or nothing."""
         self._check_ready()
-        await self._changes.alter(name, changes, deadline)
+        await self._changes.alter(name, changes, deadline, validate_only=validate_only)
 
     def topics(self) -> list[str]:
         """The names of those that are not internal, sorted."""

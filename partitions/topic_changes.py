@@ -128,7 +128,9 @@ class TopicChanges:
         topic = self._topics.find(name)
         await self._metadata.submit(DeleteTopic(name, topic.row.topic_id), deadline)
 
-    async def alter(self, name: str, changes: Mapping[str, str | None], deadline: Deadline) -> None:
+    async def alter(
+        self, name: str, changes: Mapping[str, str | None], deadline: Deadline, *, validate_only: bool
+    ) -> None:
         """Raises `UnknownTopic`, `InvalidArgument`, and `VersionConflict` when somebody else changed it meanwhile."""
         check_topic_name(name)
         await self._metadata.barrier(deadline)
@@ -140,7 +142,7 @@ class TopicChanges:
         config = self._settings.topic_config.updated({**overrides, **new})
         self._check_insync(config, min(map(len, self._metadata.state.replicas_of(topic.row))))
         unset = tuple(sorted(key for key, value in changes.items() if value is None and key in topic.overrides))
-        if not new and not unset:
+        if validate_only or (not new and not unset):
             return
         command = AlterTopicConfigs(name, topic.row.topic_id, settings_of(new), unset, topic.row.version)
         await self._metadata.submit(command, deadline)

@@ -1,6 +1,6 @@
 """Clusters and topics as Confluent's v3 API has them: creating, deleting, settings. `-` names this cluster too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -9,6 +9,7 @@ from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND, UNKNOWN_V3
 from raftlog.api.http import v3_shapes as shapes
 from raftlog.api.http.answers import json_answer, no_content
 from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.json_fields import refuse_unknown
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.request_headers import base_url
@@ -24,6 +25,14 @@ from raftlog.records.json_record import shown
 _CLUSTER = "/v3/clusters/{cluster}"
 _TOPIC = _CLUSTER + "/topics/{topic}"
 _SETTINGS = tuple(sorted(TopicConfig().as_strings()))
+_NEW_TOPIC = (
+    "topic_name",
+    "partitions_count",
+    "replication_factor",
+    "replicas_assignments",
+    "configs",
+    "validate_only",
+)
 
 
 class ClusterHandlers:
@@ -67,13 +76,12 @@ class ClusterHandlers:
 
     async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         body = await self._bodies.json_object(request)
+        refuse_unknown(body, _NEW_TOPIC)
         name = body.get("topic_name")
         if type(name) is not str:
             raise HttpProblem(INVALID_JSON, 'the body has no string "topic_name"')
-        validate_only = body.get("validate_only", False)
-        if type(validate_only) is not bool:
-            raise HttpProblem(INVALID_JSON, '"validate_only" is neither true nor false')
-        if body.get("replicas_assignments"):
+        validate_only = _validate_only(body)
+        if body.get("replicas_assignments") not in (None, []):
             raise HttpProblem(
                 BAD_REQUEST, "replicas_assignments are not possible; name a replication_factor, and brokers are chosen"
             )
@@ -112,23 +120,26 @@ class ClusterHandlers:
         return json_answer(shapes.config(url, self._broker.cluster_id, described, name))
 
     async def alter(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}]}`; all or nothing."""
+        """`{"data": [{"name", "value"} or {"name", "operation": "DELETE"}], "validate_only"?}`; all or nothing."""
         body = await self._bodies.json_object(request)
+        refuse_unknown(body, ("data", "validate_only"))
         if body.get("data") is None:
             raise HttpProblem(INVALID_JSON, 'the body has no list "data"')
         changes: dict[str, str | None] = {}
-        for entry in _list_of_objects(body, "data"):
+        for entry in _list_of_objects(body, "data", ("name", "value", "operation")):
             operation = "SET" if entry.get("operation") is None else entry["operation"]
             if operation not in ("SET", "DELETE"):
                 raise HttpProblem(INVALID_JSON, f"operation {shown(operation)} is unknown; it can be SET or DELETE")
-            name, value = _setting(entry)
+            name, value = _setting(entry if operation == "SET" else {"name": entry.get("name")})
             if operation == "DELETE" and name not in _SETTINGS:
                 known = ", ".join(_SETTINGS)
                 raise HttpProblem(BAD_REQUEST, f"unknown setting {shown(name)}; the settings are {known}")
             changes[name] = value if operation == "SET" else None
             if operation == "SET" and value is None:
                 raise HttpProblem(INVALID_JSON, f"setting {name!r} has no value")
-        await self._broker.alter_topic_config(target.args[1], changes, deadline=deadline_in(timeout_ms(target)))
+        await self._broker.alter_topic_config(
+            target.args[1], changes, deadline=deadline_in(timeout_ms(target)), validate_only=_validate_only(body)
+        )
         return no_content()
 
     async def partitions(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -178,12 +189,21 @@ def _whole(body: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _list_of_objects(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _validate_only(body: Mapping[str, Any]) -> bool:
+    found = body.get("validate_only", False)
+    if type(found) is not bool:
+        raise HttpProblem(INVALID_JSON, '"validate_only" is neither true nor false')
+    return found
+
+
+def _list_of_objects(body: Mapping[str, Any], name: str, known: Sequence[str]) -> list[dict[str, Any]]:
     value = body.get(name)
     if value is None:
         return []
     if type(value) is not list or any(type(entry) is not dict for entry in value):
         raise HttpProblem(INVALID_JSON, f"{name!r} is no list of objects")
+    for number, entry in enumerate(value):
+        refuse_unknown(entry, known, f"{name!r}[{number}]")
     return value
 
 
@@ -200,7 +220,7 @@ def _setting(entry: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def _configs(body: Mapping[str, Any]) -> dict[str, str]:
     configs = {}
-    for entry in _list_of_objects(body, "configs"):
+    for entry in _list_of_objects(body, "configs", ("name", "value")):
         name, value = _setting(entry)
         if value is not None:
             configs[name] = value

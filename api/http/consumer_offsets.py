@@ -11,7 +11,7 @@ from aiohttp import web
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON, status_and_code
 from raftlog.api.http.answers import json_answer, no_content
 from raftlog.api.http.bodies import BodyReader
-from raftlog.api.http.consumers import INSTANCE, check_count, deadline_of, instance_of, place, places
+from raftlog.api.http.consumers import INSTANCE, PLACE, check_count, deadline_of, instance_of, place, places
 from raftlog.api.http.groups import with_coordinator
 from raftlog.api.http.json_fields import INT64_MAX, JsonFields
 from raftlog.api.http.problems import HttpProblem
@@ -42,14 +42,14 @@ class ConsumerOffsetHandlers:
 
     async def seek(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset"}], "timestamps": [{"topic", "partition", "timestamp"}]}`."""
-        body = JsonFields(await self._bodies.json_object(request))
-        body.only("offsets", "timestamps")
+        body = JsonFields(await self._bodies.json_object(request), ("offsets", "timestamps"))
         chosen = [
             Chosen(place(row), offset=row.whole("offset", 0, INT64_MAX))
-            for row in body.objects("offsets", can_be_empty=True)
+            for row in body.objects("offsets", (*PLACE, "offset", "metadata"), can_be_empty=True)
         ]
         chosen += [
-            Chosen(place(row), timestamp_ms=_timestamp(row)) for row in body.objects("timestamps", can_be_empty=True)
+            Chosen(place(row), timestamp_ms=_timestamp(row))
+            for row in body.objects("timestamps", (*PLACE, "timestamp", "metadata"), can_be_empty=True)
         ]
         return await self._seek(target, chosen)
 
@@ -62,8 +62,7 @@ class ConsumerOffsetHandlers:
         return await self._seek_to("end", request, target)
 
     async def _seek_to(self, edge: str, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        body = JsonFields(await self._bodies.json_object(request))
-        body.only("partitions")
+        body = JsonFields(await self._bodies.json_object(request), ("partitions",))
         return await self._seek(target, [Chosen(each, edge=edge) for each in places(body, "partitions")])
 
     async def _seek(self, target: Target, chosen: list[Chosen]) -> web.StreamResponse:
@@ -78,7 +77,7 @@ class ConsumerOffsetHandlers:
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset", "metadata"?}]}`; without: behind all that was delivered."""
         given = await self._bodies.json_object_if_any(request)
-        consumed = None if given is None else _consumed(JsonFields(given))
+        consumed = None if given is None else _consumed(JsonFields(given, ("offsets",)))
         is_async = target.query.get("async", "false")
         if is_async not in ("true", "false"):
             raise HttpProblem(BAD_REQUEST, f"the query parameter 'async' is {is_async!r}; it can be true or false")
@@ -105,9 +104,7 @@ class ConsumerOffsetHandlers:
         given = await self._bodies.json_object_if_any(request)
         if given is None:
             return None
-        body = JsonFields(given)
-        body.only("partitions")
-        return places(body, "partitions")
+        return places(JsonFields(given, ("partitions",)), "partitions")
 
 
 def _timestamp(row: JsonFields) -> int:
@@ -118,10 +115,9 @@ def _timestamp(row: JsonFields) -> int:
 
 
 def _consumed(body: JsonFields) -> list[Consumed] | None:
-    body.only("offsets")
     if "offsets" not in body:
         return None
-    rows = body.objects("offsets")
+    rows = body.objects("offsets", (*PLACE, "offset", "metadata"))
     check_count(len(rows), "offsets")
     return [Consumed(place(row), row.whole("offset", 0, INT64_MAX - 1), row.text("metadata", "")) for row in rows]
 

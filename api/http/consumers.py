@@ -26,6 +26,7 @@ from raftlog.types import TopicPartition
 
 CONSUMERS = "/consumers/{group}"
 INSTANCE = CONSUMERS + "/instances/{instance}"
+PLACE = ("topic", "partition")
 PLACES_MAX = 5_000
 """Topics or partitions in one request."""
 
@@ -68,8 +69,7 @@ class ConsumerHandlers:
 
     async def subscribe(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"topics": […]}` or `{"topic_pattern": "…"}`."""
-        body = JsonFields(await self._bodies.json_object(request))
-        body.only("topics", "topic_pattern")
+        body = JsonFields(await self._bodies.json_object(request), ("topics", "topic_pattern"))
         topics, pattern = body.texts("topics"), body.maybe_text("topic_pattern")
         if ("topics" in body) == (pattern is not None):
             raise HttpProblem(INVALID_JSON, 'the body has either "topics" or "topic_pattern"')
@@ -89,8 +89,7 @@ class ConsumerHandlers:
 
     async def assign(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"partitions": [{"topic", "partition"}]}`; an empty list lets go of all."""
-        body = JsonFields(await self._bodies.json_object(request))
-        body.only("partitions")
+        body = JsonFields(await self._bodies.json_object(request), ("partitions",))
         if "partitions" not in body:
             raise HttpProblem(INVALID_JSON, 'the body has no list "partitions"')
         partitions = places(body, "partitions")
@@ -131,6 +130,6 @@ def place(row: JsonFields) -> TopicPartition:
 
 def places(body: JsonFields, name: str) -> list[TopicPartition]:
     """A list of topics and partitions, which may be empty."""
-    rows = body.objects(name, can_be_empty=True)
+    rows = body.objects(name, PLACE, can_be_empty=True)
     check_count(len(rows), "partitions")
     return [place(row) for row in rows]

@@ -15,6 +15,7 @@ from raftlog.partitions.groups.results import Committed, MemberIdentity, OffsetC
 from raftlog.types import Offset, TopicPartition
 
 _OFFSETS = "/groups/{group}/offsets"
+_PLACE = ("topic", "partition")
 
 
 class GroupHandlers:
@@ -42,7 +43,8 @@ class GroupHandlers:
     async def commit(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"offsets": [{"topic", "partition", "offset", "metadata"?}], "member_id"?, "generation"?, "instance_id"?}`;
         answers with all that the group has committed then."""
-        body = JsonFields(await self._bodies.json_object(request))
+        known = ("offsets", "member_id", "generation", "instance_id")
+        body = JsonFields(await self._bodies.json_object(request), known)
         group = target.args[0]
         member = _member(body)
         offsets = _commits(body, member)
@@ -60,8 +62,7 @@ class GroupHandlers:
 
     async def reset(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """`{"to": …, "topics"?: […], "partitions"?: [{"topic", "partition"}], "dry_run"?: false}`."""
-        body = JsonFields(await self._bodies.json_object(request))
-        body.only("to", "topics", "partitions", "dry_run")
+        body = JsonFields(await self._bodies.json_object(request), ("to", "topics", "partitions", "dry_run"))
         dry_run = body.flag("dry_run", default=False)
         done = await self._broker.groups.reset(
             target.args[0],
@@ -106,7 +107,7 @@ def _known(value: int) -> int | None:
 def _commits(body: JsonFields, member: MemberIdentity | None) -> dict[TopicPartition, OffsetCommit]:
     """Of several for one partition the last counts, as in any order of commits; of a watermark the greatest."""
     offsets: dict[TopicPartition, OffsetCommit] = {}
-    for row in body.objects("offsets"):
+    for row in body.objects("offsets", (*_PLACE, "offset", "metadata", "leader_epoch")):
         place = _place(row)
         offset = Offset(row.whole("offset", 0, INT64_MAX))
         commit = OffsetCommit(offset, row.text("metadata", ""), row.whole("leader_epoch", 0, INT32_MAX, default=-1))
@@ -129,7 +130,7 @@ def _place(row: JsonFields) -> TopicPartition:
 
 
 def _places(body: JsonFields) -> list[TopicPartition]:
-    return [_place(row) for row in body.objects("partitions", can_be_empty=True)]
+    return [_place(row) for row in body.objects("partitions", _PLACE, can_be_empty=True)]
 
 
 def _reset_to(body: JsonFields) -> ResetTo:
@@ -137,8 +138,7 @@ def _reset_to(body: JsonFields) -> ResetTo:
     if to in ("earliest", "latest"):
         return ResetTo(edge=to)
     if type(to) is dict and len(to) == 1:
-        fields = JsonFields(to, "'to'")
-        fields.only("timestamp", "shift", "offset")
+        fields = JsonFields(to, ("timestamp", "shift", "offset"), "'to'")
         if "timestamp" in to:
             return ResetTo(timestamp_ms=fields.whole("timestamp", 0, INT64_MAX))
         if "shift" in to:

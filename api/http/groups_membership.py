@@ -33,6 +33,17 @@ HEARTBEAT_WAIT_MS_MAX: Final = 30_000
 _SESSION_MS: Final = 10_000
 _REBALANCE_MS: Final = 60_000
 _GROUP = "/groups/{group}"
+_JOIN = (
+    "member_id",
+    "instance_id",
+    "client_id",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "protocol_type",
+    "protocols",
+    "assigned_by",
+)
+_MEMBER = ("member_id", "generation", "instance_id")
 
 
 class GroupMembershipHandlers:
@@ -51,7 +62,7 @@ class GroupMembershipHandlers:
 
     async def join(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the join phase is over, or with 50304 at the deadline. A new member is forgotten then."""
-        body = JsonFields(await self._bodies.json_object(request))
+        body = JsonFields(await self._bodies.json_object(request), _JOIN)
         group = target.args[0]
         join = _join(group, body, request.remote or "")
         joined = await self._unless_over(
@@ -76,10 +87,11 @@ class GroupMembershipHandlers:
 
     async def sync(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """Answered when the leader of the group has assigned."""
-        body = JsonFields(await self._bodies.json_object(request))
+        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "assignments"))
         group = target.args[0]
         assignments = tuple(
-            (row.text("member_id"), row.data("assignment")) for row in body.objects("assignments", can_be_empty=True)
+            (row.text("member_id"), row.data("assignment"))
+            for row in body.objects("assignments", ("member_id", "assignment"), can_be_empty=True)
         )
         sync = Sync(group, *_member(body), assignments)
         synced = await self._unless_over(
@@ -98,7 +110,7 @@ class GroupMembershipHandlers:
 
     async def heartbeat(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """The deadline counts from the end of `wait_ms`."""
-        body = JsonFields(await self._bodies.json_object(request))
+        body = JsonFields(await self._bodies.json_object(request), (*_MEMBER, "wait_ms"))
         group = target.args[0]
         wait_ms = body.whole("wait_ms", 0, HEARTBEAT_WAIT_MS_MAX, default=0)
         heartbeat = Heartbeat(group, *_member(body), wait_ms)
@@ -111,10 +123,11 @@ class GroupMembershipHandlers:
 
     async def leave(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """What became of each of the members, in their order."""
-        body = JsonFields(await self._bodies.json_object(request))
+        body = JsonFields(await self._bodies.json_object(request), ("members",))
         group = target.args[0]
         members = tuple(
-            MemberToLeave(row.text("member_id", ""), row.maybe_text("instance_id")) for row in body.objects("members")
+            MemberToLeave(row.text("member_id", ""), row.maybe_text("instance_id"))
+            for row in body.objects("members", ("member_id", "instance_id"))
         )
         left = await self._broker.groups.leave(Leave(group, members), deadline=deadline_in(timeout_ms(target)))
         return self._answer(group, {"members": [_left(row) for row in left]})
@@ -140,7 +153,9 @@ def _join(group: str, body: JsonFields, host: str) -> Join:
     return Join(
         group,
         body.text("member_id", ""),
-        tuple(Protocol(row.text("name"), row.data("metadata")) for row in body.objects("protocols")),
+        tuple(
+            Protocol(row.text("name"), row.data("metadata")) for row in body.objects("protocols", ("name", "metadata"))
+        ),
         body.text("protocol_type", "consumer"),
         body.maybe_text("instance_id"),
         body.text("client_id", ""),

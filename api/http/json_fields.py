@@ -1,17 +1,18 @@
 """Members of a JSON object in a request: of the right type, within bounds, or a refusal that names them.
 
-A member of another type is 422 (42203), a value out of its bounds 400 (40002). Members that nobody asks for are not
-looked at. Used by the handlers of groups and producers.
+A member of another type is 422 (42203), a value out of its bounds 400 (40002), and so is a member that the object
+cannot have: a misspelt one would be taken for none. Used by all handlers with JSON bodies.
 """
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
 from raftlog.api.codes import BAD_REQUEST, EMPTY_REQUEST, INVALID_JSON
 from raftlog.api.http.problems import HttpProblem
+from raftlog.records.field_names import unknown_field
 from raftlog.records.json_record import shown
 
 TEXT_LENGTH_MAX: Final = 32_767
@@ -22,12 +23,21 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
 
+def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], place: str = "the body") -> None:
+    """Raises `HttpProblem` 400 for a member that is not known, with the nearest known name."""
+    unknown = values.keys() - {*known}
+    if unknown:
+        raise HttpProblem(BAD_REQUEST, f"{place}: {unknown_field(unknown, known)}")
+
+
 class JsonFields:
-    """One object; `place` is what messages call it."""
+    """One object with members of these names and no others; `place` is its name in messages."""
 
     __slots__ = ("_place", "_values")
 
-    def __init__(self, values: Mapping[str, Any], place: str = "the body") -> None:
+    def __init__(self, values: Mapping[str, Any], known: Sequence[str], place: str = "the body") -> None:
+        """Raises `HttpProblem` 400 for other members."""
+        refuse_unknown(values, known, place)
         self._values = values
         self._place = place
 
@@ -105,8 +115,8 @@ class JsonFields:
             raise self._too_long(name, longest, TEXT_LENGTH_MAX, "characters in an entry")
         return values
 
-    def objects(self, name: str, *, can_be_empty: bool = False) -> list[Self]:
-        """A list of objects. Where it can be empty it need not be there."""
+    def objects(self, name: str, known: Sequence[str], *, can_be_empty: bool = False) -> list[Self]:
+        """A list of objects with members of the known names. Where it can be empty it need not be there."""
         values = self._values.get(name)
         if values is None and can_be_empty:
             return []
@@ -116,13 +126,7 @@ class JsonFields:
             raise HttpProblem(EMPTY_REQUEST, f"the list {name!r} of {self._place} is empty")
         if len(values) > ROWS_MAX:
             raise self._too_long(name, len(values), ROWS_MAX, "entries")
-        return [type(self)(value, f"{name!r}[{number}]") for number, value in enumerate(values)]
-
-    def only(self, *names: str) -> None:
-        """Nothing but these: what is misspelt must not make an order of what was to be tried."""
-        unknown = sorted(self._values.keys() - {*names})
-        if unknown:
-            raise HttpProblem(BAD_REQUEST, f"{self._place} has {unknown[0]!r}; it can have {', '.join(names)}")
+        return [type(self)(value, known, f"{name!r}[{number}]") for number, value in enumerate(values)]
 
     def _too_long(self, name: str, length: int, most: int, what: str) -> HttpProblem:
         return HttpProblem(BAD_REQUEST, f"{name!r} of {self._place} has {length:,} {what}; it can have {most:,}")

@@ -8,7 +8,7 @@ from raftlog.api.codes import BAD_REQUEST
 from raftlog.api.http.admin.reading import deadline_of, place_of
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.bodies import BodyReader
-from raftlog.api.http.json_fields import INT32_MAX
+from raftlog.api.http.json_fields import INT32_MAX, refuse_unknown
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.routing import Router, Target
 from raftlog.partitions.broker import Broker
@@ -34,12 +34,13 @@ class RecoveryHandlers:
 
 
 def _options(body: dict[str, Any]) -> tuple[bool, int | None]:
+    refuse_unknown(body, ("accept_loss", "survivor"))
     match body:
-        case {"accept_loss": bool(accept_loss), "survivor": int(survivor), **rest} if (
-            type(survivor) is int and 0 <= survivor <= INT32_MAX and not rest
+        case {"accept_loss": bool(accept_loss), "survivor": int(survivor)} if (
+            type(survivor) is int and 0 <= survivor <= INT32_MAX
         ):
             return accept_loss, survivor
-        case {"accept_loss": bool(accept_loss), **rest} if not rest or rest == {"survivor": None}:
+        case {"accept_loss": bool(accept_loss)} if body.get("survivor") is None:
             return accept_loss, None
     raise HttpProblem(
         BAD_REQUEST, 'the body has to be {"accept_loss": false} or true, with "survivor", a node id, if one is chosen'

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from raftlog.assignors import ASSIGNORS
 from raftlog.errors import InvalidConsumer
+from raftlog.records.field_names import unknown_field
 from raftlog.records.json_record import shown
 
 FORMATS: Final = ("binary", "json")
@@ -57,7 +58,7 @@ def read_settings(given: Mapping[str, Any]) -> InstanceSettings:
     """Raises `InvalidConsumer` that says what is possible."""
     unknown = [name for name in given if name not in NAMES]
     if unknown:
-        raise InvalidConsumer(f"a consumer has no setting {unknown[0]!r}; it can have name, {', '.join(NAMES)}")
+        raise InvalidConsumer(f"a consumer instance: {unknown_field(unknown, ('name', *NAMES), 'setting')}")
     default = InstanceSettings()
     return InstanceSettings(
         format=_one_of(given, "format", default.format, FORMATS),

@@ -17,13 +17,16 @@ from typing import Any, TypeAlias
 import orjson
 
 from raftlog.records.build import NewRecord
+from raftlog.records.field_names import unknown_field
 
 Encode: TypeAlias = Callable[[Any], bytes]
 """The bytes that a JSON value stands for; raises `ValueError`."""
 
-FIELDS = ("encoding", "headers", "key", "partition", "timestamp", "value")
-_KNOWN = frozenset((*FIELDS, "topic", "offset"))
+_FIELDS = ("encoding", "headers", "key", "offset", "partition", "timestamp", "topic", "value")
+_KNOWN = frozenset(_FIELDS)
 _ENCODED = frozenset(("key", "value"))
+_HEADER_FIELDS = ("name", "value")
+_OF_HEADERS = frozenset(_HEADER_FIELDS)
 _TIMESTAMP_MAX = (1 << 62) - 1
 
 
@@ -87,8 +90,7 @@ def read_record(fields: Any, encode: Encode) -> NewRecord:
         key, value = fields.get("key"), fields.get("value")
         return NewRecord(None if value is None else encode(value), None if key is None else encode(key), None, [])
     if not fields.keys() <= _KNOWN:
-        unknown = ", ".join(sorted(fields.keys() - _KNOWN))
-        raise ValueError(f"unknown field {unknown}; a record can have {', '.join(FIELDS)}")
+        raise ValueError(unknown_field(fields.keys() - _KNOWN, _FIELDS))
     encoding = fields.get("encoding")
     encode_key = encode_value = encode
     if encoding is not None:
@@ -124,6 +126,8 @@ def read_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 def _header(header: Any) -> tuple[str, bytes | None]:
     if type(header) is not dict or type(header.get("name")) is not str:
         raise ValueError('a header is {"name": …, "value": base64 or null}')
+    if not header.keys() <= _OF_HEADERS:
+        raise ValueError(f"a header: {unknown_field(header.keys() - _OF_HEADERS, _HEADER_FIELDS)}")
     value = header.get("value")
     return header["name"], None if value is None else from_base64(value)
 
@@ -144,8 +148,10 @@ def read_timestamp(value: Any) -> int:
 
 
 def _encodings(encoding: Any) -> dict[str, Encode]:
-    if type(encoding) is not dict or not encoding.keys() <= _ENCODED:
+    if type(encoding) is not dict:
         raise ValueError('encoding is an object with "key", "value" or both')
+    if not encoding.keys() <= _ENCODED:
+        raise ValueError(f"encoding: {unknown_field(encoding.keys() - _ENCODED, sorted(_ENCODED))}")
     unknown = [name for name in encoding.values() if type(name) is not str or name not in BY_NAME]
     if unknown:
         raise ValueError(f"unknown encoding {shown(unknown[0])}; it can be {', '.join(BY_NAME)}")

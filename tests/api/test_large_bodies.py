@@ -125,7 +125,7 @@ def test_large_members_of_a_record():
         (b'{"records":[%b]}' % (b'{"value":1},' * 40_000), "JSON"),
         (b'{"records":[%b{"value":1}]}]' % (b'{"value":1},' * 40_000), "no object"),
         (b'{"records":[%b7]}' % (b'{"value":1},' * 40_000), "record 40000: it is not a JSON object"),
-        (b'{"records":[%b{"values":1}]}' % (b'{"value":1},' * 40_000), "record 40000: unknown field values"),
+        (b'{"records":[%b{"values":1}]}' % (b'{"value":1},' * 40_000), "record 40000: unknown field 'values'"),
         (b'{"records":{"a":[%b7]}}' % (b"1," * 400_000), 'no list "records"'),
         (b'{"other":[%b7]}' % (b"1," * 400_000), 'no list "records"'),
         (b'{"other":[%b7,]}' % (b"1," * 400_000), "JSON"),

@@ -127,7 +127,7 @@ async def test_a_bad_line_ends_it_and_what_stands_before_stays(api, good):
         [
             (b"{nonsense}", 422, 42203, "not JSON"),
             (b"[1]", 422, 42203, "not a record"),
-            (b'{"valu":1}', 422, 42203, "unknown field valu"),
+            (b'{"valu":1}', 422, 42203, "unknown field 'valu'"),
             (b'{"value":1,"partition":"0"}', 422, 42203, "partition"),
             (b'{"value":"' + b"x" * 5000 + b'"}', 413, 413, "max.message.bytes"),
         ]

@@ -97,7 +97,7 @@ def test_json_lines_defaults() -> None:
     [
         (b"{", "line 2"),
         (b"[]", "not a JSON object"),
-        (b'{"Key": 1}', "unknown field Key"),
+        (b'{"Key": 1}', "unknown field 'Key'"),
         (b'{"partition": -1}', "partition"),
         (b'{"partition": true}', "partition"),
         (b'{"timestamp": "soon"}', "soon"),

@@ -35,7 +35,7 @@ def test_strings_and_json_values_are_taken_alike(value):
     [
         (
             {"auto.offset.rest": "earliest"},
-            "no setting 'auto.offset.rest'; it can have name, format, auto.offset.reset",
+            "unknown setting 'auto.offset.rest' (did you mean 'auto.offset.reset'?); it can have name, format",
         ),
         ({"format": "avro"}, "format cannot be 'avro'; it can be binary, json"),
         ({"auto.offset.reset": "first"}, "it can be latest, earliest, none"),

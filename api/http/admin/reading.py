@@ -1,12 +1,13 @@
 """What requests of operators have in common: the deadline, names in the path, versions to compare with, bodies."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
+from raftlog.api.http.json_fields import refuse_unknown
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.records_produce import timeout_ms
 from raftlog.api.http.request_headers import header
@@ -72,18 +73,12 @@ def tagged(version: int) -> dict[str, str]:
 
 
 def replicas_of(body: Sequence[Any]) -> list[int]:
-    """The node ids of `[{"node_id": 1, "core": 0}, …]`; cores are not looked at. Raises `HttpProblem` 422."""
+    """The node ids of `[{"node_id": 1, "core": 0}, …]`; cores are not looked at. Raises `HttpProblem` 422, 400."""
     nodes = []
-    for row in body:
+    for number, row in enumerate(body):
         node = row.get("node_id") if type(row) is dict else None
         if type(node) is not int or not 0 <= node <= _NODE_MAX:
             raise HttpProblem(INVALID_JSON, 'the body has to be a list such as [{"node_id": 1}, {"node_id": 2}]')
+        refuse_unknown(row, ("node_id", "core"), f"the row {number} of the body")
         nodes.append(node)
     return nodes
-
-
-def only(body: Mapping[str, Any], *names: str) -> None:
-    """Raises `HttpProblem` 400 for a member that nobody would look at: it may be one that was misspelt."""
-    unknown = sorted(body.keys() - {*names})
-    if unknown:
-        raise HttpProblem(BAD_REQUEST, f"the body has {unknown[0]!r}; it can have {', '.join(names)}")

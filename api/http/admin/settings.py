@@ -6,9 +6,10 @@ from aiohttp import web
 
 from raftlog.api.codes import BAD_REQUEST, INVALID_JSON, NOT_FOUND
 from raftlog.api.http.admin import shapes
-from raftlog.api.http.admin.reading import deadline_of, expected_version, only, tagged
+from raftlog.api.http.admin.reading import deadline_of, expected_version, tagged
 from raftlog.api.http.answers import json_answer
 from raftlog.api.http.bodies import BodyReader
+from raftlog.api.http.json_fields import refuse_unknown
 from raftlog.api.http.problems import HttpProblem
 from raftlog.api.http.routing import Router, Target, flag
 from raftlog.errors import InvalidArgument
@@ -72,7 +73,7 @@ class SettingHandlers:
         """`{"feature_level": 3}`; without one, the highest that all brokers know."""
         deadline = deadline_of(target)
         body = await self._bodies.json_object(request)
-        only(body, "feature_level")
+        refuse_unknown(body, ("feature_level",))
         wanted = body.get("feature_level")
         if body and type(wanted) is not int:
             raise HttpProblem(INVALID_JSON, "feature_level is no whole number")
@@ -100,7 +101,7 @@ def _why_not(wanted: int, levels: Levels) -> str:
 
 def _changes(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Raises `HttpProblem`."""
-    only(body, "upsert", "remove")
+    refuse_unknown(body, ("upsert", "remove"))
     upsert, remove = body.get("upsert", {}), body.get("remove", [])
     if type(upsert) is not dict:
         raise HttpProblem(INVALID_JSON, '"upsert" is no object of settings, such as {"balancer.mode": "off"}')

@@ -11,7 +11,6 @@ from raftlog.api.http.openapi.parts import (
     Json,
     array,
     integer,
-    lenient,
     nullable,
     obj,
     string,
@@ -187,7 +186,7 @@ ADMIN_SCHEMAS: Json = {
     ),
     "Cancelled": array(obj({**_PLACE, "result": string(const="success")})),
     "Ordered": obj({"version": VERSION}),
-    "NewReplicas": rows(lenient(obj({"node_id": NODE, "core": ANY}, optional=["core"])), 1, REPLICAS_MAX),
+    "NewReplicas": rows(obj({"node_id": NODE, "core": ANY}, optional=["core"]), 1, REPLICAS_MAX),
     "LocalReplica": obj(
         {
             **_PLACE,

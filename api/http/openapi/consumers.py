@@ -16,6 +16,7 @@ from raftlog.api.http.openapi.bounds import (
 )
 from raftlog.api.http.openapi.groups import GROUP
 from raftlog.api.http.openapi.parts import (
+    ANY,
     BOOLEAN,
     INT64_MAX,
     NODE,
@@ -29,7 +30,6 @@ from raftlog.api.http.openapi.parts import (
     in_path,
     in_query,
     integer,
-    lenient,
     nullable,
     obj,
     operation,
@@ -162,19 +162,25 @@ SCHEMAS: Json = {
         "description": "Topics need not exist. A pattern is RE2's, and matches whole names.",
     },
     "Subscription": obj({"topics": array(string()), "topic_pattern": _MAYBE_TEXT}),
-    "ConsumerPartitions": obj({"partitions": places(lenient(obj(_PLACE)))}),
+    "ConsumerPartitions": obj({"partitions": places(obj(_PLACE))}),
     "Positions": obj(
         {
-            "offsets": nullable(rows(lenient(obj({**_PLACE, "offset": OFFSET})), 0, PLACES_MAX // 2)),
+            "offsets": nullable(
+                rows(
+                    obj({**_PLACE, "offset": OFFSET, "metadata": ANY}, optional=["metadata"]),
+                    0,
+                    PLACES_MAX // 2,
+                )
+            ),
             "timestamps": nullable(
                 rows(
-                    lenient(
-                        obj(
-                            {
-                                **_PLACE,
-                                "timestamp": {"anyOf": [TIMESTAMP_MS, DATE_TIME]},
-                            }
-                        )
+                    obj(
+                        {
+                            **_PLACE,
+                            "timestamp": {"anyOf": [TIMESTAMP_MS, DATE_TIME]},
+                            "metadata": ANY,
+                        },
+                        optional=["metadata"],
                     ),
                     0,
                     PLACES_MAX // 2,
@@ -182,17 +188,15 @@ SCHEMAS: Json = {
             ),
         },
         optional=["offsets", "timestamps"],
-        text="One partition at least, none of them twice.",
+        text="One partition at least, none of them twice. `metadata` is not looked at.",
     ),
     "ConsumedOffsets": obj(
         {
             "offsets": nullable(
                 places(
-                    lenient(
-                        obj(
-                            {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": OFFSET_METADATA},
-                            optional=["metadata"],
-                        )
+                    obj(
+                        {**_PLACE, "offset": integer(0, INT64_MAX - 1), "metadata": OFFSET_METADATA},
+                        optional=["metadata"],
                     ),
                     1,
                 )

@@ -28,7 +28,6 @@ from raftlog.api.http.openapi.parts import (
     in_path,
     in_query,
     integer,
-    lenient,
     nullable,
     obj,
     operation,
@@ -143,35 +142,31 @@ PATHS: Json = {
 }
 
 _MEMBERSHIP: Json = {"member_id": TEXT, "generation": _INT32, "instance_id": nullable(TEXT)}
-_PROTOCOL = lenient(obj({"name": GROUP_TEXT, "metadata": _BASE64}))
+_PROTOCOL = obj({"name": GROUP_TEXT, "metadata": _BASE64})
 _LEAVING = {"member_id": nullable(TEXT), "instance_id": nullable(TEXT)}
 
 SCHEMAS: Json = {
     "GroupOffsets": obj(
         {"offsets": array(obj({**_PLACE, "offset": OFFSET, "metadata": string(), "leader_epoch": nullable(_INT32)}))}
     ),
-    "NewGroupOffsets": lenient(
-        obj(
-            {
-                "offsets": rows(
-                    lenient(
-                        obj(
-                            {
-                                **_PLACE,
-                                "offset": OFFSET,
-                                "metadata": OFFSET_METADATA,
-                                "leader_epoch": nullable(_INT32),
-                            },
-                            optional=["metadata", "leader_epoch"],
-                        )
-                    ),
-                    1,
+    "NewGroupOffsets": obj(
+        {
+            "offsets": rows(
+                obj(
+                    {
+                        **_PLACE,
+                        "offset": OFFSET,
+                        "metadata": OFFSET_METADATA,
+                        "leader_epoch": nullable(_INT32),
+                    },
+                    optional=["metadata", "leader_epoch"],
                 ),
-                **_MEMBERSHIP,
-            },
-            optional=["member_id", "generation", "instance_id"],
-            text="`member_id` and `generation` of a member that commits; both or neither.",
-        )
+                1,
+            ),
+            **_MEMBERSHIP,
+        },
+        optional=["member_id", "generation", "instance_id"],
+        text="`member_id` and `generation` of a member that commits; both or neither.",
     ),
     "NewOffsetsReset": obj(
         {
@@ -184,7 +179,7 @@ SCHEMAS: Json = {
                 ]
             },
             "topics": nullable(rows(TEXT)),
-            "partitions": nullable(rows(lenient(obj(_PLACE)))),
+            "partitions": nullable(rows(obj(_PLACE))),
             "dry_run": nullable(BOOLEAN) | {"default": False},
         },
         optional=["topics", "partitions", "dry_run"],
@@ -205,28 +200,26 @@ SCHEMAS: Json = {
             "dry_run": BOOLEAN,
         }
     ),
-    "Join": lenient(
-        obj(
-            {
-                "member_id": nullable(TEXT | {"description": "Empty for a new member."}),
-                "instance_id": nullable(GROUP_TEXT | {"description": "Of a static member."}),
-                "client_id": nullable(CLIENT_ID),
-                "session_timeout_ms": nullable(SESSION_TIMEOUT) | {"default": 10_000},
-                "rebalance_timeout_ms": nullable(REBALANCE_TIMEOUT) | {"default": 60_000},
-                "protocol_type": nullable(GROUP_TEXT) | {"default": "consumer"},
-                "protocols": protocols(_PROTOCOL),
-                "assigned_by": {"type": ["string", "null"], "enum": ["leader", "broker", None], "default": "leader"},
-            },
-            optional=[
-                "member_id",
-                "instance_id",
-                "client_id",
-                "session_timeout_ms",
-                "rebalance_timeout_ms",
-                "protocol_type",
-                "assigned_by",
-            ],
-        )
+    "Join": obj(
+        {
+            "member_id": nullable(TEXT | {"description": "Empty for a new member."}),
+            "instance_id": nullable(GROUP_TEXT | {"description": "Of a static member."}),
+            "client_id": nullable(CLIENT_ID),
+            "session_timeout_ms": nullable(SESSION_TIMEOUT) | {"default": 10_000},
+            "rebalance_timeout_ms": nullable(REBALANCE_TIMEOUT) | {"default": 60_000},
+            "protocol_type": nullable(GROUP_TEXT) | {"default": "consumer"},
+            "protocols": protocols(_PROTOCOL),
+            "assigned_by": {"type": ["string", "null"], "enum": ["leader", "broker", None], "default": "leader"},
+        },
+        optional=[
+            "member_id",
+            "instance_id",
+            "client_id",
+            "session_timeout_ms",
+            "rebalance_timeout_ms",
+            "protocol_type",
+            "assigned_by",
+        ],
     ),
     "Joined": obj(
         {
@@ -240,24 +233,20 @@ SCHEMAS: Json = {
             | {"description": "Only to the leader."},
         }
     ),
-    "Sync": lenient(
-        obj(
-            {
-                **_MEMBERSHIP,
-                "assignments": nullable(rows(lenient(obj({"member_id": TEXT, "assignment": _BASE64})))),
-            },
-            optional=["instance_id", "assignments"],
-        )
+    "Sync": obj(
+        {
+            **_MEMBERSHIP,
+            "assignments": nullable(rows(obj({"member_id": TEXT, "assignment": _BASE64}))),
+        },
+        optional=["instance_id", "assignments"],
     ),
     "Synced": obj({"assignment": string("Base64."), "generation": integer(), "protocol": string()}),
-    "Heartbeat": lenient(
-        obj(
-            {**_MEMBERSHIP, "wait_ms": nullable(integer(0, 30_000)) | {"default": 0}},
-            optional=["instance_id", "wait_ms"],
-        )
+    "Heartbeat": obj(
+        {**_MEMBERSHIP, "wait_ms": nullable(integer(0, 30_000)) | {"default": 0}},
+        optional=["instance_id", "wait_ms"],
     ),
     "Alive": obj({}),
-    "Leave": lenient(obj({"members": rows(lenient(obj(_LEAVING, optional=["member_id", "instance_id"])), 1)})),
+    "Leave": obj({"members": rows(obj(_LEAVING, optional=["member_id", "instance_id"]), 1)}),
     "Left": obj(
         {
             "members": array(

@@ -26,11 +26,6 @@ def obj(properties: Mapping[str, Json], optional: Iterable[str] = (), text: str 
     return schema | ({"description": text} if text else {})
 
 
-def lenient(schema: Json) -> Json:
-    """The same object, with members that are not looked at."""
-    return schema | {"additionalProperties": True}
-
-
 def array(items: Json, least: int = 0) -> Json:
     return {"type": "array", "items": items} | ({"minItems": least} if least else {})
 

@@ -1,6 +1,6 @@
 """The named schemas of the document."""
 
-from raftlog.api.http.new_records import RECORDS_MAX
+from raftlog.api.http.new_records import RECORDS_MAX, SCHEMAS_OF_RECORDS
 from raftlog.api.http.openapi.bounds import (
     BASE64_PATTERN,
     DATE_TIME,
@@ -19,7 +19,6 @@ from raftlog.api.http.openapi.parts import (
     Json,
     array,
     integer,
-    lenient,
     nullable,
     obj,
     ref,
@@ -41,13 +40,13 @@ def _of_settings(**more: Json) -> Json:
     """One setting: its name with the values that it can have."""
     return {
         "anyOf": [
-            lenient(obj({"name": {"const": name}, "value": value, **more}, optional=list(more)))
+            obj({"name": {"const": name}, "value": value, **more}, optional=list(more))
             for name, value in _SETTINGS.items()
         ]
     }
 
 
-_HEADERS = array(lenient(obj({"name": string(), "value": nullable(_BASE64)}, optional=["value"])))
+_HEADERS = array(obj({"name": string(), "value": nullable(_BASE64)}, optional=["value"]))
 _TIMESTAMP: Json = {
     "anyOf": [TIMESTAMP_MS, DATE_TIME, {"type": "null"}],
     "description": "Milliseconds since 1970, or RFC 3339 with a time zone. Without one: the time of the append.",
@@ -95,8 +94,13 @@ _PRODUCER_MEMBERS: Json = {
 def _records_body(value: Json, partition: Json) -> Json:
     """Records, and what an idempotent producer says: all three members or none."""
     names = list(_PRODUCER_MEMBERS)
-    body = lenient(
-        obj({"records": rows(_record(value, partition), 1, RECORDS_MAX), **_PRODUCER_MEMBERS}, optional=names)
+    body = obj(
+        {
+            "records": rows(_record(value, partition), 1, RECORDS_MAX),
+            **_PRODUCER_MEMBERS,
+            **{name: {"type": "null"} for name in SCHEMAS_OF_RECORDS},
+        },
+        optional=[*names, *SCHEMAS_OF_RECORDS],
     )
     return body | {"dependentRequired": {name: [other for other in names if other != name] for name in names}}
 
@@ -245,31 +249,33 @@ SCHEMAS: Json = {
     "ClusterTopicList": v3_list("ClusterTopic"),
     "ClusterPartitionList": v3_list("ClusterPartition"),
     "ConfigList": v3_list("Config"),
-    "NewTopic": lenient(
-        obj(
-            {
-                "topic_name": NEW_TOPIC_NAME,
-                "partitions_count": nullable(integer(1, 10_000)),
-                "replication_factor": nullable(integer(1, 127)),
-                "configs": rows(ref("NewConfig")),
-                "validate_only": BOOLEAN | {"default": False},
-            },
-            optional=["partitions_count", "replication_factor", "configs", "validate_only"],
-        )
+    "NewTopic": obj(
+        {
+            "topic_name": NEW_TOPIC_NAME,
+            "partitions_count": nullable(integer(1, 10_000)),
+            "replication_factor": nullable(integer(1, 127)),
+            "replicas_assignments": {"enum": [None, []], "description": "Brokers are chosen."},
+            "configs": rows(ref("NewConfig")),
+            "validate_only": BOOLEAN | {"default": False},
+        },
+        optional=["partitions_count", "replication_factor", "replicas_assignments", "configs", "validate_only"],
     ),
     "NewConfig": _of_settings(),
-    "ConfigChanges": lenient(
-        obj(
-            {
-                "data": rows(
-                    {
-                        "anyOf": [
-                            _of_settings(operation={"enum": ["SET", None]}),
-                            lenient(obj({"name": {"enum": list(_SETTINGS)}, "operation": {"const": "DELETE"}})),
-                        ]
-                    }
-                )
-            }
-        )
+    "ConfigChanges": obj(
+        {
+            "data": rows(
+                {
+                    "anyOf": [
+                        _of_settings(operation={"enum": ["SET", None]}),
+                        obj(
+                            {"name": {"enum": list(_SETTINGS)}, "value": ANY, "operation": {"const": "DELETE"}},
+                            optional=["value"],
+                        ),
+                    ]
+                }
+            ),
+            "validate_only": BOOLEAN | {"default": False},
+        },
+        optional=["validate_only"],
     ),
 }

@@ -1,0 +1,22 @@
+"""Refusal of fields that a JSON object cannot have: a misspelt one would be taken for none, and a default for it.
+
+Used by every reader of JSON objects from outside: records, bodies of HTTP requests, settings of consumer instances.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_SHOWN_CHARACTERS_MAX: Final = 60
+"""Longer names are cut, and get no suggestion: the comparison takes quadratic time."""
+_LIKENESS_MIN: Final = 0.5
+
+
+def unknown_field(unknown: Iterable[str], known: Sequence[str], kind: str = "field") -> str:
+    """Return the words of an error about the first of some unknown names: the nearest known one, and all of these."""
+    name = min(unknown)
+    if len(name) > _SHOWN_CHARACTERS_MAX:
+        return f"unknown {kind} {name[:_SHOWN_CHARACTERS_MAX]!r}…; it can have {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_LIKENESS_MIN)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {kind} {name!r}{guess}; it can have {', '.join(known)}"

@@ -1,0 +1,102 @@
+"""A field that a request's body cannot have is refused with the nearest one that it can have, wherever it stands."""
+
+import orjson
+import pytest
+
+from raftlog.api.http.openapi.document import build
+from tests.api.described import example, operations, places, replaced, resolved, target
+from tests.api.raw import answer_to, post
+from tests.api.test_hostile_values import JSON, arguments, query
+from tests.api.test_openapi_bounds import leaves, schema_at
+
+DOCUMENT = build("1")
+WITH_BODY = {f"{each.method} {each.path}": each for each in operations(DOCUMENT) if each.body}
+TOPICS = "/v3/clusters/-/topics"
+PLACE = {"topic": "t", "partition": 0}
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_objects_of_bodies_have_no_other_members_in_the_document(name):
+    objects = [(at, each) for at, each in leaves(WITH_BODY[name].body) if "properties" in each]
+    assert [at for at, each in objects if each["additionalProperties"] is not False] == []
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+async def test_a_misspelt_field_is_refused_with_the_nearest_name(api, name):
+    await api.topic()
+    assert (await api.post("/consumers/g", {"name": "i", "format": "json"}))[0] == 200
+    operation = WITH_BODY[name]
+    whole = example(DOCUMENT, operation.body)
+    path = target(operation, arguments(operation), query(operation))
+    tried = 0
+    for at in places(whole):
+        known = schema_at(operation.body, at).get("properties") if not at or at[-1] != "upsert" else None
+        for field in known or ():
+            value = whole
+            for step in at:
+                value = value[step]
+            body = orjson.dumps(replaced(whole, at, value | {f"{field}_x": 1}))
+            answer = await answer_to(api.address, post(path, body, JSON, method=operation.method))
+            assert answer.status in (400, 422), (at, field, answer)
+            assert f"unknown field '{field}_x' (did you mean '" in answer.body["message"].replace("setting", "field")
+            assert field in answer.body["message"]
+            tried += 1
+    assert tried >= len(resolved(DOCUMENT, operation.body).get("properties", ()))
+
+
+async def test_partitions_of_a_new_topic_are_not_left_out_by_another_name(api):
+    status, answer = await api.post(TOPICS, {"topic_name": "x", "partitions": 3})
+    assert status == 400
+    assert "unknown field 'partitions' (did you mean 'partitions_count'?)" in answer["message"]
+    assert (await api.get("/topics"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (TOPICS, {"topic_name": "n", "replicas_assignments": [], "validate_only": True}, 200),
+        (TOPICS, {"topic_name": "n", "replicas_assignments": None}, 201),
+        (f"{TOPICS}/t/configs:alter", {"data": [{"name": "retention.ms", "value": None, "operation": "DELETE"}]}, 204),
+        (f"{TOPICS}/t/configs:alter", {"data": [{"name": "retention.ms", "value": "1"}], "validate_only": False}, 204),
+        ("/topics/t", {"value_schema_id": None, "key_schema": None, "records": [{"value": 1}]}, 200),
+        ("/consumers/g/instances/i/positions", {"offsets": [{**PLACE, "offset": 0, "metadata": "m"}]}, 204),
+        ("/consumers/g/instances/i/positions", {"timestamps": [{**PLACE, "timestamp": 5, "metadata": None}]}, 204),
+        ("/consumers/g/instances/i/offsets", {"offsets": [{**PLACE, "offset": 0, "metadata": "m"}]}, 200),
+        ("/consumers/h", {"name": "j", "format": "json", "auto.commit.enable": "false", "fetch.min.bytes": "1"}, 200),
+    ],
+)
+async def test_optional_fields_of_kafka_rest_clients_are_taken(api, path, body, status):
+    await api.topic()
+    assert (await api.post("/topics/t", {"records": [{"value": 0}]}))[0] == 200
+    assert (await api.post("/consumers/g", {"name": "i", "format": "json"}))[0] == 200
+    assert (await api.post("/consumers/g/instances/i/assignments", {"partitions": [PLACE]}))[0] == 204
+    assert (await api.post(path, body))[0] == status
+
+
+async def test_settings_that_are_only_validated_stay(api):
+    await api.topic()
+    alter = f"{TOPICS}/t/configs:alter"
+    before = (await api.get(f"{TOPICS}/t/configs/retention.ms"))[1]["value"]
+    change = {"data": [{"name": "retention.ms", "value": "5"}], "validate_only": True}
+    assert (await api.post(alter, change))[0] == 204
+    assert (await api.get(f"{TOPICS}/t/configs/retention.ms"))[1]["value"] == before
+    change["data"][0]["value"] = "never"
+    assert (await api.post(alter, change))[0] == 400
+
+
+@pytest.mark.parametrize("name", ["key_schema", "key_schema_id", "value_schema", "value_schema_id"])
+async def test_records_with_a_schema_are_not_stored_without_it(api, name):
+    await api.topic()
+    status, answer = await api.post("/topics/t", {name: 1, "records": [{"value": 1}]})
+    assert (status, f"'{name}' of the body has to be null" in answer["message"]) == (400, True)
+    assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
+
+
+async def test_a_large_body_and_a_long_name_are_refused_as_well(api):
+    await api.topic()
+    records = [{"value": "x" * 1000}] * 500
+    status, answer = await api.post("/topics/t", {"records": records, "n" * 100_000: 1})
+    assert (status, len(answer["message"]) < 300) == (400, True)
+    status, answer = await api.post("/topics/t", {"records": records, "sequenc": 1})
+    assert (status, "(did you mean 'sequence'?)" in answer["message"]) == (400, True)
+    assert (await api.get("/topics/t/partitions/0/offsets"))[1]["end_offset"] == 0
