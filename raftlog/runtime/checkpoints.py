@@ -1,6 +1,7 @@
 """Checkpoints of a running process: the journal says where every group stands, then the segments are made to hold it.
 
-    idle → looking at what changed → begun → files are synced, some groups at a time → completed      one at a time
+    idle → looking at what changed → begun → files are synced, some groups at a time → the journal is told
+    → its start there is durable → completed                                                          one at a time
 
 Nothing here looks at all groups: what a group's state is, as bytes, is kept until the group changes, and so is whose
 files changed since they were synced. Both steps before and after the beginning are cut into slices, so that no turn of
@@ -58,7 +59,7 @@ class Checkpoints:
         self._soon = soon
         self._fail = fail
         self.begun = self.completed = 0
-        """Since the start of the process."""
+        """Since the start of the process. A crash loses no completed one: recovery begins there or later."""
         self.has_news = True
         """Something was journaled since a checkpoint was begun."""
         self._is_asked_for = False
@@ -217,8 +218,12 @@ class Checkpoints:
         elif self._waiting:
             self._soon(self._go_on)
         elif self._number is not None:
-            number, self._number = self._number, None
-            self._journal.complete_checkpoint(number)
+            self._journal.complete_checkpoint(self._number)
+
+    def note_durable(self) -> None:
+        """More of the journal is durable, perhaps also that recovery begins at the last checkpoint."""
+        if self._number is not None and self._number <= self._journal.durable_start:
+            self._number = None
             self.completed += 1
 
     def _synced(self, changed: ChangedFiles, error: OSError | None) -> None:

@@ -225,6 +225,7 @@ class Persister:
 
     def settle(self) -> None:
         """The journal became durable up to where it says: run what waited for that."""
+        self.checkpoints.note_durable()
         self._waits.settle(self.journal.durable_sequence)
         self._outbox.send()
 

@@ -33,7 +33,7 @@ from tests.runtime.compacting import (
     require_same,
     write,
 )
-from tests.runtime.drivers import GROUP, World
+from tests.runtime.drivers import GROUP, World, is_of_journal
 
 
 def test_every_replica_compacts_below_the_mark_by_itself() -> None:
@@ -134,6 +134,27 @@ def test_no_file_is_touched_before_a_checkpoint_knows_what_stands_behind_it() ->
         assert not is_compacted(world, leader, to)
         world.run_until(lambda: is_compacted(world, leader, to), 120)
         assert world.drivers[leader].persister.checkpoints.completed > completed
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_no_file_is_touched_before_recovery_begins_at_that_checkpoint(power: bool) -> None:
+    """The segments' sync has returned, and the journal's has not: recovery would begin with an entry in a file that
+    was rewritten."""
+    with World(1, config=CONFIG) as world:
+        expected = write(world, world.leader(), 100)
+        mark(world, 1)
+        checkpoints, disk = world.drivers[1].persister.checkpoints, world.disks[0]
+        begun, completed = checkpoints.begun, checkpoints.completed
+        disk.hold(is_of_journal)
+        world.run(3.0)
+        assert (checkpoints.begun, checkpoints.completed) == (begun + 1, completed)
+        assert not _is_partly_done(world, 1)
+        world.crash(1, power=power)
+        disk.release()
+        world.start(1)
+        assert world.group(1).damage is None
+        world.leader()
+        assert newest(world, 1) == expected
 
 
 def test_a_leader_waits_a_while_for_a_follower_that_lacks_what_is_compacted() -> None:

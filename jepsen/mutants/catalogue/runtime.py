@@ -152,6 +152,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         _WAITS,
     ),
     _runtime(
+        "checkpoint-complete-before-its-journal",
+        "checkpoints:Checkpoints.note_durable",
+        " and self._number <= self._journal.durable_start",
+        "",
+        ("tests/runtime/test_compacting.py", *_CHECKPOINTS),
+    ),
+    _runtime(
+        "first-roll-names-the-voters",
+        "configuration_walk:_in_newest_roll",
+        "reversed(log.segments)",
+        "log.segments",
+        ("tests/runtime/test_compacting.py",),
+    ),
+    _runtime(
         "returned-replica-forgets-its-vote",
         "checkpoints:Checkpoints.forget_removed",
         "return HardState(removed.term, vote), ",

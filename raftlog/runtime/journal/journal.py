@@ -88,6 +88,8 @@ class Journal:
         """Set when a write or a sync failed, or when the journal was closed: every call raises it."""
         self.durable_sequence = JournalSequence(FIRST_SEQUENCE - 1)
         """The last block that is synced together with every block before it; peers remember it for this disk uuid."""
+        self.durable_start = JournalSequence(FIRST_SEQUENCE)
+        """Recovery begins there or later, whatever a crash takes."""
         self.sync_times = Histogram()
         """From submitting a sync to its completion."""
         self._disk = disk
@@ -299,7 +301,7 @@ class Journal:
 
     def _note_durable(self, last: JournalSequence, start: int, placed: Placed) -> None:
         assert self.durable_sequence < last < self._next, (self.durable_sequence, last, self._next)
-        self.durable_sequence = last
+        self.durable_sequence, self.durable_start = last, JournalSequence(start)
         for journal_file, _ in placed.pieces:
             journal_file.is_synced = True
         try:
