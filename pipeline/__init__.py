@@ -1,4 +1,4 @@
-"""The data pipeline on Spark: read and write topics, read segment files, archive, replay, verify, judge histories.
+"""The data pipeline on Spark: read and write topics, read segment files, archive, replay, verify.
 
     spark = raftlog.pipeline.local_session()
     rows = spark.read.format("raftlog").option("bootstrap", "127.0.0.1:8082").option("topics", "orders").load()
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from raftlog.pipeline.archiving.reading import read_archive
     from raftlog.pipeline.brokers.source import RaftlogDataSource
     from raftlog.pipeline.errors import MissingRequirement, PipelineFailed
-    from raftlog.pipeline.histories import HistoryVerdict, judge_history
     from raftlog.pipeline.progress import OnProgress, Progress
     from raftlog.pipeline.replaying.job import ReplayReport, replay
     from raftlog.pipeline.segments.source import RaftlogSegmentsDataSource
@@ -34,7 +33,6 @@ _HOMES: Final = {
     "ArchiveReport": "archiving.archive",
     "Brokers": "archiving.log_sources",
     "CompactionReport": "archiving.compacting",
-    "HistoryVerdict": "histories",
     "MissingRequirement": "errors",
     "OnProgress": "progress",
     "PipelineFailed": "errors",
@@ -46,7 +44,6 @@ _HOMES: Final = {
     "VerifyReport": "verifying",
     "archive": "archiving.jobs",
     "compact_archive": "archiving.jobs",
-    "judge_history": "histories",
     "local_session": "session",
     "read_archive": "archiving.reading",
     "replay": "replaying.job",
@@ -58,7 +55,6 @@ __all__ = [
     "ArchiveReport",
     "Brokers",
     "CompactionReport",
-    "HistoryVerdict",
     "MissingRequirement",
     "OnProgress",
     "PipelineFailed",
@@ -70,7 +66,6 @@ __all__ = [
     "VerifyReport",
     "archive",
     "compact_archive",
-    "judge_history",
     "local_session",
     "read_archive",
     "replay",

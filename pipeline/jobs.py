@@ -1,6 +1,6 @@
 """Run one function per split, as one Spark job.
 
-Called by archive, replay, verify and history. Splits and results are small values that cloudpickle takes; what is large
+Called by archive, replay and verify. Splits and results are small values that cloudpickle takes; what is large
 stays in the workers. A split is one task: Spark repeats it elsewhere when it fails or its executor is lost, so `work`
 may run more than once for a split, also at the same time.
 """

@@ -11,7 +11,6 @@ VERBS = {
     "compact": Verb("raftlog.cli.pipeline_archive", "compact", "Put an archive's small files together."),
     "replay": Verb("raftlog.cli.pipeline_replay", "replay", "Write an archive's records to topics, each once."),
     "verify": Verb("raftlog.cli.pipeline_verify", "verify", "Check all replicas of all partitions, and an archive."),
-    "history": Verb("raftlog.cli.pipeline_verify", "history", "Judge what clients saw during a test with faults."),
     "info": Verb("raftlog.cli.pipeline_info", "info", "Show what Spark runs on here, and pack raftlog for executors."),
 }
 

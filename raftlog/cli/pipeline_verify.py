@@ -1,4 +1,4 @@
-"""`raftlog pipeline verify` and `history`: judges of replicas and archives, and of what clients saw."""
+"""`raftlog pipeline verify`: compare replicas, and an archive with them."""
 
 import click
 
@@ -46,20 +46,3 @@ def verify(
     print_report(report, as_json)
     if not report.is_sound:
         raise CommandFailed("something is wrong with these logs: see the problems")
-
-
-@click.command()
-@click.argument("path", metavar="PATH", type=click.Path(exists=True))
-@spark_options
-@json_option("Print the verdict as JSON.")
-def history(path: str, master: str, config: dict[str, str], as_json: bool) -> None:
-    """Judge the history in PATH, a file of JSON lines (.gz, too) or a directory of such files, by what can be joined.
-
-    Exit code 1 when it is condemned.
-    """
-    verdict = run_job(
-        "history", master, config, lambda spark, told: pipeline.judge_history(spark, path, on_progress=told)
-    )
-    print_report(verdict, as_json)
-    if not verdict.is_sound:
-        raise CommandFailed("the history is condemned: see the anomalies")

@@ -63,7 +63,7 @@ class Jobs:
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     jobs = Jobs()
     monkeypatch.setattr(pipeline, "local_session", jobs.session, raising=False)
-    for name in ("archive", "compact_archive", "replay", "verify", "judge_history"):
+    for name in ("archive", "compact_archive", "replay", "verify"):
         monkeypatch.setattr(pipeline, name, jobs.job(name), raising=False)
     return jobs
 
@@ -129,12 +129,9 @@ def test_replay_hands_all_of_it_over(jobs: Jobs, run: Callable[..., Done]) -> No
         assert run("replay", "/lake", *wrong).code == 2
 
 
-@pytest.mark.parametrize("verb", ["verify", "history"])
-def test_what_is_not_sound_exits_1_and_says_what_is_wrong(
-    jobs: Jobs, run: Callable[..., Done], verb: str, tmp_path: Path
-) -> None:
+def test_what_is_not_sound_exits_1_and_says_what_is_wrong(jobs: Jobs, run: Callable[..., Done], tmp_path: Path) -> None:
     jobs.report = Report({"is_sound": True, "partitions": [{"topic": "t", "records": 12345}], "problems": []})
-    done = run(verb, str(tmp_path))
+    done = run("verify", str(tmp_path))
     assert done.code == 0
     assert [line.split() for line in done.out.splitlines()] == [
         ["is", "sound", "yes"],
@@ -142,11 +139,11 @@ def test_what_is_not_sound_exits_1_and_says_what_is_wrong(
         ["t", "12,345"],
     ]
     jobs.report = Report({"is_sound": False, "problems": ["a/0: a hole", "[b]"]}, is_sound=False)
-    done = run(verb, str(tmp_path))
+    done = run("verify", str(tmp_path))
     assert done.code == 1
     assert done.err.splitlines()[:2] == ["problem: a/0: a hole", "problem: [b]"]
     assert done.err.splitlines()[2].startswith("error: ")
-    done = run(verb, str(tmp_path), "--json")
+    done = run("verify", str(tmp_path), "--json")
     assert (done.code, json.loads(done.out)["is_sound"]) == (1, False)
 
 
